@@ -1,0 +1,154 @@
+// swift-tools-version: 6.2
+
+import Foundation
+import PackageDescription
+
+// The rules every Swift target is built by: no warning survives, and an import
+// shows what a file really uses.
+let swiftRules: [SwiftSetting] = [
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("ExistentialAny"),
+]
+
+// With THUMBCACHED_FUZZ set the decoders are built for libFuzzer, together with the programs that drive them
+// (see `make fuzz`). Unsafe flags would keep an ordinary build of this package from being a dependency.
+let isFuzzing = Context.environment["THUMBCACHED_FUZZ"] != nil
+let fuzzRules: [SwiftSetting] =
+    isFuzzing ? [.unsafeFlags(["-sanitize=fuzzer,address", "-parse-as-library"])] : []
+
+let cRules: [CSetting] = [
+    .enableWarning("all"),
+    .enableWarning("extra"),
+    .treatAllWarnings(as: .error),
+]
+
+let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
+let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioLocks = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
+let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let signals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
+
+// Listed in the order of the layers: a target imports only what stands above it.
+let package = Package(
+    name: "thumbcached",
+    products: [
+        .executable(name: "thumbcached", targets: ["thumbcached"]),
+        .executable(name: "thumbcachectl", targets: ["thumbcachectl"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
+    ],
+    targets: [
+        // C that Swift cannot call directly.
+        .target(
+            name: "CCurl", cSettings: cRules, linkerSettings: [.linkedLibrary("curl"), .linkedLibrary("ssl")]),
+        .target(name: "COpenSSL", cSettings: cRules, linkerSettings: [.linkedLibrary("crypto")]),
+        .target(name: "CLinux", cSettings: cRules),
+
+        // What travels on the socket.
+        .target(name: "RESP", dependencies: [nioCore], swiftSettings: swiftRules + fuzzRules),
+        .target(
+            name: "ThumbcacheProtocol", dependencies: ["RESP", nioCore], swiftSettings: swiftRules + fuzzRules),
+
+        // The domain.
+        .target(
+            name: "ThumbnailCache", dependencies: [nioCore, nioLocks, logging, deque],
+            swiftSettings: swiftRules + fuzzRules),
+
+        // What the domain needs from the world.
+        .target(
+            name: "DiskStore", dependencies: ["ThumbnailCache", "COpenSSL", "CLinux", nioCore, nioLocks, logging],
+            swiftSettings: swiftRules + fuzzRules),
+        .target(
+            name: "ImageFetcher",
+            dependencies: ["ThumbnailCache", "CCurl", "COpenSSL", nioCore, nioLocks, logging, deque],
+            swiftSettings: swiftRules),
+
+        // The socket.
+        .target(
+            name: "DaemonServer",
+            dependencies: [
+                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "CLinux",
+                nioCore, nioPosix, nioLocks, logging, deque,
+            ],
+            swiftSettings: swiftRules),
+
+        // The programs.
+        .executableTarget(
+            name: "thumbcached",
+            dependencies: [
+                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "ImageFetcher", "DaemonServer", "CLinux",
+                nioCore, nioPosix, nioLocks, logging, arguments, lifecycle, signals,
+                .product(name: "TOMLKit", package: "TOMLKit"),
+            ],
+            swiftSettings: swiftRules),
+        .executableTarget(
+            name: "thumbcachectl", dependencies: ["RESP", "ThumbcacheProtocol", "CLinux", nioCore, arguments],
+            swiftSettings: swiftRules),
+
+        // Stand-ins for disk, network and clock, which force an overlap and count calls.
+        .target(
+            name: "CacheFakes", dependencies: ["ThumbnailCache", nioCore, nioLocks], path: "Tests/CacheFakes",
+            swiftSettings: swiftRules),
+        // The end-to-end tests share no code with what they test.
+        .target(name: "CSpawn", path: "Tests/CSpawn", cSettings: cRules),
+
+        .testTarget(name: "RESPTests", dependencies: ["RESP", nioCore], swiftSettings: swiftRules),
+        .testTarget(
+            name: "ThumbcacheProtocolTests", dependencies: ["ThumbcacheProtocol", "RESP", nioCore],
+            swiftSettings: swiftRules),
+        .testTarget(
+            name: "ThumbnailCacheTests", dependencies: ["CacheFakes", "ThumbnailCache", nioCore, nioLocks, logging],
+            swiftSettings: swiftRules),
+        .testTarget(
+            name: "DiskStoreTests",
+            dependencies: ["DiskStore", "ThumbnailCache", "CLinux", nioCore, nioLocks, logging],
+            swiftSettings: swiftRules),
+        .testTarget(
+            name: "ImageFetcherTests",
+            dependencies: ["ImageFetcher", "ThumbnailCache", nioCore, nioPosix, nioLocks, logging],
+            swiftSettings: swiftRules),
+        .testTarget(
+            name: "DaemonServerTests",
+            dependencies: [
+                "CacheFakes", "DaemonServer", "ThumbnailCache", "ThumbcacheProtocol", "RESP",
+                nioCore, nioPosix, nioLocks, logging,
+            ],
+            swiftSettings: swiftRules),
+        .testTarget(
+            name: "ThumbcachedTests",
+            dependencies: ["thumbcached", "thumbcachectl", "ThumbnailCache", "RESP", nioCore, logging],
+            swiftSettings: swiftRules),
+        .testTarget(
+            name: "EndToEndTests",
+            dependencies: ["CSpawn"], exclude: ["python"],
+            swiftSettings: swiftRules),
+    ],
+    swiftLanguageModes: [.v6]
+)
+
+if isFuzzing {
+    let fuzzers: [(name: String, underTest: [Target.Dependency])] = [
+        ("DecoderFuzzer", ["RESP", "ThumbcacheProtocol", nioCore]),
+        ("EntryFuzzer", ["DiskStore", "ThumbnailCache", nioCore]),
+        ("SnifferFuzzer", ["ThumbnailCache", nioCore]),
+    ]
+    let present = fuzzers.filter {
+        FileManager.default.fileExists(atPath: "\(Context.packageDirectory)/Tests/Fuzz/\($0.name)")
+    }
+    package.targets += present.map { fuzzer in
+        .executableTarget(
+            name: fuzzer.name, dependencies: fuzzer.underTest, path: "Tests/Fuzz/\(fuzzer.name)",
+            swiftSettings: swiftRules + fuzzRules,
+            linkerSettings: [.unsafeFlags(["-sanitize=fuzzer,address"])])
+    }
+}

@@ -1,0 +1,59 @@
+/* What Linux offers and Swift's Glibc module hides, because it is a GNU extension, a macro or variadic. Each function
+ * does one system call and returns what that returned, with errno set.
+ *
+ * The header itself is plain C and includes next to nothing: with _GNU_SOURCE here, types of the C library would have
+ * another shape in this module than in others, and Swift refuses a program that imports both. */
+#ifndef CLINUX_SHIM_H
+#define CLINUX_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Who is at the other end of a Unix socket: unix(7), SO_PEERCRED. 0, or -1 with errno. */
+int clinux_peer_credentials(int fd, uint32_t *uid, uint32_t *gid, int32_t *pid);
+
+/* The supplementary groups of the other end: SO_PEERGROUPS, Linux 4.13. Fills at most `capacity` ids and returns how
+ * many there are; -1 with errno ERANGE when there are more than `capacity`. */
+int clinux_peer_groups(int fd, uint32_t *groups, int capacity);
+
+/* openat2(2), Linux 5.6. `resolve` is a sum of the CLINUX_RESOLVE flags. */
+int clinux_openat2(int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
+
+static const uint64_t CLINUX_RESOLVE_NO_SYMLINKS = 0x04;
+static const uint64_t CLINUX_RESOLVE_BENEATH = 0x08;
+/* Answer EAGAIN rather than wait for a disk: Linux 5.12. */
+static const uint64_t CLINUX_RESOLVE_CACHED = 0x20;
+
+/* A read with this flag leaves the access time alone; EPERM for files of another user. open(2). */
+extern const int CLINUX_O_NOATIME;
+extern const int CLINUX_O_PATH;
+
+/* Reads only what is in memory already, else -1 with EAGAIN; EOPNOTSUPP on file systems that cannot tell. May be
+ * short. preadv2(2) with RWF_NOWAIT. */
+ptrdiff_t clinux_pread_nowait(int fd, void *buffer, size_t length, int64_t offset);
+
+/* Swaps two names in one step: the attack of a directory exchanged for a link, used by tests. renameat2(2). */
+int clinux_rename_exchange(int from_directory, const char *from, int to_directory, const char *to);
+
+/* Fills `buffer` with directory entries and returns the bytes filled, 0 at the end. getdents64(2). */
+ptrdiff_t clinux_getdents64(int fd, void *buffer, size_t length);
+
+/* Where things lie in an entry that getdents64 wrote: the length of the whole entry (2 bytes), the type (1 byte: DT_REG
+ * and so on), and the name, which a zero byte ends. */
+static const int CLINUX_DIRENT_LENGTH_OFFSET = 16;
+static const int CLINUX_DIRENT_TYPE_OFFSET = 18;
+static const int CLINUX_DIRENT_NAME_OFFSET = 19;
+
+/* Stops a file system as a power cut would, without a flush of its log: EXT4_IOC_SHUTDOWN and its kin. Used by tests. */
+int clinux_shut_down_file_system(int fd);
+
+/* Whether the process may leave a core file or be read through /proc: prctl(2), PR_SET_DUMPABLE. */
+int clinux_set_dumpable(int dumpable);
+
+/* The name of an error number, such as "ENOENT"; NULL for a number that has none. */
+const char *clinux_error_name(int code);
+
+/* Zeroes memory in a way that the optimiser may not drop: explicit_bzero(3). */
+void clinux_wipe(void *memory, size_t length);
+
+#endif

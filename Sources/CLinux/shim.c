@@ -1,0 +1,92 @@
+/* CLinux: see include/shim.h. */
+#define _GNU_SOURCE
+
+#include "shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include <dirent.h>
+#include <linux/openat2.h>
+
+#ifndef SO_PEERGROUPS
+#define SO_PEERGROUPS 59
+#endif
+
+_Static_assert(sizeof(gid_t) == sizeof(uint32_t), "a group id has 32 bits");
+_Static_assert(offsetof(struct dirent64, d_reclen) == 16, "the layout of a directory entry");
+_Static_assert(offsetof(struct dirent64, d_type) == 18, "the layout of a directory entry");
+_Static_assert(offsetof(struct dirent64, d_name) == 19, "the layout of a directory entry");
+_Static_assert(RESOLVE_NO_SYMLINKS == 0x04 && RESOLVE_BENEATH == 0x08, "the kernel's flags");
+
+const int CLINUX_O_NOATIME = O_NOATIME;
+const int CLINUX_O_PATH = O_PATH;
+
+int clinux_peer_credentials(int fd, uint32_t *uid, uint32_t *gid, int32_t *pid) {
+    struct ucred credentials;
+    socklen_t length = sizeof credentials;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return -1;
+    if (length != sizeof credentials) {
+        errno = EPROTO;
+        return -1;
+    }
+    *uid = credentials.uid;
+    *gid = credentials.gid;
+    *pid = credentials.pid;
+    return 0;
+}
+
+int clinux_peer_groups(int fd, uint32_t *groups, int capacity) {
+    if (capacity < 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    socklen_t length = (socklen_t)((size_t)capacity * sizeof(gid_t));
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &length) != 0) return -1;
+    return (int)(length / sizeof(gid_t));
+}
+
+int clinux_openat2(int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
+    struct open_how how;
+    memset(&how, 0, sizeof how);
+    how.flags = flags;
+    how.mode = mode;
+    how.resolve = resolve;
+    return (int)syscall(SYS_openat2, directory, path, &how, sizeof how);
+}
+
+ptrdiff_t clinux_pread_nowait(int fd, void *buffer, size_t length, int64_t offset) {
+    struct iovec vector = {.iov_base = buffer, .iov_len = length};
+    return preadv2(fd, &vector, 1, (off_t)offset, RWF_NOWAIT);
+}
+
+int clinux_rename_exchange(int from_directory, const char *from, int to_directory, const char *to) {
+    return (int)syscall(SYS_renameat2, from_directory, from, to_directory, to, 2u /* RENAME_EXCHANGE */);
+}
+
+ptrdiff_t clinux_getdents64(int fd, void *buffer, size_t length) {
+    return (ptrdiff_t)syscall(SYS_getdents64, fd, buffer, length);
+}
+
+int clinux_shut_down_file_system(int fd) {
+    uint32_t without_log_flush = 2;
+    return ioctl(fd, _IOR('X', 125, uint32_t), &without_log_flush);
+}
+
+int clinux_set_dumpable(int dumpable) {
+    return prctl(PR_SET_DUMPABLE, dumpable ? 1L : 0L, 0L, 0L, 0L);
+}
+
+const char *clinux_error_name(int code) {
+    return strerrorname_np(code);
+}
+
+void clinux_wipe(void *memory, size_t length) {
+    explicit_bzero(memory, length);
+}

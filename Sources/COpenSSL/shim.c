@@ -1,0 +1,2 @@
+/* COpenSSL: see include/shim.h. */
+#include "shim.h"

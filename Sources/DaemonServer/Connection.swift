@@ -1,0 +1,392 @@
+import DequeModule
+import Logging
+import NIOCore
+import RESP
+import ThumbcacheProtocol
+import ThumbnailCache
+
+/// One client's connection: reads requests, starts them in order, and sends their replies in order.
+///
+/// It lives on its event loop. A hit goes from the bytes read to the bytes sent without leaving ``work(_:)``; what has to wait keeps
+/// a place among the replies and comes back by ``fulfil(_:_:)`` or ``resume(_:with:)``. The commands themselves stand in
+/// `Connection+Commands.swift`.
+final class Connection: ChannelDuplexHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    enum Phase {
+        case serving
+        /// Answers what it has begun, starts nothing, then closes.
+        case draining
+        /// All is answered; closes when the peer has taken it.
+        case closing
+        case closed
+    }
+
+    /// A GET that waits for disk or origin.
+    struct Waiting {
+        let cache: UserCache
+        let id: WaiterID
+        let shape: ImageReplyShape
+        /// The one that held when the request came: a HELLO behind it is answered behind it.
+        let version: RESPVersion
+        let timer: Scheduled<Void>
+    }
+
+    /// What is left of an MGET, or of a GET that found no place to wait: its images are asked for one by one, as far as there
+    /// are places and room for their replies.
+    struct Batch {
+        let cache: UserCache
+        var queries: ArraySlice<ImageQuery>
+        let shape: ImageReplyShape
+        /// Milliseconds; nil for as long as the origin may take.
+        let patience: Int64?
+    }
+
+    /// A session that ends with this connection.
+    struct HeldSession: Hashable {
+        let owner: Owner
+        let session: OpaqueID
+    }
+
+    let dispatcher: Dispatcher
+    let limits: ServerLimits
+    let peer: Peer
+    let place: PeerRegistry.Place
+    let eventLoop: any EventLoop
+    private let rota: Rota
+
+    var version = RESPVersion.two
+    var name = ByteBuffer()
+    var held: Set<HeldSession> = []
+    var batch: Batch?
+
+    private var context: ChannelHandlerContext?
+    private var phase = Phase.serving
+    private var reader: RequestReader
+    private var isInputClosed = false
+    private var wantsRead = false
+    /// A command runs that later ones of this connection have to wait for.
+    private var isHeldUp = false
+    /// ``work(_:)`` is on the stack.
+    private var isWorking = false
+    /// Many commands were started in one go; others have their turn first.
+    private var isResting = false
+
+    private var replies = ReplyQueue()
+    private var waiting: [ReplyQueue.Ticket: Waiting] = [:]
+    /// Small replies, gathered to be written at once.
+    private var gathered = ByteBuffer()
+    private var output = OutputMeter()
+    private var watchdog: Scheduled<Void>?
+
+    init(
+        dispatcher: Dispatcher, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, eventLoop: any EventLoop,
+        rota: Rota
+    ) {
+        self.dispatcher = dispatcher
+        self.limits = limits
+        self.peer = peer
+        self.place = place
+        self.eventLoop = eventLoop
+        self.rota = rota
+        self.reader = RequestReader(limits: limits.request)
+    }
+
+    // MARK: Reading
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard phase == .serving else { return }
+        reader.append(unwrapInboundIn(data))
+        work(context)
+    }
+
+    /// Starts what has come in, in order, until something must be waited for.
+    ///
+    /// Writing and flushing may call back before they return. Such a call finds `isWorking` set and leaves the work to
+    /// the one that is at it, which looks again at all that may have changed.
+    private func work(_ context: ChannelHandlerContext) {
+        guard !isWorking, phase != .closed else { return }
+        isWorking = true
+        let isDone = startCommands(context)
+        flush(context)
+        isWorking = false
+        if isDone { closeIfOver(context) }
+        watch(context)
+        if wantsRead && mayRead {
+            wantsRead = false
+            context.read()
+        }
+    }
+
+    /// Whether all that has come in is started.
+    private func startCommands(_ context: ChannelHandlerContext) -> Bool {
+        for _ in 0..<Self.commandsInOneGo {
+            guard canStart(context) else { return false }
+            if batch != nil {
+                guard continueBatch() else { return false }
+                continue
+            }
+            guard phase == .serving else { return true }
+            do throws(ProtocolError) {
+                guard let request = try reader.next() else { return true }
+                execute(request)
+            } catch {
+                refuse(error)
+            }
+        }
+        rest()
+        return false
+    }
+
+    /// So many commands take about a millisecond at most.
+    private static var commandsInOneGo: Int { 512 }
+
+    /// Lets others have their turn.
+    private func rest() {
+        isResting = true
+        let me = NIOLoopBound(self, eventLoop: eventLoop)
+        rota.nextRound {
+            me.value.isResting = false
+            me.value.carryOn()
+        }
+    }
+
+    /// Whether the next command may start: none is in its way, and there is room for its reply.
+    private func canStart(_ context: ChannelHandlerContext) -> Bool {
+        guard phase != .closed, !isHeldUp, !isResting else { return false }
+        if hasRoom { return true }
+        flush(context)
+        // Flushing finds out that a peer is gone.
+        return phase != .closed && hasRoom
+    }
+
+    private var hasRoom: Bool { output.unread + gathered.readableBytes + replies.cost < limits.output }
+
+    /// Reading goes on ahead of the work only as far as the limit on unprocessed input.
+    private var mayRead: Bool {
+        phase == .serving && (reader.readableBytes < limits.input || (!isHeldUp && !isResting && hasRoom))
+    }
+
+    func read(context: ChannelHandlerContext) {
+        if mayRead { context.read() } else { wantsRead = true }
+    }
+
+    /// A frame that breaks the protocol is answered, after what came before it, and ends the connection.
+    private func refuse(_ error: ProtocolError) {
+        if error.isTooLarge {
+            respond(.error(CommandError(.tooLarge, error.message)))
+        } else {
+            respond(.error(CommandError(.err, "Protocol error: \(error.message)")))
+        }
+        finish()
+    }
+
+    /// Starts nothing more; closes when all that was begun is answered.
+    func finish() {
+        phase = .draining
+        reader.clear()
+    }
+
+    // MARK: Replying
+
+    /// Answers the request at hand.
+    func respond(_ reply: ByteBuffer) {
+        if replies.isEmpty { send(reply) } else { replies.append(reply) }
+    }
+
+    private func send(_ reply: ByteBuffer) {
+        guard reply.readableBytes > Self.copiedReply else {
+            gathered.writeImmutableBuffer(reply)
+            return
+        }
+        writeGathered()
+        output.wrote(reply.readableBytes)
+        context?.write(wrapOutboundOut(reply), promise: nil)
+    }
+
+    /// Bytes up to which copying a reply is cheaper than handing on its buffer.
+    private static var copiedReply: Int { 1024 }
+
+    private func writeGathered() {
+        guard gathered.readableBytes > 0 else { return }
+        output.wrote(gathered.readableBytes)
+        context?.write(wrapOutboundOut(gathered), promise: nil)
+        gathered = ByteBuffer()
+    }
+
+    private func sendReady() {
+        while let reply = replies.popReady() { send(reply) }
+    }
+
+    private func flush(_ context: ChannelHandlerContext) {
+        writeGathered()
+        guard output.needsFlush else { return }
+        output.flushed()
+        context.flush()
+        measureOutput(context)
+    }
+
+    private func measureOutput(_ context: ChannelHandlerContext) {
+        let buffered: Int?
+        do {
+            buffered = try context.channel.syncOptions?.getOption(.bufferedWritableBytes)
+        } catch {
+            // Only a closed channel cannot say; nothing more will be read from it.
+            buffered = nil
+        }
+        output.measured(buffered: buffered ?? 0)
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        measureOutput(context)
+        if context.channel.isWritable { work(context) }
+        context.fireChannelWritabilityChanged()
+    }
+
+    // MARK: Waiting
+
+    /// Keeps a place for a reply and holds up later commands until ``resume(_:with:)``.
+    func holdUp() -> ReplyQueue.Ticket {
+        isHeldUp = true
+        return replies.reserve()
+    }
+
+    /// The command that held up the others is done.
+    func resume(_ ticket: ReplyQueue.Ticket, with reply: ByteBuffer) {
+        isHeldUp = false
+        answer(ticket, reply)
+    }
+
+    /// The command that held up the others has found out where it leads, and waits there on its own.
+    func letOthersPass() {
+        isHeldUp = false
+    }
+
+    /// Starts what stood behind a command that held it up.
+    func carryOn() {
+        guard let context, phase != .closed else { return }
+        work(context)
+    }
+
+    func reserve() -> ReplyQueue.Ticket { replies.reserve() }
+
+    func wait(_ ticket: ReplyQueue.Ticket, for waiting: Waiting) {
+        self.waiting[ticket] = waiting
+    }
+
+    /// Whether one of this connection's own requests waits, so that a place will come free by itself.
+    var isWaiting: Bool { !waiting.isEmpty }
+
+    /// A GET that waited has its outcome.
+    func fulfil(_ ticket: ReplyQueue.Ticket, _ outcome: GetOutcome) {
+        guard let waiting = waiting.removeValue(forKey: ticket) else { return }
+        waiting.timer.cancel()
+        place.load.leave()
+        answer(
+            ticket,
+            waiting.shape.reply(outcome, epoch: waiting.cache.epoch, now: dispatcher.time.now, waiting.version))
+    }
+
+    func answer(_ ticket: ReplyQueue.Ticket, _ reply: ByteBuffer) {
+        guard let context, phase != .closed else { return }
+        replies.fill(ticket, with: reply)
+        sendReady()
+        work(context)
+    }
+
+    /// Runs work that waits elsewhere and takes its result back to the event loop.
+    func run<Value: Sendable>(
+        _ work: @escaping @Sendable () async throws -> Value,
+        then: @escaping @Sendable (Connection, Result<Value, any Error>) -> Void
+    ) {
+        let me = NIOLoopBound(self, eventLoop: eventLoop)
+        let loop = eventLoop
+        Task {
+            let result: Result<Value, any Error>
+            do { result = .success(try await work()) } catch { result = .failure(error) }
+            loop.execute { then(me.value, result) }
+        }
+    }
+
+    var isClosed: Bool { phase == .closed }
+
+    // MARK: Ending
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .inputClosed? = event as? ChannelEvent {
+            // The peer has said all it wants to say, and may still be reading.
+            isInputClosed = true
+            work(context)
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    /// Told by the registry when the daemon stops.
+    func drain() {
+        guard let context, phase == .serving else { return }
+        finish()
+        work(context)
+    }
+
+    /// Closes behind the last reply, if nothing more is to come. All that has come in is started.
+    private func closeIfOver(_ context: ChannelHandlerContext) {
+        guard phase == .draining || (isInputClosed && phase == .serving), replies.isEmpty else { return }
+        phase = .closing
+        // Done when everything before it is.
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer())).assumeIsolated().whenComplete { _ in
+            context.close(promise: nil)
+        }
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+
+    /// The peer is gone: what it waited for it leaves, what it held ends.
+    func channelInactive(context: ChannelHandlerContext) {
+        phase = .closed
+        watchdog?.cancel()
+        for waiting in waiting.values {
+            waiting.timer.cancel()
+            place.load.leave()
+            waiting.cache.leave(waiting.id)
+        }
+        waiting = [:]
+        batch = nil
+        for session in held { release(session) }
+        held = []
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // A reset or broken pipe is how peers leave; nothing else comes here, and neither can be answered.
+        dispatcher.log.debug("a connection failed", metadata: ["uid": "\(peer.uid)", "error": "\(error)"])
+        context.close(promise: nil)
+    }
+
+    // MARK: Peers that stall
+
+    /// Sees to it that a peer that reads nothing, or leaves a frame unfinished, for the time of `stall` is disconnected.
+    private func watch(_ context: ChannelHandlerContext) {
+        guard watchdog == nil, phase != .closed, progress.isAwaited else { return }
+        measureOutput(context)
+        let before = progress
+        watchdog = eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(limits.stall)) { [weak self] in
+            guard let self, let context = self.context else { return }
+            self.watchdog = nil
+            self.measureOutput(context)
+            guard self.progress.hasStalled(since: before) else { return self.watch(context) }
+            self.dispatcher.log.info(
+                "disconnected a peer that stalled",
+                metadata: ["uid": "\(self.peer.uid)", "pid": "\(self.peer.pid)", "unread": "\(self.output.unread)"])
+            context.close(promise: nil)
+        }
+    }
+
+    private var progress: PeerProgress {
+        PeerProgress(
+            sent: output.sent, unread: output.unread, frames: reader.count,
+            isInsideFrame: phase == .serving && reader.isInsideFrame)
+    }
+}

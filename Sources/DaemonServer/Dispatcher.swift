@@ -1,0 +1,105 @@
+import Logging
+import NIOCore
+import RESP
+import ThumbcacheProtocol
+import ThumbnailCache
+
+/// What every connection works with. Made once, where all is wired.
+public struct Dispatcher: Sendable {
+    public let sessions: UserSessions
+    public let logout: LogoutService
+    /// Where PUTs write.
+    public let disk: any BlockingPool
+    public let time: any Timekeeping
+    public let info: ServerInfo
+    public let registry: PeerRegistry
+    public let version: String
+    /// Looked at anew for each connection, since a reload may change them.
+    public let limits: @Sendable () -> ServerLimits
+    public let log: Logger
+    let commands = CommandTable()
+    /// The event loops that connections live on.
+    var loops: [any EventLoop] = []
+
+    public init(
+        sessions: UserSessions, logout: LogoutService, disk: any BlockingPool, time: any Timekeeping,
+        info: ServerInfo, registry: PeerRegistry, version: String,
+        limits: @escaping @Sendable () -> ServerLimits, log: Logger
+    ) {
+        self.sessions = sessions
+        self.logout = logout
+        self.disk = disk
+        self.time = time
+        self.info = info
+        self.registry = registry
+        self.version = version
+        self.limits = limits
+        self.log = log
+    }
+
+    // The commands that change who is logged in. Each runs to its end before the next command of its connection starts.
+
+    func logIn(_ command: LoginCommand, peer: Peer, connection: UInt64) async throws(CommandError) {
+        guard command.refresh == nil else {
+            throw CommandError(.err, "REFRESH: this version does not renew tokens; log in with TOKEN, or with none")
+        }
+        let request = LoginRequest(
+            session: command.sessionID, heldBy: command.hold ? connection : nil, origin: command.origin,
+            token: command.token.map { Secret($0.readableBytesView) })
+        do {
+            try await sessions.logIn(Owner(uid: peer.uid, user: OpaqueID(command.user)), request)
+        } catch {
+            throw CommandError(error)
+        }
+    }
+
+    func logOut(_ command: LogoutCommand, peer: Peer) async throws(CommandError) -> Receipt {
+        let uid = try self.uid(command.uid, for: peer)
+        let session = command.session.map { OpaqueID($0) }
+        do {
+            switch command.target {
+            case .all: return try await logout.logOutAll(uid: uid, session: session)
+            case .user(let user):
+                return try await logout.logOut(Owner(uid: uid, user: OpaqueID(user)), session: session)
+            }
+        } catch {
+            throw CommandError(error)
+        }
+    }
+
+    func purge(_ command: PurgeCommand, peer: Peer) async throws(CommandError) -> Receipt {
+        let uid = try self.uid(command.uid, for: peer)
+        let profiles = command.profiles.map { OpaqueID($0) }
+        do {
+            switch command.target {
+            case .all: return try await logout.purgeAll(uid: uid, profiles: profiles)
+            case .user(let user):
+                return try await logout.purge(Owner(uid: uid, user: OpaqueID(user)), profiles: profiles)
+            }
+        } catch {
+            throw CommandError(error)
+        }
+    }
+
+    /// Returns when every event loop has done what it had before it. What a connection of another loop was about to
+    /// send when a cache ended is with its peer by then, and not behind the receipt (I3).
+    func settleLoops() async throws {
+        guard loops.count > 1 else { return }
+        for loop in loops { try await loop.submit {}.get() }
+    }
+
+    /// Whom a command is about: the caller, or for admins whoever it names.
+    private func uid(_ named: UInt32?, for peer: Peer) throws(CommandError) -> UInt32 {
+        guard let named, named != peer.uid else { return peer.uid }
+        guard peer.isAdmin else {
+            throw CommandError(
+                .denied, "UID \(named): you are uid \(peer.uid), and only admins may name another (access.admins)")
+        }
+        return named
+    }
+}
+
+extension LoginCommand {
+    /// The session that is opened: `default` if none is named.
+    var sessionID: OpaqueID { session.map { OpaqueID($0) } ?? OpaqueID("default") }
+}

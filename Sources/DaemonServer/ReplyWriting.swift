@@ -1,0 +1,115 @@
+import NIOCore
+import RESP
+import ThumbcacheProtocol
+import ThumbnailCache
+
+// How what the domain answers looks on the wire. Pure: everything goes into the buffer handed in.
+
+extension ByteBuffer {
+    /// One reply in a buffer of its own.
+    static func reply(_ write: (inout ByteBuffer) -> Void) -> ByteBuffer {
+        var buffer = ByteBuffer()
+        write(&buffer)
+        return buffer
+    }
+
+    static func error(_ error: CommandError) -> ByteBuffer {
+        reply { $0.writeError(error) }
+    }
+
+    mutating func writeError(_ error: CommandError) {
+        writeRESPError(code: error.code.rawValue, message: error.message)
+    }
+
+    static var ok: ByteBuffer { reply { $0.writeSimpleString(ReplyWord.ok) } }
+
+    mutating func writeReceipt(_ receipt: Receipt, _ version: RESPVersion) {
+        writeMapHeader(count: ReceiptKey.allCases.count, version: version)
+        for key in ReceiptKey.allCases {
+            writeBulkString(key.rawValue)
+            switch key {
+            case .users: writeRESPInteger(receipt.users)
+            case .images: writeInteger(receipt.usage?.images, version)
+            case .bytes: writeInteger(receipt.usage?.bytes, version)
+            case .cancelled: writeRESPInteger(receipt.cancelled)
+            case .sessions: writeRESPInteger(receipt.sessions)
+            case .epoch: writeRESPInteger(Int(receipt.epoch))
+            }
+        }
+    }
+
+    mutating func writeStatus(_ status: UserSessions.Status, _ version: RESPVersion) {
+        writeMapHeader(count: StatKey.allCases.count, version: version)
+        for key in StatKey.allCases {
+            writeBulkString(key.rawValue)
+            switch key {
+            case .images: writeInteger(status.usage?.images, version)
+            case .bytes: writeInteger(status.usage?.bytes, version)
+            case .sessions: writeRESPInteger(status.sessions)
+            case .origin:
+                if let origin = status.origin { writeBulkString(origin) } else { writeNull(version: version) }
+            case .loggedInAt: writeRESPInteger(Int(status.loggedInAt))
+            case .epoch: writeRESPInteger(Int(status.epoch))
+            }
+        }
+    }
+
+    /// META, or with `keys` that leave the image out, STAT of a profile.
+    mutating func writeMeta(
+        _ served: ServedImage, keys: [MetaKey], epoch: UInt64, now: Int64, _ version: RESPVersion
+    ) {
+        let record = served.image.record
+        writeMapHeader(count: keys.count, version: version)
+        for key in keys {
+            writeBulkString(key.rawValue)
+            switch key {
+            case .image: writeImmutableBuffer(served.image.bytes.framed)
+            case .digest: writeBulkString(record.digest.hex)
+            case .type: writeBulkString(record.shape.kind.mediaType)
+            case .length: writeRESPInteger(served.image.bytes.count)
+            case .width: writeRESPInteger(Int(record.shape.width))
+            case .height: writeRESPInteger(Int(record.shape.height))
+            case .age: writeRESPInteger(Int(record.freshness.age(at: now)))
+            case .ttl: writeInteger(record.freshness.timeToLive(at: now).map { Int($0) }, version)
+            case .state: writeBulkString(served.isStale ? "stale" : "fresh")
+            case .source: writeBulkString(served.source.rawValue)
+            case .epoch: writeRESPInteger(Int(epoch))
+            }
+        }
+    }
+
+    private mutating func writeInteger(_ value: Int?, _ version: RESPVersion) {
+        if let value { writeRESPInteger(value) } else { writeNull(version: version) }
+    }
+}
+
+/// What a request for an image wants to see of it.
+struct ImageReplyShape: Sendable {
+    /// Keys of a map; nil for the image alone.
+    var keys: [MetaKey]?
+    /// A digest with which the answer is UNCHANGED: 64 lower-case hexadecimal digits.
+    var ifNot: ByteBuffer?
+
+    static let plain = ImageReplyShape()
+
+    /// The same, to be kept beyond the request it came with.
+    func detached() -> ImageReplyShape {
+        ImageReplyShape(keys: keys, ifNot: ifNot.map { ByteBuffer(bytes: $0.readableBytesView) })
+    }
+
+    /// - Parameter epoch: of the cache that answers.
+    func reply(_ outcome: GetOutcome, epoch: UInt64, now: Int64, _ version: RESPVersion) -> ByteBuffer {
+        switch outcome {
+        case .failure(let failure):
+            return .error(CommandError(failure))
+        case .success(nil):
+            return .reply { $0.writeNull(kind: keys == nil ? .bulk : .map, version: version) }
+        case .success(let served?):
+            if let ifNot, ifNot.readableBytesView.elementsEqual(served.image.record.digest.hex.utf8) {
+                return .reply { $0.writeSimpleString(ReplyWord.unchanged) }
+            }
+            guard let keys else { return served.image.bytes.framed }
+            return .reply { $0.writeMeta(served, keys: keys, epoch: epoch, now: now, version) }
+        }
+    }
+}

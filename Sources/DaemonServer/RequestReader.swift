@@ -1,0 +1,66 @@
+import NIOCore
+import RESP
+
+/// What a connection has received and not yet worked on, and the requests it amounts to.
+struct RequestReader {
+    private var decoder: RequestDecoder
+    /// What the decoder reads. The requests it gives share this storage.
+    private var front = ByteBuffer()
+    /// What came after it. No request has a share in it, so however long the peer is read ahead of the work, adding to it
+    /// never copies what is there.
+    private var behind = ByteBuffer()
+    /// Requests given so far.
+    private(set) var count = 0
+
+    init(limits: RequestLimits) {
+        decoder = RequestDecoder(limits: limits)
+    }
+
+    /// Bytes received that belong to no request given so far.
+    var readableBytes: Int { front.readableBytes + behind.readableBytes }
+
+    /// Bytes of memory held for them, and for what has been given and not been discarded.
+    var capacity: Int { front.capacity + behind.capacity }
+
+    /// Whether the peer owes the rest of a frame. False as long as there are bytes that nobody has looked at.
+    var isInsideFrame: Bool { decoder.isInsideFrame && behind.readableBytes == 0 }
+
+    mutating func append(_ bytes: ByteBuffer) {
+        if behind.readableBytes == 0 { behind = bytes } else { behind.writeImmutableBuffer(bytes) }
+    }
+
+    /// The next request; nil when more bytes are needed. It keeps all that came with it in memory: detach what is to stay.
+    mutating func next() throws(ProtocolError) -> Request? {
+        if let request = try take() { return request }
+        guard behind.readableBytes > 0 else { return nil }
+        moveUp()
+        return try take()
+    }
+
+    /// Forgets what has come.
+    mutating func clear() {
+        front = ByteBuffer()
+        behind = ByteBuffer()
+    }
+
+    private mutating func take() throws(ProtocolError) -> Request? {
+        guard let request = try decoder.next(&front) else { return nil }
+        count &+= 1
+        // An idle connection holds no memory.
+        if front.readableBytes == 0 { front = ByteBuffer() }
+        return request
+    }
+
+    private mutating func moveUp() {
+        if front.readableBytes == 0 {
+            front = behind
+        } else {
+            // Else the buffer of a stream that is always inside a frame would grow for ever.
+            front.discardReadBytes()
+            // Room for the whole of a large argument at once, else the buffer would be copied at every doubling.
+            front.reserveCapacity(minimumWritableBytes: max(decoder.missingBytes, behind.readableBytes))
+            front.writeBuffer(&behind)
+        }
+        behind = ByteBuffer()
+    }
+}

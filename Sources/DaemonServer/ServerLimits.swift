@@ -1,0 +1,51 @@
+import RESP
+import ThumbcacheProtocol
+
+/// What one connection, one uid and all of them together may take up.
+public struct ServerLimits: Sendable, Equatable {
+    /// In total, the admins' reserve included.
+    public var connections: Int
+    public var connectionsPerUID: Int
+    /// Of ``connections``: kept free for admins, so that a log-out hook always gets in.
+    public var adminConnections: Int
+    /// Bytes of input of one connection that are not yet worked on.
+    public var input: Int
+    /// Bytes of output of one connection that its peer has not yet read.
+    public var output: Int
+    /// Milliseconds after which a peer is disconnected that reads nothing, or leaves a frame unfinished.
+    public var stall: Int64
+    /// Requests of one uid that may wait for a download.
+    public var queuePerUID: Int
+    public var arguments: Int
+    /// Bytes.
+    public var id: Int
+    public var image: Int
+    public var token: Int
+
+    public init(
+        connections: Int = 1024, connectionsPerUID: Int = 256, adminConnections: Int = 16, input: Int = 16 << 20,
+        output: Int = 16 << 20, stall: Int64 = 30_000, queuePerUID: Int = 1024, arguments: Int = 1024, id: Int = 512,
+        image: Int = 5 << 20, token: Int = 8 << 10
+    ) {
+        self.connections = connections
+        self.connectionsPerUID = connectionsPerUID
+        self.adminConnections = adminConnections
+        self.input = input
+        self.output = output
+        self.stall = stall
+        self.queuePerUID = queuePerUID
+        self.arguments = arguments
+        self.id = id
+        self.image = image
+        self.token = token
+    }
+
+    var request: RequestLimits {
+        RequestLimits(
+            arguments: arguments, argumentBytes: max(image, token, id, CommandLimits.url), frameBytes: input)
+    }
+
+    var command: CommandLimits {
+        CommandLimits(id: id, image: image, token: token)
+    }
+}

@@ -1,0 +1,94 @@
+import COpenSSL
+import ThumbnailCache
+
+/// Seals, opens and names under one key, AES-256-GCM (NIST SP 800-38D) and HMAC-SHA-256, with OpenSSL's contexts kept
+/// ready, since setting one up costs as much as sealing a small image.
+///
+/// Used by one operation at a time: it is taken from ``CrypterPool`` under its lock and given back after. That is why
+/// it may travel between threads. Its contexts hold the key; OpenSSL wipes them when they are freed.
+final class Crypter: @unchecked Sendable {
+    /// Bytes of a nonce: 96 bits, drawn afresh for every seal.
+    static let nonceLength = 12
+    static let tagLength = 16
+
+    private let sealing: OpaquePointer
+    private let opening: OpaquePointer
+    /// Under a key derived from the cipher's, so that no key serves two algorithms on data that others choose.
+    let names: Mac
+
+    /// - Parameter key: 32 bytes.
+    init(key: Secret, algorithms: Algorithms) throws {
+        guard let sealing = EVP_CIPHER_CTX_new() else { throw Self.failure("a context") }
+        guard let opening = EVP_CIPHER_CTX_new() else {
+            EVP_CIPHER_CTX_free(sealing)
+            throw Self.failure("a context")
+        }
+        do {
+            names = try withWipedMemory(32) { derived in
+                try Mac(key: key, algorithms: algorithms).authenticate("thumbcached names 1", [], into: derived)
+                return try Mac(key: Secret(UnsafeRawBufferPointer(derived)), algorithms: algorithms)
+            }
+        } catch {
+            EVP_CIPHER_CTX_free(sealing)
+            EVP_CIPHER_CTX_free(opening)
+            throw error
+        }
+        self.sealing = sealing
+        self.opening = opening
+        let isKeyed = key.withBytes { bytes in
+            let pointer = bytes.assumingMemoryBound(to: UInt8.self).baseAddress
+            return bytes.count == 32
+                && EVP_EncryptInit_ex2(sealing, algorithms.cipher, pointer, nil, nil) == 1
+                && EVP_DecryptInit_ex2(opening, algorithms.cipher, pointer, nil, nil) == 1
+        }
+        guard isKeyed else { throw Self.failure("the cipher's key") }
+    }
+
+    deinit {
+        EVP_CIPHER_CTX_free(sealing)
+        EVP_CIPHER_CTX_free(opening)
+    }
+
+    /// Seals `first` and `second` as one text into `output`, which takes both lengths together, and writes the tag.
+    /// `bound` must be the same when it is opened. `output` may be where the text is.
+    func seal(
+        _ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer, nonce: UnsafeRawBufferPointer,
+        bound: UnsafeRawBufferPointer, into output: UnsafeMutableRawBufferPointer, tag: UnsafeMutableRawBufferPointer
+    ) throws {
+        var written: Int32 = 0
+        let target = output.assumingMemoryBound(to: UInt8.self).baseAddress
+        guard EVP_EncryptInit_ex2(sealing, nil, nil, Self.bytes(nonce), nil) == 1,
+            EVP_EncryptUpdate(sealing, nil, &written, Self.bytes(bound), Int32(bound.count)) == 1,
+            first.isEmpty
+                || EVP_EncryptUpdate(sealing, target, &written, Self.bytes(first), Int32(first.count)) == 1,
+            second.isEmpty
+                || EVP_EncryptUpdate(
+                    sealing, target.map { $0 + first.count }, &written, Self.bytes(second), Int32(second.count)) == 1,
+            EVP_EncryptFinal_ex(sealing, target, &written) == 1,
+            EVP_CIPHER_CTX_ctrl(sealing, EVP_CTRL_AEAD_GET_TAG, Int32(Self.tagLength), tag.baseAddress) == 1
+        else { throw Self.failure("sealing") }
+    }
+
+    /// Opens `text` where it lies. False when the tag does not match: then the text is worth nothing and must not be
+    /// looked at.
+    func open(
+        _ text: UnsafeMutableRawBufferPointer, nonce: UnsafeRawBufferPointer,
+        bound: UnsafeRawBufferPointer, tag: UnsafeMutableRawBufferPointer
+    ) -> Bool {
+        var written: Int32 = 0
+        let target = text.assumingMemoryBound(to: UInt8.self).baseAddress
+        return EVP_DecryptInit_ex2(opening, nil, nil, Self.bytes(nonce), nil) == 1
+            && EVP_DecryptUpdate(opening, nil, &written, Self.bytes(bound), Int32(bound.count)) == 1
+            && (text.isEmpty || EVP_DecryptUpdate(opening, target, &written, target, Int32(text.count)) == 1)
+            && EVP_CIPHER_CTX_ctrl(opening, EVP_CTRL_AEAD_SET_TAG, Int32(Self.tagLength), tag.baseAddress) == 1
+            && EVP_DecryptFinal_ex(opening, target, &written) == 1
+    }
+
+    private static func bytes(_ buffer: UnsafeRawBufferPointer) -> UnsafePointer<UInt8>? {
+        buffer.assumingMemoryBound(to: UInt8.self).baseAddress
+    }
+
+    private static func failure(_ doing: String) -> StoreError {
+        .failed("OpenSSL failed at \(doing), for want of memory most likely")
+    }
+}

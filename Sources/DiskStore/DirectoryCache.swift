@@ -1,0 +1,68 @@
+import NIOConcurrencyHelpers
+
+/// Open directories of generations and their buckets, kept so that a hit needs no look-up but its own; at most
+/// `capacity`, least recently used first out.
+///
+/// A directory that goes out stays open for those who work in it. A generation's name is never reused, so opening one
+/// again by name is safe.
+final class DirectoryCache: Sendable {
+    struct Key: Hashable {
+        /// ``Generation/number``.
+        let generation: UInt64
+        /// nil for the generation's own directory.
+        let bucket: UInt8?
+    }
+
+    private struct State {
+        var held: [Key: (directory: Directory, lastUse: UInt64)] = [:]
+        var uses: UInt64 = 0
+    }
+
+    private let state = NIOLockedValueBox(State())
+    private let capacity: Int
+
+    init(capacity: Int) {
+        self.capacity = max(1, capacity)
+    }
+
+    subscript(key: Key) -> Directory? {
+        state.withLockedValue { state in
+            state.uses += 1
+            let now = state.uses
+            guard let index = state.held.index(forKey: key) else { return nil }
+            state.held.values[index].lastUse = now
+            return state.held.values[index].directory
+        }
+    }
+
+    func insert(_ directory: Directory, for key: Key) {
+        // What goes out is returned from the lock, so that it is closed outside of it.
+        _ = state.withLockedValue { state -> Directory? in
+            var out: Directory?
+            if state.held.count >= capacity, let oldest = state.held.min(by: { $0.value.lastUse < $1.value.lastUse }) {
+                out = oldest.value.directory
+                state.held[oldest.key] = nil
+            }
+            state.uses += 1
+            state.held[key] = (directory, state.uses)
+            return out
+        }
+    }
+
+    func removeAll(of generation: UInt64) {
+        _ = state.withLockedValue { state in
+            let out = state.held.filter { $0.key.generation == generation }
+            for key in out.keys { state.held[key] = nil }
+            return out.values.map(\.directory)
+        }
+    }
+
+    /// Closes all that nobody works in. False when there was nothing to give up.
+    func giveUpAll() -> Bool {
+        let out = state.withLockedValue { state in
+            defer { state.held = [:] }
+            return state.held.values.map(\.directory)
+        }
+        return !out.isEmpty
+    }
+}

@@ -1,0 +1,69 @@
+import CLinux
+import Glibc
+
+/// A name that a directory holds, and what it is as far as the directory knows.
+struct DirectoryEntry {
+    enum Kind {
+        case file, directory, other
+        /// Some file systems do not say.
+        case unknown
+    }
+
+    let name: FileName
+    let kind: Kind
+}
+
+extension Disk {
+    /// Calls `body` for each name in a directory, until it answers false. Names that come or go meanwhile may or may not
+    /// be seen, the others are seen once. Costs one open and one call per 32 KiB of entries (about 300 names).
+    func list(_ directory: Directory, _ body: (DirectoryEntry) throws -> Bool) throws {
+        // A descriptor of its own: the reading position belongs to the open file, and others may be listing too.
+        let file = try open(".", in: directory, for: .directory)
+        try withUnsafeTemporaryAllocation(byteCount: 32 << 10, alignment: 8) { buffer in
+            while true {
+                let filled = try file.list(into: buffer)
+                if filled == 0 { return }
+                let entries = UnsafeRawBufferPointer(rebasing: buffer[..<filled])
+                if try !forEachEntry(in: entries, body) { return }
+            }
+        }
+    }
+
+    /// All names of a directory; `limit` bounds the memory it takes.
+    func names(in directory: Directory, limit: Int = .max) throws -> [DirectoryEntry] {
+        var found: [DirectoryEntry] = []
+        try list(directory) { entry in
+            found.append(entry)
+            return found.count < limit
+        }
+        return found
+    }
+
+    private func forEachEntry(
+        in entries: UnsafeRawBufferPointer, _ body: (DirectoryEntry) throws -> Bool
+    ) throws -> Bool {
+        var position = 0
+        let lengthOffset = Int(CLINUX_DIRENT_LENGTH_OFFSET)
+        let typeOffset = Int(CLINUX_DIRENT_TYPE_OFFSET)
+        let nameOffset = Int(CLINUX_DIRENT_NAME_OFFSET)
+        while position + nameOffset < entries.count {
+            let length = Int(entries.loadUnaligned(fromByteOffset: position + lengthOffset, as: UInt16.self))
+            guard length > nameOffset, position + length <= entries.count else {
+                throw SystemError(.list, EIO)
+            }
+            let field = entries[(position + nameOffset)..<(position + length)]
+            let name = UnsafeRawBufferPointer(rebasing: field.prefix { $0 != 0 })
+            let kind: DirectoryEntry.Kind =
+                switch Int(entries[position + typeOffset]) {
+                case Int(DT_REG): .file
+                case Int(DT_DIR): .directory
+                case Int(DT_UNKNOWN): .unknown
+                default: .other
+                }
+            position += length
+            if name.elementsEqual([UInt8(ascii: ".")]) || name.elementsEqual("..".utf8) { continue }
+            if try !body(DirectoryEntry(name: FileName(name), kind: kind)) { return false }
+        }
+        return true
+    }
+}

@@ -1,0 +1,204 @@
+import Glibc
+
+/// The file system with its interruptions and short counts completed (F9). Everything above the seam goes through it.
+///
+/// When the process runs out of descriptors, those of ``DirectoryCache`` are given up and the call is tried once
+/// more: they are a reserve that keeps hits and purges going (I9).
+final class Disk: Sendable {
+    let system: any FileSystem
+    let directories: DirectoryCache
+
+    init(system: any FileSystem, directories: DirectoryCache) {
+        self.system = system
+        self.directories = directories
+    }
+
+    /// A configured directory, by its absolute path.
+    func openRoot(_ path: String) throws(SystemError) -> Directory {
+        Directory(try open(FileName(path), in: AT_FDCWD, for: .root), system)
+    }
+
+    /// Makes a configured directory; those above it must be there.
+    func makeRoot(_ path: String) throws(SystemError) {
+        try system.makeDirectory(FileName(path), in: AT_FDCWD)
+    }
+
+    func openDirectory(_ name: FileName, in directory: Directory) throws(SystemError) -> Directory {
+        Directory(try open(name, in: directory.descriptor, for: .directory), system)
+    }
+
+    func open(_ name: FileName, in directory: Directory, for purpose: OpenPurpose) throws(SystemError) -> OpenFile {
+        OpenFile(descriptor: try open(name, in: directory.descriptor, for: purpose), system: system)
+    }
+
+    func makeDirectory(_ name: FileName, in directory: Directory) throws(SystemError) {
+        try system.makeDirectory(name, in: directory.descriptor)
+    }
+
+    /// Makes a directory; that it is there already is no error.
+    func makeDirectoryIfAbsent(_ name: FileName, in directory: Directory) throws(SystemError) {
+        do {
+            try makeDirectory(name, in: directory)
+        } catch {
+            if error.code != EEXIST { throw error }
+        }
+    }
+
+    func rename(
+        _ name: FileName, in directory: Directory, to newName: FileName, in newDirectory: Directory
+    ) throws(SystemError) {
+        try system.rename(name, in: directory.descriptor, to: newName, in: newDirectory.descriptor)
+    }
+
+    func unlink(_ name: FileName, in directory: Directory) throws(SystemError) {
+        try system.unlink(name, in: directory.descriptor)
+    }
+
+    /// Unlinks a name; that it is not there is no error.
+    func unlinkIfPresent(_ name: FileName, in directory: Directory) throws(SystemError) {
+        do {
+            try unlink(name, in: directory)
+        } catch {
+            if !error.isMissing { throw error }
+        }
+    }
+
+    func removeDirectory(_ name: FileName, in directory: Directory) throws(SystemError) {
+        try system.removeDirectory(name, in: directory.descriptor)
+    }
+
+    /// The status of a name itself, of a link and not of what it points to; nil when nothing is there.
+    func status(of name: FileName, in directory: Directory) throws(SystemError) -> FileStatus? {
+        do {
+            return try system.status(of: name, in: directory.descriptor)
+        } catch {
+            if error.isMissing { return nil }
+            throw error
+        }
+    }
+
+    func sync(_ directory: Directory) throws(SystemError) {
+        try uninterrupted { () throws(SystemError) in try system.sync(directory.descriptor) }
+    }
+
+    private func open(_ name: FileName, in directory: Int32, for purpose: OpenPurpose) throws(SystemError) -> Int32 {
+        do {
+            return try uninterrupted { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
+        } catch {
+            guard error.isOutOfDescriptors, directories.giveUpAll() else { throw error }
+        }
+        return try uninterrupted { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
+    }
+}
+
+/// Repeats a call as long as a signal interrupts it.
+private func uninterrupted<Result>(_ call: () throws(SystemError) -> Result) throws(SystemError) -> Result {
+    while true {
+        do {
+            return try call()
+        } catch {
+            if error.code != EINTR { throw error }
+        }
+    }
+}
+
+/// An open directory, closed with the last reference: whoever works in one keeps it open, and names looked up in it
+/// stay in it, whatever is swapped around it (F25).
+final class Directory: Sendable {
+    let descriptor: Int32
+    private let system: any FileSystem
+
+    init(_ descriptor: Int32, _ system: any FileSystem) {
+        self.descriptor = descriptor
+        self.system = system
+    }
+
+    func status() throws(SystemError) -> FileStatus {
+        try system.status(of: descriptor)
+    }
+
+    deinit {
+        closeQuietly(descriptor, system)
+    }
+}
+
+/// An open file, closed when it goes out of scope, if not before.
+struct OpenFile: ~Copyable {
+    private let descriptor: Int32
+    private let system: any FileSystem
+    private var isOpen = true
+
+    fileprivate init(descriptor: Int32, system: any FileSystem) {
+        self.descriptor = descriptor
+        self.system = system
+    }
+
+    func status() throws(SystemError) -> FileStatus {
+        try system.status(of: descriptor)
+    }
+
+    /// Fills `buffer` as far as the file reaches. Returns the bytes read.
+    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64 = 0) throws(SystemError) -> Int {
+        var filled = 0
+        while filled < buffer.count {
+            let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[filled...])
+            let position = offset + Int64(filled)
+            let count = try uninterrupted { () throws(SystemError) in
+                try system.read(descriptor, into: rest, at: position)
+            }
+            if count == 0 { break }
+            filled += count
+        }
+        return filled
+    }
+
+    /// Writes all of `bytes`.
+    func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64 = 0) throws(SystemError) {
+        var written = 0
+        while written < bytes.count {
+            let rest = UnsafeRawBufferPointer(rebasing: bytes[written...])
+            let position = offset + Int64(written)
+            let count = try uninterrupted { () throws(SystemError) in
+                try system.write(descriptor, rest, at: position)
+            }
+            // A write of some bytes that writes none and names no error would otherwise be tried for ever.
+            if count == 0 { throw SystemError(.write, EIO) }
+            written += count
+        }
+    }
+
+    func sync() throws(SystemError) {
+        try uninterrupted { () throws(SystemError) in try system.sync(descriptor) }
+    }
+
+    func lock() throws(SystemError) {
+        try uninterrupted { () throws(SystemError) in try system.lock(descriptor) }
+    }
+
+    func touch(at seconds: Int64) throws(SystemError) {
+        try system.touch(descriptor, at: seconds)
+    }
+
+    /// Entries of a directory, as getdents64 writes them.
+    func list(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
+        try uninterrupted { () throws(SystemError) in try system.list(descriptor, into: buffer) }
+    }
+
+    /// Closes now, for whoever wants to know that what was written has arrived (close reports it on some file systems).
+    mutating func close() throws(SystemError) {
+        isOpen = false
+        try system.close(descriptor)
+    }
+
+    deinit {
+        if isOpen { closeQuietly(descriptor, system) }
+    }
+}
+
+private func closeQuietly(_ descriptor: Int32, _ system: any FileSystem) {
+    do {
+        try system.close(descriptor)
+    } catch {
+        // Nothing that was only read, or that failed already, can be lost here; the descriptor is gone either way.
+    }
+}

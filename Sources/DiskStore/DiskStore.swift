@@ -1,0 +1,242 @@
+import Glibc
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import Synchronization
+import ThumbnailCache
+
+/// Images and log-ins in files, as design.md has them.
+///
+/// Two halves: ``LoginFiles`` with the keys, ``ImageFiles`` with what is sealed under them. Each operation below is a
+/// few lines that say which half does what, and in which order.
+public final class DiskStore: ImageStore {
+    public let startNumber: UInt64
+    let logins: LoginFiles
+    let images: ImageFiles
+    let maintenance: Maintenance
+    private let algorithms: Algorithms
+    private let crypters: CrypterPool
+    private let counters: Counters
+    private let locks: NIOLockedValueBox<StoreLocks?>
+
+    /// Opens the store, or makes it. Costs a few system calls, however much is stored.
+    /// - Parameters:
+    ///   - system: the machine's files.
+    ///   - random: where keys come from.
+    ///   - now: seconds since 1970.
+    ///   - pause: waits a little; called between batches of deletions, so that they do not starve everything else.
+    /// - Throws: ``StoreStartError``, which says what to do; ``StoreError`` when the system fails.
+    public init(
+        configuration: DiskStoreConfiguration, system: any FileSystem = LinuxFileSystem(),
+        random: any RandomSource = SecureRandom(), now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
+        pause: @escaping @Sendable () -> Void = { usleep(2_000) }, log: Logger
+    ) throws {
+        let disk = Disk(system: system, directories: DirectoryCache(capacity: configuration.openDirectories))
+        let algorithms = try Algorithms()
+        let opened = try storeErrors("opening the store") {
+            try OpenedStore(
+                configuration, disk: disk, algorithms: algorithms, random: random, now: now(), log: log)
+        }
+        let temporaries = try TemporaryNames(random: random)
+        let directorySync = DirectorySync(disk: disk, temporaries: temporaries)
+        let signal = MaintenanceSignal()
+        counters = Counters()
+        self.algorithms = algorithms
+        crypters = CrypterPool(algorithms: algorithms)
+        startNumber = opened.startNumber
+        locks = NIOLockedValueBox(opened.locks)
+        logins = LoginFiles(
+            disk: disk, keys: opened.directories.keys, sessions: opened.directories.sessions, names: opened.names,
+            algorithms: algorithms, directorySync: directorySync,
+            reserve: Reserve(disk: disk, directory: opened.directories.keys), random: random, counters: counters,
+            log: log)
+        images = ImageFiles(
+            disk: disk, users: opened.directories.users,
+            trash: Trash(disk: disk, directory: opened.directories.trash, random: random), temporaries: temporaries,
+            directorySync: directorySync, random: random, now: now, quota: configuration.quota,
+            userQuota: configuration.userQuota, counters: counters, maintenance: signal, log: log)
+        maintenance = Maintenance(logins: logins, images: images, signal: signal, pause: pause, log: log)
+    }
+
+    public func load(_ owner: Owner) throws -> StoredLogin? {
+        try exclusively(owner, "loading a log-in") { person in
+            guard let login = try logins.load(person) else {
+                // What was found of it before, when it was still there, is dead now.
+                leaveToTrash(person)
+                return nil
+            }
+            logins.setLive(person, sessionKey: login.keys.sessionKey)
+            return StoredLogin(record: login.session.login, vault: vault(of: person, login.keys, isNew: false))
+        }
+    }
+
+    public func users(of uid: UInt32) throws -> [OpaqueID] {
+        try storeErrors("listing users") {
+            try logins.people(of: uid).compactMap { person in
+                try logins.withLock(person) { try logins.load(person)?.session.user }
+            }
+        }
+    }
+
+    public func countUsers(of uid: UInt32) throws -> Int {
+        try storeErrors("counting users") { try logins.people(of: uid).count }
+    }
+
+    /// The uids that have at least one user logged in. Costs a listing of the key files.
+    public func uidsLoggedIn() throws -> [UInt32] {
+        try storeErrors("listing uids") { try logins.uids().filter { try !logins.people(of: $0).isEmpty } }
+    }
+
+    public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault {
+        try exclusively(owner, "logging in") { person in
+            let keys = try logins.begin(person, SessionRecord(user: owner.user, login: login))
+            leaveToTrash(person, except: keys.generation)
+            return vault(of: person, keys, isNew: true)
+        }
+    }
+
+    public func commitSessions(_ owner: Owner, _ login: LoginRecord) throws {
+        try exclusively(owner, "keeping a session") { person in
+            try logins.change(person, SessionRecord(user: owner.user, login: login))
+        }
+    }
+
+    public func commitPurge(_ owner: Owner) throws -> any ImageVault {
+        try exclusively(owner, "purging") { person in
+            let keys: KeyFile
+            do {
+                keys = try logins.renew(person)
+            } catch let error as SystemError where error.isNoSpace {
+                // The closed generation will never be served again: its images make the room that its end needs (F4).
+                try deleteImages(of: person)
+                keys = try logins.renew(person)
+            }
+            return vault(of: person, keys, isNew: true)
+        }
+    }
+
+    public func commitLogout(_ owner: Owner) throws {
+        try exclusively(owner, "logging out") { person in
+            // With a vault about, whoever closed it discards it; without one nobody would.
+            let hasVault = logins.isLive(person)
+            try logins.end(person)
+            if !hasVault { leaveToTrash(person) }
+        }
+    }
+
+    public func digest(of image: ByteBuffer) -> ImageDigest {
+        image.withUnsafeReadableBytes { algorithms.digest(of: $0) }
+    }
+
+    /// Images and bytes on disk, as far as counted.
+    public var usageTotal: Usage { images.accounts.withLockedValue { $0.total } }
+
+    public var statistics: DiskStoreStatistics {
+        DiskStoreStatistics(
+            usage: usageTotal, isCounted: maintenance.isCounted, trash: images.trash.usage,
+            rejectedEntries: counters.rejectedEntries.load(ordering: .relaxed),
+            failedReads: counters.failedReads.load(ordering: .relaxed),
+            evictedImages: counters.evictedImages.load(ordering: .relaxed),
+            evictedBytes: counters.evictedBytes.load(ordering: .relaxed),
+            damagedLogins: counters.damagedLogins.load(ordering: .relaxed))
+    }
+
+    /// Does what is due in the background, now and on this thread: the sweep after a start, counting, deleting trash,
+    /// evicting. Returns when nothing more can be done.
+    public func maintain() {
+        maintenance.run()
+    }
+
+    /// Starts the thread that maintains the store. Called once at most; ``shutdown()`` ends it.
+    public func start() throws {
+        try maintenance.startThread()
+    }
+
+    /// Ends the maintenance thread and gives up the locks. The vaults must be closed or idle.
+    public func shutdown() {
+        maintenance.stop()
+        logins.forgetKeys()
+        locks.withLockedValue { $0 = nil }
+    }
+
+    private func exclusively<Result>(
+        _ owner: Owner, _ attempt: String, _ body: (Person) throws -> Result
+    ) throws -> Result {
+        try storeErrors(attempt) {
+            let person = try logins.person(owner)
+            return try logins.withLock(person) { try body(person) }
+        }
+    }
+
+    /// The log-in is gone, whatever becomes of its images: the sweep finds what stays.
+    private func leaveToTrash(_ person: Person, except living: GenerationID? = nil) {
+        do {
+            try images.discardAll(of: person, except: living)
+        } catch {
+            images.log.warning("a dead generation could not be moved to the trash", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private func vault(of person: Person, _ keys: KeyFile, isNew: Bool) -> Vault {
+        let name = GenerationName(user: person.user, generation: keys.generation)
+        let generation = images.generation(name, uid: person.uid, isNew: isNew)
+        return Vault(generation: generation, key: keys.imageKey, files: images, crypters: crypters)
+    }
+
+    private func deleteImages(of person: Person) throws {
+        guard let keys = try logins.keyFile(of: person) else { return }
+        let name = GenerationName(user: person.user, generation: keys.generation)
+        try images.discard(images.generation(name, uid: person.uid, isNew: false))
+        _ = try images.trash.emptySome(budget: 8 * Eviction.batch)
+    }
+}
+
+/// What a start comes to: everything opened, checked, locked and counted, in the order in which it must happen.
+private struct OpenedStore {
+    let directories: StoreDirectories
+    let names: NamesKey
+    let startNumber: UInt64
+    let locks: StoreLocks
+
+    init(
+        _ configuration: DiskStoreConfiguration, disk: Disk, algorithms: Algorithms, random: any RandomSource,
+        now: Int64, log: Logger
+    ) throws {
+        let homes = try StoreHomes(configuration, disk: disk)
+        let runtimePath = configuration.runtimeDirectory ?? ""
+        locks = try StoreLocks(
+            [
+                ("cache", configuration.cacheDirectory, homes.cache),
+                ("state", configuration.stateDirectory, homes.state),
+            ] + (homes.runtime.map { [("runtime", runtimePath, $0)] } ?? []),
+            disk: disk)
+        // Nothing has been changed up to here.
+        let version = try FormatVersion.check(in: homes.cache, path: configuration.cacheDirectory, disk: disk)
+        directories = try StoreDirectories(in: homes, disk: disk)
+        try FormatVersion.settle(version, in: homes.cache, directories, disk: disk, random: random, log: log)
+        switch configuration.keys {
+        case .runtime:
+            if try !homes.state.status().isSameFile(as: homes.keys.status()) {
+                try NamesKey.destroyUnused(in: homes.state, disk: disk, log: log)
+            }
+        case .disk where !runtimePath.isEmpty:
+            do {
+                let unused = try disk.openRoot(runtimePath)
+                // Locked, lest the keys of a daemon that keeps its own there be destroyed under it.
+                if try !unused.status().isSameFile(as: homes.state.status()) {
+                    let lock = try StoreLocks([("runtime", runtimePath, unused)], disk: disk)
+                    try withExtendedLifetime(lock) { try NamesKey.destroyUnused(in: unused, disk: disk, log: log) }
+                }
+            } catch let error as SystemError where error.isMissing || error.isDenied {
+                // No keys were ever kept there, or not by this user.
+            }
+        case .disk:
+            break
+        }
+        names = try NamesKey.settle(
+            in: homes.keys, path: configuration.keys == .disk ? configuration.stateDirectory : runtimePath,
+            keys: directories.keys, disk: disk, algorithms: algorithms, random: random, log: log)
+        startNumber = try StartCounter.advance(
+            in: homes.state, disk: disk, algorithms: algorithms, now: now, log: log)
+    }
+}

@@ -1,0 +1,66 @@
+/// An entry file: the header below, the image and then its record sealed as one text, and the tag.
+///
+///     0  "TCE" and the format's version
+///     4  length of the record
+///     8  length of the image
+///     12 nonce
+///     24 image, record, tag of 16 bytes
+///
+/// The header is as long as the room that ``ThumbnailCache/ImageBytes/Builder`` keeps before an image, and the record stands
+/// behind the image: so one read fills the buffer that is later sent, and the image is opened where it lies.
+package struct EntryHeader: Equatable {
+    package static let size = 24
+    /// Bytes that an entry has beyond its image and record.
+    static let overhead = size + Crypter.tagLength
+    static let version: UInt8 = 1
+    private static let magic = Array("TCE".utf8) + [version]
+
+    package var recordLength: Int
+    package var imageLength: Int
+
+    init(recordLength: Int, imageLength: Int) {
+        self.recordLength = recordLength
+        self.imageLength = imageLength
+    }
+
+    /// nil unless the bytes are a header of this format whose lengths make a file of `fileSize` bytes.
+    package init?(_ bytes: UnsafeRawBufferPointer, fileSize: Int) {
+        var reader = ByteReader(bytes)
+        guard let magic = reader.take(4), magic.elementsEqual(Self.magic),
+            let record = reader.integer(UInt32.self), let image = reader.integer(UInt32.self),
+            Int(record) + Int(image) + Self.overhead == fileSize
+        else { return nil }
+        recordLength = Int(record)
+        imageLength = Int(image)
+    }
+
+    /// Writes what stands before the nonce. It is bound too: it says where the image ends and the record begins.
+    func write(to buffer: UnsafeMutableRawBufferPointer) {
+        buffer.copyBytes(from: Self.magic)
+        buffer.storeBytes(of: UInt32(recordLength).bigEndian, toByteOffset: 4, as: UInt32.self)
+        buffer.storeBytes(of: UInt32(imageLength).bigEndian, toByteOffset: 8, as: UInt32.self)
+    }
+
+    /// What the tag of an entry binds beside its contents (F12): the header, then whose it is and where it lies.
+    func withBound<Result>(
+        place: [UInt8], address: EntryAddress, _ body: (UnsafeRawBufferPointer) throws -> Result
+    ) rethrows -> Result {
+        try withUnsafeTemporaryAllocation(byteCount: 12 + place.count + 34, alignment: 8) { bound in
+            write(to: bound)
+            UnsafeMutableRawBufferPointer(rebasing: bound[12...]).copyBytes(from: place)
+            let rest = UnsafeMutableRawBufferPointer(rebasing: bound[(12 + place.count)...])
+            address.profile.write(to: rest)
+            rest.storeBytes(of: address.size.bigEndian, toByteOffset: 32, as: UInt16.self)
+            return try body(UnsafeRawBufferPointer(bound))
+        }
+    }
+
+    /// The part of ``bound(place:address:)`` that all entries of a generation share.
+    static func place(uid: UInt32, name: GenerationName) -> [UInt8] {
+        var writer = ByteWriter(capacity: 52)
+        writer.integer(uid)
+        writer.append(name.user.bytes)
+        writer.append(name.generation.bytes)
+        return writer.bytes
+    }
+}

@@ -1,0 +1,78 @@
+import Glibc
+
+/// The directories on the way to an entry: `users/<uid>/<user-name>.<generation>/<hh>`. Those of generations and
+/// buckets stay open in the ``DirectoryCache``.
+extension ImageFiles {
+    /// `users/<uid>`, or nil.
+    func existingDirectory(of uid: UInt32) throws -> Directory? {
+        try existing(FileName(String(uid)), in: users)
+    }
+
+    /// A generation's own directory, or nil.
+    func existingDirectory(of generation: Generation) throws -> Directory? {
+        let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
+        if let found = disk.directories[key] { return found }
+        guard let owner = try existingDirectory(of: generation.uid),
+            let found = try existing(generation.directoryName, in: owner)
+        else { return nil }
+        disk.directories.insert(found, for: key)
+        return found
+    }
+
+    /// One of a generation's buckets, or nil.
+    func existingDirectory(of generation: Generation, bucket: UInt8) throws -> Directory? {
+        let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
+        if let found = disk.directories[key] { return found }
+        guard let parent = try existingDirectory(of: generation),
+            let found = try existing(BucketName.fileName(bucket), in: parent)
+        else { return nil }
+        disk.directories.insert(found, for: key)
+        return found
+    }
+
+    /// A generation's own directory, made if missing.
+    func madeDirectory(of generation: Generation) throws -> Directory {
+        let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
+        if let found = disk.directories[key] { return found }
+        let owner = try made(FileName(String(generation.uid)), in: users)
+        let found = try made(generation.directoryName, in: owner)
+        disk.directories.insert(found, for: key)
+        return found
+    }
+
+    /// One of a generation's buckets, made if missing.
+    func madeDirectory(of generation: Generation, bucket: UInt8) throws -> Directory {
+        let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
+        if let found = disk.directories[key] { return found }
+        let found = try made(BucketName.fileName(bucket), in: try madeDirectory(of: generation))
+        disk.directories.insert(found, for: key)
+        return found
+    }
+
+    /// A directory in another. What somebody has planted in its place is never followed (F24) and counts as missing.
+    func existing(_ name: FileName, in parent: Directory) throws(SystemError) -> Directory? {
+        do {
+            return try disk.openDirectory(name, in: parent)
+        } catch {
+            if error.isMissing || error.isOfWrongKind { return nil }
+            throw error
+        }
+    }
+
+    /// A directory in another, made if missing. What was planted in its place goes to the trash.
+    private func made(_ name: FileName, in parent: Directory) throws -> Directory {
+        do {
+            return try disk.openDirectory(name, in: parent)
+        } catch  where error.isMissing {
+            // Made below.
+        } catch  where error.isOfWrongKind {
+            try trash.take(name, from: parent)
+        }
+        do {
+            try disk.makeDirectory(name, in: parent)
+        } catch  where error.code == EEXIST {
+            // Another write made it first.
+        }
+        return try disk.openDirectory(name, in: parent)
+    }
+}

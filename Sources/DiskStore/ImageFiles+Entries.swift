@@ -1,0 +1,134 @@
+import Glibc
+import Logging
+import NIOConcurrencyHelpers
+import Synchronization
+import ThumbnailCache
+
+/// An entry that lies in a temporary file, ready to appear under its name.
+struct PreparedEntry {
+    let address: EntryAddress
+    let temporary: FileName
+    let size: Int
+    let directory: Directory
+    let bucket: Directory
+}
+
+extension ImageFiles {
+    /// Writes an entry to a temporary file in the generation's directory. Leaves nothing behind when it throws.
+    func prepare(_ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation) throws
+        -> PreparedEntry
+    {
+        do {
+            return try prepareOnce(entry, at: address, in: generation)
+        } catch let error as SystemError where error.isMissing {
+            // A directory that is open but no longer there takes no new files: somebody removed it. Look it up anew.
+            disk.directories.removeAll(of: generation.number)
+            return try prepareOnce(entry, at: address, in: generation)
+        }
+    }
+
+    private func prepareOnce(_ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation)
+        throws -> PreparedEntry
+    {
+        let directory = try madeDirectory(of: generation)
+        let bucket = try madeDirectory(of: generation, bucket: address.bucket)
+        let temporary = temporaries.make()
+        var file = try disk.open(temporary, in: directory, for: .creating)
+        do {
+            try file.write(entry)
+            try file.close()
+        } catch {
+            removeTemporary(temporary, in: directory)
+            throw error
+        }
+        return PreparedEntry(
+            address: address, temporary: temporary, size: entry.count, directory: directory, bucket: bucket)
+    }
+
+    /// Lets an entry appear under its name if it still may. See ``ThumbnailCache/ImageVault/write(_:_:isCurrent:committed:)``.
+    func commit(
+        _ entry: PreparedEntry, in generation: Generation, isCurrent: () -> Bool, committed: () -> Void
+    ) throws -> Bool {
+        var isPlaced = false
+        defer { if !isPlaced { removeTemporary(entry.temporary, in: entry.directory) } }
+        try withLock(generation, entry.address.bucket) {
+            guard isCurrent() else { return }
+            let name = entry.address.fileName
+            let old = try disk.status(of: name, in: entry.bucket)
+            if old?.kind == .directory { try trash.take(name, from: entry.bucket) }
+            try disk.rename(entry.temporary, in: entry.directory, to: name, in: entry.bucket)
+            isPlaced = true
+            let replaced = old?.kind == .file ? old : nil
+            accounts.withLockedValue { accounts in
+                accounts.add(
+                    images: replaced == nil ? 1 : 0, bytes: entry.size - Int(replaced?.size ?? 0),
+                    to: generation.number, bucket: entry.address.bucket)
+            }
+            committed()
+        }
+        return isPlaced
+    }
+
+    private func removeTemporary(_ name: FileName, in directory: Directory) {
+        do {
+            try disk.unlinkIfPresent(name, in: directory)
+        } catch {
+            log.warning("a temporary file could not be removed; the next start will", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// Removes an entry that turned out bad, unless something else stands there by now. Counted.
+    /// - Parameter status: the file that was bad; nil when it could not even be opened.
+    func reject(_ address: EntryAddress, status: FileStatus?, in generation: Generation) {
+        counters.rejectedEntries.add(1, ordering: .relaxed)
+        do {
+            try withLock(generation, address.bucket) {
+                let name = address.fileName
+                guard let bucket = try existingDirectory(of: generation, bucket: address.bucket),
+                    let found = try disk.status(of: name, in: bucket)
+                else { return }
+                if let status, !found.isSameFile(as: status) { return }
+                // What could not be opened as a file and is one now has been replaced in between.
+                if status == nil, found.kind == .file, found.owner == geteuid() { return }
+                try remove(name, found, from: bucket, address.bucket, of: generation)
+            }
+        } catch {
+            log.warning("a bad entry could not be removed", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// Removes every size of a profile, durably. The commit lock is held.
+    func removeAll(of profile: SealedName, in generation: Generation) throws -> Usage {
+        guard let bucket = try existingDirectory(of: generation, bucket: profile.bucket) else {
+            return Usage()
+        }
+        var removed = Usage()
+        var failure: (any Error)?
+        let prefix = profile.fileName.bytes + [UInt8(ascii: ".")]
+        for entry in try disk.names(in: bucket) where entry.name.bytes.starts(with: prefix) {
+            do {
+                guard let status = try disk.status(of: entry.name, in: bucket) else { continue }
+                try remove(entry.name, status, from: bucket, profile.bucket, of: generation)
+                removed = removed + Usage(images: 1, bytes: Int(status.size))
+            } catch {
+                failure = failure ?? error
+            }
+        }
+        // Also when nothing was found: an entry evicted a moment ago would be back after a power cut (I4).
+        try directorySync.sync(bucket, .bucket(generation: generation.number, bucket: profile.bucket))
+        if let failure { throw failure }
+        return removed
+    }
+
+    /// Removes a name from a bucket and from the account. The commit lock is held.
+    func remove(
+        _ name: FileName, _ status: FileStatus, from bucket: Directory, _ number: UInt8, of generation: Generation
+    ) throws {
+        if status.kind == .directory { return try trash.take(name, from: bucket) }
+        try disk.unlink(name, in: bucket)
+        guard status.kind == .file else { return }
+        accounts.withLockedValue {
+            $0.add(images: -1, bytes: -Int(status.size), to: generation.number, bucket: number)
+        }
+    }
+}

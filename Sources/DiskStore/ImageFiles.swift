@@ -1,0 +1,129 @@
+import Logging
+import NIOConcurrencyHelpers
+import ThumbnailCache
+
+/// The images' half of the store: generations, their directories and buckets, what they hold, and the trash.
+///
+/// It knows no key. What it is handed is sealed already, and what it hands out is sealed still.
+final class ImageFiles: Sendable {
+    let disk: Disk
+    let users: Directory
+    let trash: Trash
+    let temporaries: TemporaryNames
+    let directorySync: DirectorySync
+    let random: any RandomSource
+    let now: @Sendable () -> Int64
+    let quota: Int
+    let userQuota: Int
+    let counters: Counters
+    let maintenance: MaintenanceSignal
+    let log: Logger
+
+    let accounts = NIOLockedValueBox(Accounts())
+    /// Held while an entry appears under its name or goes from it.
+    let locks = StripedLocks(count: 256)
+    private let known = NIOLockedValueBox(Known())
+
+    private struct Known {
+        var byPerson: [Person: [GenerationID: Generation]] = [:]
+        var byNumber: [UInt64: Generation] = [:]
+        var last: UInt64 = 0
+    }
+
+    init(
+        disk: Disk, users: Directory, trash: Trash, temporaries: TemporaryNames, directorySync: DirectorySync,
+        random: any RandomSource, now: @escaping @Sendable () -> Int64, quota: Int, userQuota: Int,
+        counters: Counters, maintenance: MaintenanceSignal, log: Logger
+    ) {
+        self.disk = disk
+        self.users = users
+        self.trash = trash
+        self.temporaries = temporaries
+        self.directorySync = directorySync
+        self.random = random
+        self.now = now
+        self.quota = quota
+        self.userQuota = userQuota
+        self.counters = counters
+        self.maintenance = maintenance
+        self.log = log
+    }
+
+    /// Bytes that one entry may have: no more than the quotas, nor than OpenSSL takes at once.
+    var largestEntry: Int { min(quota, userQuota, 1 << 30) }
+
+    /// The generation of that name, the same object for all who ask.
+    /// - Parameter isNew: it was made just now, so that nothing is in it.
+    func generation(_ name: GenerationName, uid: UInt32, isNew: Bool) -> Generation {
+        let (generation, isUncounted) = known.withLockedValue { known -> (Generation, Bool) in
+            let person = Person(uid: uid, user: name.user)
+            if let generation = known.byPerson[person]?[name.generation] { return (generation, false) }
+            known.last += 1
+            let generation = Generation(number: known.last, uid: uid, name: name)
+            known.byPerson[person, default: [:]][name.generation] = generation
+            known.byNumber[generation.number] = generation
+            // Inside the lock: nobody meets a generation that has no account.
+            accounts.withLockedValue { $0.open(generation.number, uid: uid, isEmpty: isNew) }
+            return (generation, !isNew)
+        }
+        // One that the sweep did not meet, having no directory, is to be counted, too.
+        if isUncounted { maintenance.wake() }
+        return generation
+    }
+
+    func generation(number: UInt64) -> Generation? {
+        known.withLockedValue { $0.byNumber[number] }
+    }
+
+    /// All that are known, to be counted.
+    var generations: [Generation] {
+        known.withLockedValue { Array($0.byNumber.values) }
+    }
+
+    /// Discards what is known of a person's images, except a generation that lives: nobody holds a vault of them.
+    func discardAll(of person: Person, except living: GenerationID? = nil) throws {
+        let dead = known.withLockedValue { $0.byPerson[person]?.filter { $0.key != living } ?? [:] }
+        for generation in dead.values { try discard(generation) }
+    }
+
+    /// Gives a generation's directory to the trash. It must not be in use any more.
+    func discard(_ generation: Generation) throws {
+        forget(generation)
+        defer { maintenance.wake() }
+        guard let owner = try existingDirectory(of: generation.uid) else { return }
+        do {
+            try trash.take(
+                generation.directoryName, from: owner, holding: generation.lastUsage.withLockedValue { $0 } ?? Usage())
+        } catch let error as SystemError where error.isMissing {
+            // Nothing was ever written to it, or somebody else has found it dead already.
+        }
+    }
+
+    private func forget(_ generation: Generation) {
+        known.withLockedValue { known in
+            let person = Person(uid: generation.uid, user: generation.name.user)
+            known.byPerson[person]?[generation.name.generation] = nil
+            if known.byPerson[person]?.isEmpty == true { known.byPerson[person] = nil }
+            known.byNumber[generation.number] = nil
+        }
+        accounts.withLockedValue { accounts in
+            if let usage = accounts.usage(of: generation.number) {
+                generation.lastUsage.withLockedValue { $0 = usage }
+            }
+            _ = accounts.close(generation.number)
+        }
+        disk.directories.removeAll(of: generation.number)
+        directorySync.forget(generation: generation.number)
+    }
+
+    func usage(of generation: Generation) -> Usage? {
+        accounts.withLockedValue { $0.usage(of: generation.number) } ?? generation.lastUsage.withLockedValue { $0 }
+    }
+
+    /// Holds the commit lock of an address.
+    func withLock<Result>(
+        _ generation: Generation, _ bucket: UInt8, _ body: () throws -> Result
+    ) rethrows -> Result {
+        try locks.withLock(for: generation.bucket(bucket), body)
+    }
+}

@@ -1,0 +1,162 @@
+import Glibc
+import Logging
+import NIOConcurrencyHelpers
+import ThumbnailCache
+
+/// What happens behind everybody's back: the sweep after a start, counting, deleting trash, evicting what writers left
+/// over, making the reserve anew. On a thread of its own, or on the caller's.
+final class Maintenance: Sendable {
+    private let logins: LoginFiles
+    private let images: ImageFiles
+    private let signal: MaintenanceSignal
+    private let pause: @Sendable () -> Void
+    private let log: Logger
+    private let running = NIOLock()
+    private let isSwept = NIOLockedValueBox(false)
+    private let thread = NIOLockedValueBox<pthread_t?>(nil)
+    /// Seconds after which the thread looks again without having been woken: what could not be done may be by then.
+    private static let period = 60.0
+
+    init(
+        logins: LoginFiles, images: ImageFiles, signal: MaintenanceSignal, pause: @escaping @Sendable () -> Void,
+        log: Logger
+    ) {
+        self.logins = logins
+        self.images = images
+        self.signal = signal
+        self.pause = pause
+        self.log = log
+    }
+
+    /// Whether all that was there at the start is counted.
+    var isCounted: Bool {
+        isSwept.withLockedValue { $0 } && images.accounts.withLockedValue { $0.isCounted }
+    }
+
+    /// Everything that is due, until nothing more can be done or it is stopped.
+    func run() {
+        running.withLock {
+            step("the sweep") { try sweepOnce() }
+            for generation in images.generations where !signal.isStopped {
+                step("counting") { try images.count(generation, until: { signal.isStopped }) }
+            }
+            step("deleting trash") { try emptyTrash() }
+            step("evicting") { try evict() }
+            do {
+                try logins.reserve.restore()
+            } catch {
+                log.debug("no room for the reserve", metadata: ["error": "\(error)"])
+            }
+        }
+    }
+
+    private func step(_ what: String, _ body: () throws -> Void) {
+        if signal.isStopped { return }
+        do {
+            try body()
+        } catch {
+            log.warning("\(what) failed; it is tried again later", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private func sweepOnce() throws {
+        if isSwept.withLockedValue({ $0 }) { return }
+        logins.sweep(until: { signal.isStopped })
+        try sweepImages()
+        if !signal.isStopped { isSwept.withLockedValue { $0 = true } }
+    }
+
+    /// Gives to the trash whatever no key file names, and makes known the rest.
+    private func sweepImages() throws {
+        for entry in try images.disk.names(in: images.users) where !signal.isStopped {
+            guard let uid = UInt32(name: entry.name),
+                let directory = try images.existing(entry.name, in: images.users)
+            else {
+                try takeAway(entry.name, from: images.users)
+                continue
+            }
+            // Listed first, each looked up second: a generation's key file is there before its directory, so that one
+            // made meanwhile can never be taken for dead.
+            for found in try images.disk.names(in: directory) where !signal.isStopped {
+                guard let name = GenerationName(found.name), try isAlive(name, uid: uid) else {
+                    try takeAway(found.name, from: directory)
+                    continue
+                }
+            }
+        }
+    }
+
+    private func isAlive(_ name: GenerationName, uid: UInt32) throws -> Bool {
+        let person = Person(uid: uid, user: name.user)
+        return try logins.withLock(person) {
+            guard try logins.keyFile(of: person)?.generation == name.generation else { return false }
+            _ = images.generation(name, uid: uid, isNew: false)
+            return true
+        }
+    }
+
+    private func takeAway(_ name: FileName, from directory: Directory) throws {
+        do {
+            try images.trash.take(name, from: directory)
+        } catch let error as SystemError where error.isMissing {
+            // A log-out has been quicker.
+        }
+    }
+
+    private func emptyTrash() throws {
+        while !signal.isStopped {
+            switch try images.trash.emptySome(budget: Eviction.batch) {
+            case .empty: return
+            case .stuck:
+                log.warning("something in the trash cannot be deleted; it is tried again later")
+                return
+            case .more: pause()
+            }
+        }
+    }
+
+    private func evict() throws {
+        for generation in images.generations where !signal.isStopped {
+            while !signal.isStopped, try !images.makeRoom(in: generation, keeping: nil) { pause() }
+        }
+        while !signal.isStopped, try !images.makeRoomInStore(keeping: nil) { pause() }
+    }
+
+    // MARK: The thread
+
+    func startThread() throws {
+        try thread.withLockedValue { thread in
+            guard thread == nil else { return }
+            var made = pthread_t()
+            let context = Unmanaged.passRetained(self)
+            let code = pthread_create(
+                &made, nil,
+                { context in
+                    if let context { Unmanaged<Maintenance>.fromOpaque(context).takeRetainedValue().loop() }
+                    return nil
+                }, context.toOpaque())
+            guard code == 0 else {
+                context.release()
+                throw StoreError.failed("starting the maintenance thread: \(String(cString: strerror(code)))")
+            }
+            thread = made
+        }
+    }
+
+    private func loop() {
+        while !signal.isStopped {
+            run()
+            signal.wait(seconds: Self.period)
+        }
+    }
+
+    /// Stops and waits for the thread, if there is one. Idempotent.
+    func stop() {
+        signal.stop()
+        let thread = thread.withLockedValue { thread in
+            defer { thread = nil }
+            return thread
+        }
+        if let thread { pthread_join(thread, nil) }
+    }
+}

@@ -1,0 +1,57 @@
+import Logging
+import NIOConcurrencyHelpers
+
+/// A file of zeros beside the keys that takes the room which a purge or a log-out on a full disk needs (F4): blocks and
+/// an inode. It is given up for that and made anew when there is room.
+final class Reserve: Sendable {
+    static let fileName: FileName = "reserve"
+    private static let size = 64 << 10
+
+    private let disk: Disk
+    private let directory: Directory
+    private let isHeld: NIOLockedValueBox<Bool>
+
+    init(disk: Disk, directory: Directory) {
+        self.disk = disk
+        self.directory = directory
+        isHeld = NIOLockedValueBox(false)
+    }
+
+    /// Makes it if it is not there. Throws when there is no room, which is no reason not to go on.
+    func restore() throws(SystemError) {
+        if isHeld.withLockedValue({ $0 }) { return }
+        if let status = try disk.status(of: Self.fileName, in: directory), status.size == Self.size {
+            isHeld.withLockedValue { $0 = true }
+            return
+        }
+        try disk.unlinkIfPresent(Self.fileName, in: directory)
+        do {
+            var file = try disk.open(Self.fileName, in: directory, for: .creating)
+            let zeros = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.size, alignment: 16)
+            defer { zeros.deallocate() }
+            zeros.initializeMemory(as: UInt8.self, repeating: 0)
+            try file.write(UnsafeRawBufferPointer(zeros))
+            // Without this a file system that allocates late would not have set the blocks aside.
+            try file.sync()
+            try file.close()
+        } catch {
+            do throws(SystemError) {
+                try disk.unlinkIfPresent(Self.fileName, in: directory)
+            } catch {
+                // Of the wrong size: the next attempt makes it anew.
+            }
+            throw error
+        }
+        isHeld.withLockedValue { $0 = true }
+    }
+
+    /// Gives the room up. False when there was none to give.
+    func release() throws(SystemError) -> Bool {
+        let wasHeld = isHeld.withLockedValue { isHeld in
+            defer { isHeld = false }
+            return isHeld
+        }
+        if wasHeld { try disk.unlinkIfPresent(Self.fileName, in: directory) }
+        return wasHeld
+    }
+}

@@ -1,0 +1,127 @@
+import NIOCore
+import ThumbnailCache
+
+/// Who is logged in and how: the account's name, sessions, origin and token, sealed under the log-in's session key.
+///
+///     0   "TCSESS", 0, and the format's version
+///     8   nonce
+///     20  record, tag of 16 bytes
+package struct SessionRecord: Equatable {
+    package let user: OpaqueID
+    package let login: LoginRecord
+
+    private static let version: UInt8 = 1
+
+    init(user: OpaqueID, login: LoginRecord) {
+        self.user = user
+        self.login = login
+    }
+
+    /// nil unless the bytes are exactly one record of this version.
+    package init?(_ bytes: UnsafeRawBufferPointer) {
+        var reader = ByteReader(bytes)
+        guard reader.integer(UInt8.self) == Self.version, let user = reader.field(),
+            let loggedInAt = reader.integer(Int64.self), let hasOrigin = reader.integer(UInt8.self), hasOrigin <= 1
+        else { return nil }
+        var login = LoginRecord(loggedInAt: loggedInAt)
+        if hasOrigin == 1 {
+            guard let origin = reader.text() else { return nil }
+            login.origin = origin
+        }
+        guard let hasToken = reader.integer(UInt8.self), hasToken <= 1 else { return nil }
+        if hasToken == 1 {
+            guard let token = reader.field() else { return nil }
+            login.token = Secret(token)
+        }
+        guard let count = reader.integer(UInt16.self) else { return nil }
+        for _ in 0..<count {
+            guard let session = reader.field() else { return nil }
+            login.sessions.insert(OpaqueID(ByteBuffer(bytes: session)))
+        }
+        guard reader.isAtEnd else { return nil }
+        self.user = OpaqueID(ByteBuffer(bytes: user))
+        self.login = login
+    }
+
+    /// The record as it is sealed; holds the token, so wipe it. Throws when a field is too long to be kept.
+    func encoded() throws -> ByteWriter {
+        let fields = login.sessions.map(\.bytes.readableBytes) + [user.bytes.readableBytes]
+        let texts = (login.origin?.utf8.count ?? 0) + (login.token?.count ?? 0)
+        var writer = ByteWriter(capacity: 64 + texts + fields.reduce(0) { $0 + $1 + 2 })
+        writer.integer(Self.version)
+        user.bytes.withUnsafeReadableBytes { writer.field($0) }
+        writer.integer(login.loggedInAt)
+        writer.integer(UInt8(login.origin == nil ? 0 : 1))
+        if let origin = login.origin { writer.text(origin) }
+        writer.integer(UInt8(login.token == nil ? 0 : 1))
+        login.token?.withBytes { writer.field($0) }
+        guard let count = UInt16(exactly: login.sessions.count), !writer.isTooLong else {
+            writer.wipe()
+            throw StoreError.failed("a log-in keeps at most 65,535 sessions, and an origin or token of that many bytes")
+        }
+        writer.integer(count)
+        for session in login.sessions { session.bytes.withUnsafeReadableBytes { writer.field($0) } }
+        return writer
+    }
+}
+
+enum SessionFile {
+    /// Larger files are damaged: 65,535 sessions of 512 bytes and the rest.
+    static let longest = 64 << 20
+    private static let magic = Array("TCSESS".utf8) + [0, 1]
+    private static let recordStart = 20
+
+    /// The file for a record.
+    static func seal(
+        _ record: SessionRecord, uid: UInt32, user: SealedName, key: Secret, algorithms: Algorithms,
+        random: any RandomSource
+    ) throws -> [UInt8] {
+        let crypter = try Crypter(key: key, algorithms: algorithms)
+        var text = try record.encoded()
+        defer { text.wipe() }
+        var file = magic + [UInt8](repeating: 0, count: Crypter.nonceLength + text.bytes.count + Crypter.tagLength)
+        try file.withUnsafeMutableBytes { file in
+            let tagStart = file.count - Crypter.tagLength
+            let nonce = UnsafeMutableRawBufferPointer(rebasing: file[magic.count..<recordStart])
+            try random.fill(nonce)
+            try text.bytes.withUnsafeBytes { text in
+                try bound(uid: uid, user: user).withUnsafeBytes { bound in
+                    try crypter.seal(
+                        text, UnsafeRawBufferPointer(start: nil, count: 0), nonce: UnsafeRawBufferPointer(nonce),
+                        bound: bound, into: UnsafeMutableRawBufferPointer(rebasing: file[recordStart..<tagStart]),
+                        tag: UnsafeMutableRawBufferPointer(rebasing: file[tagStart...]))
+                }
+            }
+        }
+        return file
+    }
+
+    /// nil unless the file was sealed under this key for this owner.
+    static func open(
+        _ file: Secret, uid: UInt32, user: SealedName, key: Secret, algorithms: Algorithms
+    ) throws -> SessionRecord? {
+        let crypter = try Crypter(key: key, algorithms: algorithms)
+        return file.withBytes { bytes in
+            guard bytes.count >= recordStart + Crypter.tagLength, bytes.starts(with: magic) else { return nil }
+            return withWipedMemory(bytes.count) { copy in
+                copy.copyMemory(from: bytes)
+                let tagStart = copy.count - Crypter.tagLength
+                let text = UnsafeMutableRawBufferPointer(rebasing: copy[recordStart..<tagStart])
+                let isWhole = bound(uid: uid, user: user).withUnsafeBytes { bound in
+                    crypter.open(
+                        text, nonce: UnsafeRawBufferPointer(rebasing: bytes[magic.count..<recordStart]), bound: bound,
+                        tag: UnsafeMutableRawBufferPointer(rebasing: copy[tagStart...]))
+                }
+                return isWhole ? SessionRecord(UnsafeRawBufferPointer(text)) : nil
+            }
+        }
+    }
+
+    private static func bound(uid: UInt32, user: SealedName) -> [UInt8] {
+        var writer = ByteWriter(capacity: 44)
+        writer.append(magic)
+        writer.integer(uid)
+        writer.append(user.bytes)
+        return writer.bytes
+    }
+}

@@ -1,0 +1,93 @@
+import NIOCore
+import ThumbnailCache
+
+extension Vault {
+    /// What reading a file came to.
+    private enum Outcome {
+        case image(Image)
+        /// Torn, tampered with, planted or unreadable.
+        case bad(FileStatus)
+    }
+
+    /// One entry, opened in the buffer that it is then sent from. Costs openat, fstat, pread and close, and one
+    /// allocation of the image's size.
+    func read(_ address: EntryAddress, with crypter: Crypter, framing: ReplyFraming) throws -> Image? {
+        guard let bucket = try files.existingDirectory(of: generation, bucket: address.bucket) else { return nil }
+        let outcome: Outcome
+        do {
+            let file = try files.disk.open(address.fileName, in: bucket, for: .reading)
+            outcome = try read(file, at: address, with: crypter, framing: framing)
+        } catch let error as SystemError where error.isMissing {
+            return nil
+        } catch let error as SystemError where error.isOfWrongKind || error.isDenied {
+            files.reject(address, status: nil, in: generation)
+            return nil
+        }
+        switch outcome {
+        case .image(let image):
+            return image
+        case .bad(let status):
+            files.reject(address, status: status, in: generation)
+            return nil
+        }
+    }
+
+    private func read(
+        _ file: borrowing OpenFile, at address: EntryAddress, with crypter: Crypter, framing: ReplyFraming
+    ) throws -> Outcome {
+        let status = try file.status()
+        guard status.kind == .file, status.linkCount == 1, status.size >= EntryHeader.overhead,
+            status.size <= files.largestEntry
+        else { return .bad(status) }
+        let size = Int(status.size)
+
+        // The header goes into the room that the builder keeps before the image, which the reply's prefix takes later.
+        let start = ImageBytes.Builder.headroom - EntryHeader.size
+        var builder = ImageBytes.Builder(capacity: size - EntryHeader.size)
+        builder.buffer.moveWriterIndex(to: start + size)
+        let opened = builder.buffer.withUnsafeMutableReadableBytes { bytes -> (ImageRecord, Int)? in
+            let entry = UnsafeMutableRawBufferPointer(rebasing: bytes[start...])
+            do throws(SystemError) {
+                guard try file.read(into: entry) == size else { return nil }
+            } catch {
+                // The disk cannot give it back (F6): as good as torn.
+                return nil
+            }
+            return open(entry, at: address, with: crypter)
+        }
+        guard let (record, length) = opened else { return .bad(status) }
+        builder.buffer.moveWriterIndex(to: ImageBytes.Builder.headroom + length)
+        noteUse(of: file, status)
+        return .image(Image(record: record, bytes: builder.finish(framing)))
+    }
+
+    /// Opens and verifies an entry where it lies. Nil when anything about it is not as it was sealed (I5).
+    private func open(
+        _ entry: UnsafeMutableRawBufferPointer, at address: EntryAddress, with crypter: Crypter
+    ) -> (ImageRecord, imageLength: Int)? {
+        guard let header = EntryHeader(UnsafeRawBufferPointer(entry), fileSize: entry.count) else { return nil }
+        let nonce = UnsafeRawBufferPointer(rebasing: entry[(EntryHeader.size - Crypter.nonceLength)..<EntryHeader.size])
+        let tagStart = entry.count - Crypter.tagLength
+        let isWhole = header.withBound(place: place, address: address) { bound in
+            crypter.open(
+                UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.size..<tagStart]), nonce: nonce,
+                bound: bound, tag: UnsafeMutableRawBufferPointer(rebasing: entry[tagStart...]))
+        }
+        let recordStart = EntryHeader.size + header.imageLength
+        guard isWhole,
+            let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: entry[recordStart..<tagStart]))
+        else { return nil }
+        return (record, header.imageLength)
+    }
+
+    /// Marks an image as used, at most once an hour.
+    private func noteUse(of file: borrowing OpenFile, _ status: FileStatus) {
+        let now = files.now()
+        guard Eviction.isWorthNoting(lastUse: status.modifiedSeconds, now: now) else { return }
+        do throws(SystemError) {
+            try file.touch(at: now)
+        } catch {
+            // On a read-only disk hits go on (I9); the image merely looks less used than it is.
+        }
+    }
+}

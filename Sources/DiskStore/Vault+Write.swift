@@ -1,0 +1,80 @@
+import NIOCore
+import ThumbnailCache
+
+extension Vault {
+    func write(
+        _ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void
+    ) throws -> Bool {
+        try whileOpen {
+            try storeErrors("writing an image") {
+                let entry = try seal(slot, image)
+                defer { entry.bytes.deallocate() }
+                let prepared = try prepare(entry)
+                let isPlaced = try files.commit(
+                    prepared, in: generation, isCurrent: isCurrent, committed: committed)
+                if isPlaced { makeRoom(keeping: entry.address) }
+                return isPlaced
+            }
+        }
+    }
+
+    private typealias SealedEntry = (address: EntryAddress, bytes: UnsafeMutableRawBufferPointer)
+
+    /// The caller deallocates the bytes.
+    private func seal(_ slot: Slot, _ image: Image) throws -> SealedEntry {
+        guard let record = ImageRecordCoding.encode(image.record) else {
+            throw StoreError.failed("the image's URL is longer than 65,535 bytes")
+        }
+        let header = EntryHeader(recordLength: record.count, imageLength: image.bytes.count)
+        let size = EntryHeader.overhead + record.count + image.bytes.count
+        guard size <= files.largestEntry else {
+            throw StoreError.noSpace("the image takes \(size) bytes, over the quota of \(files.largestEntry)")
+        }
+        let entry = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 16)
+        do {
+            let address = try withCrypter { crypter in
+                let address = EntryAddress(profile: try crypter.names.profileName(of: slot.profile), size: slot.size)
+                let nonceStart = EntryHeader.size - Crypter.nonceLength
+                header.write(to: entry)
+                let nonce = UnsafeMutableRawBufferPointer(rebasing: entry[nonceStart..<EntryHeader.size])
+                try files.random.fill(nonce)
+                try header.withBound(place: place, address: address) { bound in
+                    try image.bytes.image.withUnsafeReadableBytes { image in
+                        try record.withUnsafeBytes { record in
+                            try crypter.seal(
+                                image, record, nonce: UnsafeRawBufferPointer(nonce), bound: bound,
+                                into: UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.size...]),
+                                tag: UnsafeMutableRawBufferPointer(rebasing: entry[(size - Crypter.tagLength)...]))
+                        }
+                    }
+                }
+                return address
+            }
+            return (address, entry)
+        } catch {
+            entry.deallocate()
+            throw error
+        }
+    }
+
+    /// Writes the temporary file. On a full disk (F4, F5) trash and some of this user's own images go first, once.
+    private func prepare(_ entry: SealedEntry) throws -> PreparedEntry {
+        let bytes = UnsafeRawBufferPointer(entry.bytes)
+        do {
+            return try files.prepare(bytes, at: entry.address, in: generation)
+        } catch let error as SystemError where error.isNoSpace {
+            _ = try files.trash.emptySome(budget: 4 * Eviction.batch)
+            try files.evict(from: generation, bytes: max(2 * bytes.count, 256 << 10), keeping: nil)
+            return try files.prepare(bytes, at: entry.address, in: generation)
+        }
+    }
+
+    private func makeRoom(keeping address: EntryAddress) {
+        do {
+            if try !files.makeRoom(after: generation, keeping: address) { files.maintenance.wake() }
+        } catch {
+            // The image is written; being over a quota for a while is no reason to say that it is not.
+            files.maintenance.wake()
+        }
+    }
+}

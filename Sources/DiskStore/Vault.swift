@@ -1,0 +1,98 @@
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import Synchronization
+import ThumbnailCache
+
+/// One generation with its key. When it is closed the key is wiped, and what lies in the directory is noise.
+final class Vault: ImageVault {
+    let generation: Generation
+    let files: ImageFiles
+    private let crypters: CrypterPool
+    /// Nil once closed. Only used inside the gate.
+    private let key: NIOLockedValueBox<Secret?>
+    private let gate = OperationGate()
+    /// What the tag of each entry binds first: whose it is.
+    let place: [UInt8]
+
+    init(generation: Generation, key: Secret, files: ImageFiles, crypters: CrypterPool) {
+        self.generation = generation
+        self.key = NIOLockedValueBox(key)
+        self.files = files
+        self.crypters = crypters
+        place = EntryHeader.place(uid: generation.uid, name: generation.name)
+    }
+
+    func read(_ slot: Slot, framing: ReplyFraming) throws -> Image? {
+        try whileOpen {
+            do {
+                return try withCrypter { crypter in
+                    let address = EntryAddress(
+                        profile: try crypter.names.profileName(of: slot.profile), size: slot.size)
+                    return try read(address, with: crypter, framing: framing)
+                }
+            } catch {
+                // No descriptors, no memory, a disk that does not answer: nothing is known of the entry, so it stays.
+                files.counters.failedReads.add(1, ordering: .relaxed)
+                return nil
+            }
+        }
+    }
+
+    func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void) throws -> Usage {
+        try whileOpen {
+            try storeErrors("removing images") { () throws -> Usage in
+                var removed = Usage()
+                var failure: (any Error)?
+                for profile in profiles {
+                    let name = try withCrypter { try $0.names.profileName(of: profile) }
+                    files.withLock(generation, name.bucket) {
+                        fence(profile)
+                        // Again before the lock is let go: a look on disk that began in between may hold what is gone now.
+                        defer { fence(profile) }
+                        do {
+                            removed = removed + (try files.removeAll(of: name, in: generation))
+                        } catch {
+                            // The others are removed all the same; only there is no receipt.
+                            failure = failure ?? error
+                        }
+                    }
+                }
+                if let failure { throw failure }
+                return removed
+            }
+        }
+    }
+
+    var usage: Usage? { files.usage(of: generation) }
+
+    func close() {
+        gate.close()
+        key.withLockedValue { $0 = nil }
+        crypters.removeAll(of: generation.number)
+        files.disk.directories.removeAll(of: generation.number)
+    }
+
+    func discard() {
+        do {
+            try files.discard(generation)
+        } catch {
+            files.log.warning(
+                "a dead generation could not be moved to the trash; the next sweep will",
+                metadata: ["uid": "\(generation.uid)", "error": "\(error)"])
+        }
+    }
+
+    func whileOpen<Result>(_ body: () throws -> Result) throws -> Result {
+        guard gate.enter() else { throw StoreError.closed }
+        defer { gate.leave() }
+        return try body()
+    }
+
+    func withCrypter<Result>(_ body: (Crypter) throws -> Result) throws -> Result {
+        guard let key = key.withLockedValue({ $0 }) else { throw StoreError.closed }
+        let crypter = try crypters.take(for: generation.number, key: key)
+        defer { crypters.giveBack(crypter, for: generation.number) }
+        return try body(crypter)
+    }
+}

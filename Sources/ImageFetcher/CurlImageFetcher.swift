@@ -1,0 +1,132 @@
+import CCurl
+import Glibc
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import ThumbnailCache
+
+/// Downloads images with libcurl, on one thread of its own.
+///
+/// Reading order: ``OriginRules`` (which URL), ``DownloadDesk`` (whose turn), `DownloadLoop` (the thread), `Transfer` (one
+/// download), `ResponseReader` (one answer).
+///
+/// ``start()`` comes before the first download and ``shutdown()`` after the last; a fetcher that is dropped without it leaves
+/// its thread behind.
+public final class CurlImageFetcher: ImageFetching {
+    private let desk: DownloadDesk
+    private let book = OriginBook()
+    private let log: Logger
+    private let thread = NIOLockedValueBox<pthread_t?>(nil)
+
+    public init(configuration: FetcherConfiguration, log: Logger) {
+        self.desk = DownloadDesk(configuration: configuration)
+        self.log = log
+    }
+
+    /// Everything that can be told of an origin before anybody asks it. For use when a configuration is loaded; costs microseconds.
+    public static func validate(_ origin: Origin) throws(OriginError) {
+        try OriginRules.validate(origin)
+    }
+
+    /// Starts the thread. Throws when the system or libcurl lacks something, and when it was started before.
+    public func start() throws(FetcherError) {
+        // Counted by libcurl, and never undone: a resolver's thread that was left behind may still run in it.
+        let code = curl_global_init(Int(CURL_GLOBAL_DEFAULT))
+        guard code == CURLE_OK else { throw FetcherError("libcurl: \(String(cString: curl_easy_strerror(code)))") }
+        guard let multi = curl_multi_init() else { throw FetcherError("libcurl: out of memory for a multi handle") }
+        guard desk.open(Bell(multi)) else {
+            curl_multi_cleanup(multi)
+            throw FetcherError("a fetcher is started once")
+        }
+        do throws(FetcherError) {
+            let started = try startThread { [desk, book, log, multi = Handed(multi)] in
+                DownloadLoop(desk: desk, book: book, multi: multi.value, log: log).run()
+            }
+            thread.withLockedValue { $0 = started }
+        } catch {
+            _ = desk.close()
+            curl_multi_cleanup(multi)
+            throw error
+        }
+    }
+
+    /// Ends every download with ``DownloadFailure/shuttingDown`` and the thread after them. Returns when it has ended: idle
+    /// connections are closed, and no `onEnd` runs any more. Idempotent; not to be called from an `onEnd`.
+    public func shutdown() {
+        desk.stop()
+        thread.withLockedValue { thread in
+            if let running = thread.take() { pthread_join(running, nil) }
+        }
+    }
+
+    /// Puts other limits in force, for downloads that begin from now on.
+    public func update(_ configuration: FetcherConfiguration) {
+        desk.update(configuration)
+    }
+
+    public var statistics: FetcherStatistics { desk.statistics }
+
+    public func target(
+        origin: Origin, user: OpaqueID, slot: Slot, url: String?
+    ) throws(TargetError) -> DownloadTarget {
+        let rules: OriginRules
+        do {
+            rules = try book.rules(of: origin)
+        } catch {
+            throw .invalid("the origin is misconfigured: \(error)")
+        }
+        return try rules.target(origin: origin, user: user, slot: slot, url: url)
+    }
+
+    public func start(
+        _ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
+    ) throws(DownloadFailure) -> any DownloadHandle {
+        try desk.start(download, at: .now(), onEnd: onEnd)
+    }
+}
+
+/// Why the fetcher cannot be started.
+public struct FetcherError: Error, Sendable, CustomStringConvertible {
+    public let description: String
+
+    init(_ description: String) {
+        self.description = description
+    }
+}
+
+/// A pointer that one thread gives to another and does not touch again: unchecked, because only that makes it safe.
+private struct Handed: @unchecked Sendable {
+    let value: UnsafeMutableRawPointer
+
+    init(_ value: UnsafeMutableRawPointer) {
+        self.value = value
+    }
+}
+
+/// Runs `body` on a new thread, which no signal is delivered to: they are for others to handle, and a SIGPIPE
+/// that a write of OpenSSL's raises here must not end the process.
+private func startThread(_ body: @escaping @Sendable () -> Void) throws(FetcherError) -> pthread_t {
+    final class Box: Sendable {
+        let body: @Sendable () -> Void
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    }
+    var all = sigset_t()
+    var before = sigset_t()
+    sigfillset(&all)
+    pthread_sigmask(SIG_SETMASK, &all, &before)
+    defer { pthread_sigmask(SIG_SETMASK, &before, nil) }
+
+    let box = Unmanaged.passRetained(Box(body))
+    var thread = pthread_t()
+    let code = pthread_create(
+        &thread, nil,
+        { context in
+            if let context { Unmanaged<Box>.fromOpaque(context).takeRetainedValue().body() }
+            return nil
+        }, box.toOpaque())
+    guard code == 0 else {
+        box.release()
+        throw FetcherError("cannot start a thread: \(String(cString: strerror(code)))")
+    }
+    return thread
+}

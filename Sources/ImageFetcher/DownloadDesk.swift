@@ -1,0 +1,221 @@
+import CCurl
+import NIOConcurrencyHelpers
+import NIOCore
+import ThumbnailCache
+
+/// Where those who want downloads and the thread that makes them meet.
+///
+/// One lock over the queue and over what has yet to be told to the thread. It is held for a few lines at a time, never while
+/// libcurl runs or an owner is told anything; so that starting and cancelling take microseconds, whatever the thread is doing.
+final class DownloadDesk: Sendable {
+    /// What the thread is to do next.
+    struct Work {
+        var begin: [DownloadTicket]
+        var cancelled: [DownloadTicket]
+        var expired: [DownloadTicket]
+        var nextDeadline: NIODeadline?
+        var configuration: FetcherConfiguration
+    }
+
+    /// What a download added to the figures.
+    struct Cost {
+        var requests = 0
+        var bytes = 0
+        var refusedAddresses = 0
+    }
+
+    fileprivate struct State {
+        var phase = Phase.idle
+        var configuration: FetcherConfiguration
+        var queue: DownloadQueue
+        var statistics = FetcherStatistics()
+        var lastID: UInt64 = 0
+        /// Those that wait, by id.
+        var waiting: [UInt64: DownloadTicket] = [:]
+        /// Those that left the queue and that the thread has not yet taken.
+        var begin: [DownloadTicket] = []
+        /// Those the thread has to let go of.
+        var cancelled: [DownloadTicket] = []
+        var bell: Bell?
+        /// Whether the thread has been called and has not yet looked.
+        var hasRung = false
+    }
+
+    fileprivate enum Phase {
+        case idle
+        case open
+        case stopping
+        case closed
+    }
+
+    private let state: NIOLockedValueBox<State>
+
+    init(configuration: FetcherConfiguration) {
+        state = NIOLockedValueBox(
+            State(configuration: configuration, queue: DownloadQueue(limits: configuration.queueLimits)))
+    }
+
+    // MARK: For those who want downloads
+
+    func start(
+        _ download: Download, at now: NIODeadline, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
+    ) throws(DownloadFailure) -> DownloadTicket {
+        let result: Result<DownloadTicket, DownloadFailure> = state.withLockedValue { state in
+            guard state.phase == .open else { return .failure(.shuttingDown) }
+            state.lastID += 1
+            let entry = DownloadQueue.Entry(
+                id: state.lastID, uid: download.uid, origin: download.origin.name,
+                connections: download.origin.connections,
+                deadline: now + .milliseconds(download.origin.timeout))
+            do {
+                try state.queue.add(entry)
+            } catch {
+                let sentence = "\(state.configuration.queuePerUID) downloads of this uid wait already: try again later"
+                state.statistics.failures.busy += 1
+                return .failure(.busy(sentence))
+            }
+            let ticket = DownloadTicket(entry: entry, download: download, desk: self, onEnd: onEnd)
+            state.waiting[entry.id] = ticket
+            state.admit()
+            // Also where it has to wait: when its time is up is for the thread to notice.
+            state.ring()
+            return .success(ticket)
+        }
+        return try result.get()
+    }
+
+    func cancel(_ ticket: DownloadTicket) {
+        state.withLockedValue { state in
+            guard state.phase != .closed else { return }
+            state.statistics.cancelled += 1
+            if state.queue.remove(ticket.entry) {
+                state.waiting[ticket.entry.id] = nil
+            } else {
+                state.cancelled.append(ticket)
+                state.ring()
+            }
+        }
+    }
+
+    func update(_ configuration: FetcherConfiguration) {
+        state.withLockedValue { state in
+            state.configuration = configuration
+            state.queue.limits = configuration.queueLimits
+            state.admit()
+            state.ring()
+        }
+    }
+
+    var statistics: FetcherStatistics {
+        state.withLockedValue { state in
+            var statistics = state.statistics
+            statistics.inFlight = state.queue.active
+            statistics.queued = state.queue.waiting
+            return statistics
+        }
+    }
+
+    // MARK: For the thread
+
+    /// From now on downloads are taken. Answers false when that was so before, or will not be again.
+    func open(_ bell: Bell) -> Bool {
+        state.withLockedValue { state in
+            guard state.phase == .idle else { return false }
+            state.phase = .open
+            state.bell = bell
+            return true
+        }
+    }
+
+    /// Takes all that there is to do; nil when the thread is to end, and then ``close()`` gives out what is left.
+    func takeWork(at now: NIODeadline) -> Work? {
+        state.withLockedValue { state in
+            guard state.phase != .stopping else { return nil }
+            state.hasRung = false
+            let expired = state.queue.expire(at: now).compactMap { state.waiting.removeValue(forKey: $0.id) }
+            let timedOut = DownloadOutcome.failed(.timedOut(""))
+            for _ in expired { state.statistics.count(timedOut) }
+            defer {
+                state.begin = []
+                state.cancelled = []
+            }
+            return Work(
+                begin: state.begin, cancelled: state.cancelled, expired: expired,
+                nextDeadline: state.queue.nextDeadline, configuration: state.configuration)
+        }
+    }
+
+    /// Gives back the room of a download that has begun. `outcome` is nil for one that was cancelled.
+    func finish(_ ticket: DownloadTicket, _ outcome: DownloadOutcome?, _ cost: Cost) {
+        state.withLockedValue { state in
+            state.queue.finish(ticket.entry)
+            state.statistics.requests += cost.requests
+            state.statistics.bytes += cost.bytes
+            state.statistics.refusedAddresses += cost.refusedAddresses
+            // A cancel that came while the outcome was made has been counted by itself.
+            if let outcome, !ticket.isCancelled { state.statistics.count(outcome) }
+            if state.admit() { state.ring() }
+        }
+    }
+
+    /// Has the thread end, soon.
+    func stop() {
+        state.withLockedValue { state in
+            switch state.phase {
+            case .idle: state.phase = .closed
+            case .open: state.phase = .stopping
+            case .stopping, .closed: return
+            }
+            state.ring()
+        }
+    }
+
+    /// Takes no downloads any more and rings no more; gives out those that the thread has never begun.
+    func close() -> [DownloadTicket] {
+        state.withLockedValue { state in
+            state.phase = .closed
+            state.bell = nil
+            let rest = Array(state.waiting.values) + state.begin
+            for ticket in rest where !state.queue.remove(ticket.entry) { state.queue.finish(ticket.entry) }
+            state.waiting = [:]
+            state.begin = []
+            state.cancelled = []
+            state.statistics.failures.shuttingDown += rest.count
+            return rest.sorted { $0.entry.id < $1.entry.id }
+        }
+    }
+}
+
+extension DownloadDesk.State {
+    /// Moves what may begin out of the queue. Returns whether anything may.
+    @discardableResult
+    fileprivate mutating func admit() -> Bool {
+        while let entry = queue.next() {
+            if let ticket = waiting.removeValue(forKey: entry.id) { begin.append(ticket) }
+        }
+        return !begin.isEmpty
+    }
+
+    fileprivate mutating func ring() {
+        guard !hasRung, let bell else { return }
+        hasRung = true
+        bell.ring()
+    }
+}
+
+/// Wakes the thread out of curl_multi_poll.
+///
+/// Unchecked, because a pointer is not Sendable: but curl_multi_wakeup is the one function of a multi handle that may be called from
+/// any thread, and nothing else is done with this one. The desk forgets the bell before the handle is cleaned up.
+struct Bell: @unchecked Sendable {
+    private let multi: UnsafeMutableRawPointer
+
+    init(_ multi: UnsafeMutableRawPointer) {
+        self.multi = multi
+    }
+
+    func ring() {
+        // It fails only where a pipe cannot be written; a full one wakes as well.
+        _ = curl_multi_wakeup(multi)
+    }
+}

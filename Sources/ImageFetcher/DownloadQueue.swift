@@ -1,0 +1,185 @@
+import DequeModule
+import NIOCore
+
+/// Which download begins next, and how many may run at once: in all, of one uid, and from one origin.
+///
+/// A value without effects. Downloads wait in one line per origin and uid. Whenever there is room, the origins take turns, and
+/// within an origin the uids do: a uid that asks for a thousand images is served no sooner than one that asks for one (I8),
+/// and an origin that is slow holds up nobody who waits for another. (One ring of uids for all origins would not do:
+/// which uid's turn it is when a slot of one origin falls free would depend on the slots of the others.)
+///
+/// Costs: each call looks at most at every origin and uid that waits, never at every download.
+struct DownloadQueue {
+    struct Limits {
+        var active: Int
+        var activePerUID: Int
+        var waitingPerUID: Int
+    }
+
+    struct Entry: Equatable, Sendable {
+        /// Grows with each download added.
+        let id: UInt64
+        let uid: UInt32
+        /// The origin's name.
+        let origin: String
+        /// Downloads at once from that origin.
+        let connections: Int
+        /// When it has waited so long that it need not begin any more.
+        let deadline: NIODeadline
+    }
+
+    /// As many downloads of the uid wait as may.
+    struct Full: Error {}
+
+    var limits: Limits
+    private(set) var waiting = 0
+    private(set) var active = 0
+    private var waitingPerUID: [UInt32: Int] = [:]
+    private var activePerUID: [UInt32: Int] = [:]
+    private var lines: [String: OriginLine] = [:]
+    /// The origins that somebody waits for, the one whose turn it is first.
+    private var turns: Deque<String> = []
+
+    init(limits: Limits) {
+        self.limits = limits
+    }
+
+    /// Puts a download at the end of its line, unless there is room to begin at once or another may wait.
+    /// Call ``next()`` afterwards until it gives nil.
+    mutating func add(_ entry: Entry) throws(Full) {
+        let waits = waitingPerUID[entry.uid, default: 0]
+        guard waits < limits.waitingPerUID || mayBegin(entry) else { throw Full() }
+        waitingPerUID[entry.uid] = waits + 1
+        waiting += 1
+        if lines[entry.origin, default: OriginLine()].append(entry) { turns.append(entry.origin) }
+    }
+
+    /// Takes the download that is to begin now; nil when none waits or none may.
+    mutating func next() -> Entry? {
+        guard active < limits.active else { return nil }
+        for _ in 0..<turns.count {
+            let origin = turns.removeFirst()
+            let limit = limits.activePerUID
+            let entry = lines[origin]?.next { activePerUID[$0, default: 0] < limit }
+            if lines[origin]?.isWaiting == true { turns.append(origin) }
+            guard let entry else { continue }
+            leaveLine(entry)
+            active += 1
+            activePerUID[entry.uid, default: 0] += 1
+            return entry
+        }
+        return nil
+    }
+
+    /// Takes a download out of its line. False when it does not wait there: it has begun, or was never added.
+    mutating func remove(_ entry: Entry) -> Bool {
+        guard lines[entry.origin]?.remove(entry) == true else { return false }
+        leaveLine(entry)
+        forgetIfIdle(entry.origin)
+        return true
+    }
+
+    /// Gives back the room of a download that ``next()`` gave out.
+    mutating func finish(_ entry: Entry) {
+        active -= 1
+        activePerUID[entry.uid, default: 0] -= 1
+        if activePerUID[entry.uid] == 0 { activePerUID[entry.uid] = nil }
+        lines[entry.origin]?.active -= 1
+        forgetIfIdle(entry.origin)
+    }
+
+    /// Takes out what has waited too long. In one line only the first is looked at, and then the next: they come from one
+    /// origin and wait equally long, unless a reload has changed how long that is.
+    mutating func expire(at now: NIODeadline) -> [Entry] {
+        var expired: [Entry] = []
+        for origin in turns {
+            while let entry = lines[origin]?.earliest, entry.deadline <= now, remove(entry) { expired.append(entry) }
+        }
+        return expired
+    }
+
+    /// When ``expire(at:)`` next has something to do; nil when nothing waits.
+    var nextDeadline: NIODeadline? {
+        turns.compactMap { lines[$0]?.earliest?.deadline }.min()
+    }
+
+    /// Whether the room is there already, so that the download would not wait at all.
+    private func mayBegin(_ entry: Entry) -> Bool {
+        active < limits.active && activePerUID[entry.uid, default: 0] < limits.activePerUID
+            && waitingPerUID[entry.uid, default: 0] == 0
+            && lines[entry.origin].map { $0.active < entry.connections && !$0.isWaiting } ?? (entry.connections > 0)
+    }
+
+    private mutating func leaveLine(_ entry: Entry) {
+        waiting -= 1
+        waitingPerUID[entry.uid, default: 0] -= 1
+        if waitingPerUID[entry.uid] == 0 { waitingPerUID[entry.uid] = nil }
+    }
+
+    private mutating func forgetIfIdle(_ origin: String) {
+        guard let line = lines[origin], !line.isWaiting else { return }
+        turns.removeAll { $0 == origin }
+        if line.active == 0 { lines[origin] = nil }
+    }
+}
+
+/// Those who wait for one origin.
+private struct OriginLine {
+    /// Downloads under way.
+    var active = 0
+    /// As the newest download of the origin has it.
+    private var connections = 0
+    private var waiting: [UInt32: Deque<DownloadQueue.Entry>] = [:]
+    /// The uids that wait, the one whose turn it is first.
+    private var turns: Deque<UInt32> = []
+
+    var isWaiting: Bool { !turns.isEmpty }
+
+    /// The one at the head of a uid's line that expires first.
+    var earliest: DownloadQueue.Entry? {
+        turns.compactMap { waiting[$0]?.first }.min { $0.deadline < $1.deadline }
+    }
+
+    /// Returns whether it is the first that waits.
+    mutating func append(_ entry: DownloadQueue.Entry) -> Bool {
+        let isFirst = turns.isEmpty
+        connections = entry.connections
+        if waiting[entry.uid] == nil { turns.append(entry.uid) }
+        waiting[entry.uid, default: []].append(entry)
+        return isFirst
+    }
+
+    /// Takes the first of the uid whose turn it is, passing over uids that may not begin another.
+    mutating func next(mayBegin: (UInt32) -> Bool) -> DownloadQueue.Entry? {
+        guard active < connections else { return nil }
+        for _ in 0..<turns.count {
+            let uid = turns.removeFirst()
+            guard mayBegin(uid), let entry = waiting[uid]?.popFirst() else {
+                turns.append(uid)
+                continue
+            }
+            if waiting[uid]?.isEmpty == true { waiting[uid] = nil } else { turns.append(uid) }
+            active += 1
+            return entry
+        }
+        return nil
+    }
+
+    /// A line is in the order of its ids, so that the one to remove is found by halving.
+    mutating func remove(_ entry: DownloadQueue.Entry) -> Bool {
+        guard let line = waiting[entry.uid] else { return false }
+        var low = line.startIndex
+        var high = line.endIndex
+        while low < high {
+            let middle = low + (high - low) / 2
+            if line[middle].id < entry.id { low = middle + 1 } else { high = middle }
+        }
+        guard low < line.endIndex, line[low].id == entry.id else { return false }
+        waiting[entry.uid]?.remove(at: low)
+        if waiting[entry.uid]?.isEmpty == true {
+            waiting[entry.uid] = nil
+            turns.removeAll { $0 == entry.uid }
+        }
+        return true
+    }
+}

@@ -1,0 +1,133 @@
+import CCurl
+import Glibc
+import ThumbnailCache
+
+/// One of libcurl's easy handles and what belongs to it. Only the fetcher's thread touches it.
+final class EasyHandle {
+    let raw: UnsafeMutableRawPointer
+    private var headers: UnsafeMutablePointer<curl_slist>?
+    private var overrides: UnsafeMutablePointer<curl_slist>?
+    /// Where libcurl writes what went wrong.
+    private let message: UnsafeMutablePointer<CChar>
+
+    /// What libcurl answered to an option.
+    struct Failure: Error {
+        let reason: String
+    }
+
+    init() throws(Failure) {
+        guard let raw = curl_easy_init() else { throw Failure(reason: "out of memory") }
+        self.raw = raw
+        message = .allocate(capacity: Int(CURL_ERROR_SIZE))
+        message.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
+    }
+
+    deinit {
+        reset()
+        curl_easy_cleanup(raw)
+        message.deallocate()
+    }
+
+    /// Forgets everything about the last request but what libcurl keeps for the next one.
+    func reset() {
+        curl_easy_reset(raw)
+        // The lists are libcurl's copies of strings, of which one holds the token.
+        var header = headers
+        while let line = header {
+            if let data = line.pointee.data { explicit_bzero(data, strlen(data)) }
+            header = line.pointee.next
+        }
+        curl_slist_free_all(headers)
+        curl_slist_free_all(overrides)
+        headers = nil
+        overrides = nil
+        message[0] = 0
+    }
+
+    func set(_ option: CURLoption, _ value: Int) throws(Failure) {
+        try check(ccurl_easy_set_long(raw, option, value), option)
+    }
+
+    func set(_ option: CURLoption, _ value: String) throws(Failure) {
+        try check(ccurl_easy_set_string(raw, option, value), option)
+    }
+
+    func set(_ option: CURLoption, pointer: UnsafeMutableRawPointer?) throws(Failure) {
+        try check(ccurl_easy_set_pointer(raw, option, pointer), option)
+    }
+
+    func set(_ option: CURLoption, _ function: @escaping curl_write_callback) throws(Failure) {
+        try check(ccurl_easy_set_data_function(raw, option, function), option)
+    }
+
+    func setOpenSocket(_ function: @escaping curl_opensocket_callback) throws(Failure) {
+        try check(ccurl_easy_set_open_socket_function(raw, function), CURLOPT_OPENSOCKETFUNCTION)
+    }
+
+    func setCloseSocket(_ function: @escaping curl_closesocket_callback) throws(Failure) {
+        try check(ccurl_easy_set_close_socket_function(raw, function), CURLOPT_CLOSESOCKETFUNCTION)
+    }
+
+    func setPrerequest(_ function: @escaping curl_prereq_callback) throws(Failure) {
+        try check(ccurl_easy_set_prereq_function(raw, function), CURLOPT_PREREQFUNCTION)
+    }
+
+    func setDebug(_ function: @escaping curl_debug_callback) throws(Failure) {
+        try check(ccurl_easy_set_debug_function(raw, function), CURLOPT_DEBUGFUNCTION)
+    }
+
+    /// Has libcurl describe failures in ``failureText``.
+    func keepMessages() throws(Failure) {
+        try set(CURLOPT_ERRORBUFFER, pointer: message)
+    }
+
+    /// The lines of the request's header that are not libcurl's own, with the token as RFC 6750 section 2.1 has it.
+    /// The token is never part of a Swift string, whose copies nobody could wipe.
+    func setHeaders(_ lines: [String], token: Secret?) throws(Failure) {
+        for line in lines { headers = try appended(line, to: headers) }
+        if let token {
+            let start = Array("Authorization: Bearer ".utf8CString.dropLast())
+            let line = UnsafeMutableBufferPointer<CChar>.allocate(capacity: start.count + token.count + 1)
+            defer {
+                explicit_bzero(line.baseAddress!, line.count)
+                line.deallocate()
+            }
+            line.initialize(repeating: 0)
+            for (index, byte) in start.enumerated() { line[index] = byte }
+            token.withBytes { bytes in
+                for (index, byte) in bytes.enumerated() { line[start.count + index] = CChar(bitPattern: byte) }
+            }
+            guard let list = curl_slist_append(headers, line.baseAddress!) else {
+                throw Failure(reason: "out of memory")
+            }
+            headers = list
+        }
+        try check(ccurl_easy_set_list(raw, CURLOPT_HTTPHEADER, headers), CURLOPT_HTTPHEADER)
+    }
+
+    /// Answers that the resolver need not be asked for.
+    func setResolverOverrides(_ answers: [String]) throws(Failure) {
+        guard !answers.isEmpty else { return }
+        for answer in answers { overrides = try appended(answer, to: overrides) }
+        try check(ccurl_easy_set_list(raw, CURLOPT_RESOLVE, overrides), CURLOPT_RESOLVE)
+    }
+
+    /// What libcurl says of a failure.
+    func failureText(_ code: CURLcode) -> String {
+        message[0] == 0 ? String(cString: curl_easy_strerror(code)) : String(cString: message)
+    }
+
+    private func appended(
+        _ line: String, to list: UnsafeMutablePointer<curl_slist>?
+    ) throws(Failure) -> UnsafeMutablePointer<curl_slist> {
+        guard let list = curl_slist_append(list, line) else { throw Failure(reason: "out of memory") }
+        return list
+    }
+
+    private func check(_ code: CURLcode, _ option: CURLoption) throws(Failure) {
+        guard code == CURLE_OK else {
+            throw Failure(
+                reason: "libcurl refused option \(option.rawValue): \(String(cString: curl_easy_strerror(code)))")
+        }
+    }
+}

@@ -1,0 +1,38 @@
+/// What a fetcher may use. Every limit is a number that an operator can set (I8).
+public struct FetcherConfiguration: Sendable {
+    /// Bytes of one image.
+    public var maximumImageBytes: Int
+    /// Pixels that neither side of an image may exceed.
+    public var maximumDimension: Int
+    /// Downloads at once, of all uids.
+    public var downloads: Int
+    /// Downloads at once, of one uid.
+    public var downloadsPerUID: Int
+    /// Downloads of one uid that wait until others have ended.
+    public var queuePerUID: Int
+    /// What the fetcher calls itself to an origin.
+    public var userAgent: String
+
+    /// Judges the addresses that are connected to. Tests let single loopback addresses pass for public ones.
+    var addressGuard = AddressGuard()
+    /// Answers that the resolver is not asked for, as `host:port:address`; evaluated on the fetcher's thread for each
+    /// request. For tests, which have no name server.
+    var resolverOverrides: @Sendable () -> [String] = { [] }
+
+    public init(
+        maximumImageBytes: Int = 5 << 20, maximumDimension: Int = 8192,
+        downloads: Int = 256, downloadsPerUID: Int = 64, queuePerUID: Int = 1024,
+        userAgent: String = "thumbcached"
+    ) {
+        self.maximumImageBytes = maximumImageBytes
+        self.maximumDimension = maximumDimension
+        self.downloads = downloads
+        self.downloadsPerUID = downloadsPerUID
+        self.queuePerUID = queuePerUID
+        self.userAgent = userAgent
+    }
+
+    var queueLimits: DownloadQueue.Limits {
+        DownloadQueue.Limits(active: downloads, activePerUID: downloadsPerUID, waitingPerUID: queuePerUID)
+    }
+}

@@ -1,0 +1,222 @@
+import NIOCore
+import ThumbnailCache
+
+/// Takes in one answer of an origin as libcurl hands it over, line by line and piece by piece, and judges it as early
+/// as can be told: by its status, by a length announced, by the bytes that have come (F34, F35).
+///
+/// A value without effects. Both functions that take something in say whether to go on; once they have said no, ``verdict``
+/// knows why.
+struct ResponseReader {
+    struct Limits {
+        /// Bytes of header lines, of interim answers and trailers too.
+        var header = 64 << 10
+        /// Bytes of one field value that is kept; a longer one is dropped.
+        var value = 1 << 10
+        /// Values that are kept of one field.
+        var values = 16
+        /// Bytes of a body that nobody wants. It is read to its end so that the connection can be used again, but not at any price.
+        var discarded = 64 << 10
+        /// Bytes of an image.
+        var image: Int
+    }
+
+    /// What an answer comes to, if it comes to its end.
+    enum Verdict {
+        case image(ImageBytes.Builder, ResponseHeaders)
+        case missing(ResponseHeaders)
+        case redirect(String)
+        case failed(DownloadFailure)
+    }
+
+    private let host: String
+    private let limits: Limits
+    private var stage = Stage.beforeStatus
+    private var status = 0
+    private var fields: [String: [String]] = [:]
+    private var location: String?
+    private var isChunked = false
+    private var announced: Int?
+    private var headerBytes = 0
+    /// Bytes of body so far.
+    private(set) var bodyBytes = 0
+    private var image: ImageBytes.Builder?
+    private var refusal: DownloadFailure?
+    private var hasSeenEnough = false
+
+    private enum Stage {
+        case beforeStatus
+        case inFields
+        /// The final answer's header is complete. What looks like a field from here on is a trailer, which says nothing.
+        case inBody
+    }
+
+    /// - Parameter host: named in sentences.
+    init(host: String, limits: Limits) {
+        self.host = host
+        self.limits = limits
+    }
+
+    /// One line of header, with its line end.
+    mutating func header(_ line: UnsafeRawBufferPointer) -> Bool {
+        headerBytes += line.count
+        guard headerBytes <= limits.header else {
+            return refuse(.origin("the header of the answer from \(host) exceeds \(limits.header) bytes"))
+        }
+        let text = line.trimmed
+        switch stage {
+        case .inBody:
+            return true
+        case .beforeStatus:
+            return statusLine(text)
+        case .inFields where text.isEmpty:
+            return headerIsComplete()
+        case .inFields:
+            return field(text)
+        }
+    }
+
+    /// Some bytes of the body.
+    mutating func body(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        bodyBytes += bytes.count
+        guard image != nil else {
+            hasSeenEnough = bodyBytes > limits.discarded
+            return !hasSeenEnough
+        }
+        guard bodyBytes <= limits.image else { return refuse(tooLarge) }
+        if !isChunked, let announced, bodyBytes > announced { return refuse(overlong) }
+        image?.buffer.writeBytes(bytes)
+        return true
+    }
+
+    /// `count` bytes of body lie in what was read from the connection, as they came: before libcurl cut off what exceeds the length
+    /// announced. An answer that is longer than it says is one whose parts nobody can tell from the next answer's.
+    mutating func bodyAsItCame(_ count: Int) {
+        guard !isChunked, let announced, bodyBytes + count > announced else { return }
+        _ = refuse(overlong)
+    }
+
+    /// What the answer comes to. `isWhole` is false when libcurl ended it with an error; then nil unless
+    /// it was ended from here.
+    mutating func verdict(isWhole: Bool) -> Verdict? {
+        if let refusal { return .failed(refusal) }
+        guard isWhole || hasSeenEnough else { return nil }
+        switch status {
+        case 200:
+            guard let image = image.take() else {
+                return .failed(.origin("the answer from \(host) ended within its header"))
+            }
+            if !isChunked, let announced, announced != image.count {
+                return .failed(
+                    .origin("\(host) announced \(announced) bytes and sent \(image.count): the image is not whole"))
+            }
+            return .image(image, ResponseHeaders(fields))
+        case 404, 410:
+            return .missing(ResponseHeaders(fields))
+        case 401:
+            return .failed(.unauthorized("HTTP status 401 from \(host)"))
+        case 301, 302, 303, 307, 308:
+            guard let location else {
+                return .failed(.origin("HTTP status \(status) from \(host), without saying where to"))
+            }
+            return .redirect(location)
+        default:
+            return .failed(.origin("HTTP status \(status) from \(host)"))
+        }
+    }
+
+    private var tooLarge: DownloadFailure {
+        .tooLarge("the image from \(host) exceeds \(limits.image) bytes")
+    }
+
+    private var overlong: DownloadFailure {
+        .origin("\(host) sent more bytes than the length it announced")
+    }
+
+    private mutating func refuse(_ failure: DownloadFailure) -> Bool {
+        refusal = refusal ?? failure
+        return false
+    }
+
+    private mutating func statusLine(_ line: Slice<UnsafeRawBufferPointer>) -> Bool {
+        let words = line.split(separator: UInt8(ascii: " "), maxSplits: 2)
+        guard line.starts(with: "HTTP/".utf8), words.count >= 2,
+            let status = Int(String(decoding: words[1], as: UTF8.self)), (100...999).contains(status)
+        else {
+            return refuse(.origin("the answer from \(host) does not begin with an HTTP status"))
+        }
+        self.status = status
+        fields = [:]
+        location = nil
+        isChunked = false
+        announced = nil
+        stage = .inFields
+        return true
+    }
+
+    private mutating func field(_ line: Slice<UnsafeRawBufferPointer>) -> Bool {
+        guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else { return true }
+        let name = String(decoding: line[..<colon], as: UTF8.self).lowercased()
+        let value = line[line.index(after: colon)...].trimmed
+        switch name {
+        case "content-length":
+            guard let length = Int(String(decoding: value, as: UTF8.self)), length >= 0, announced ?? length == length
+            else { return refuse(.origin("\(host) announced a length that is no number, or two that differ")) }
+            announced = length
+        case "transfer-encoding":
+            guard value.lowercased == "chunked" else {
+                return refuse(.origin("\(host) sent a transfer coding that was not asked for"))
+            }
+            isChunked = true
+        case "content-encoding":
+            // Nothing is asked for compressed, and what is not unpacked cannot expand.
+            guard status != 200 || value.lowercased == "identity" || value.isEmpty else {
+                return refuse(.origin("\(host) sent a content coding that was not asked for"))
+            }
+        case "location":
+            if !value.isEmpty { location = location ?? String(decoding: value, as: UTF8.self) }
+        case _ where Self.kept.contains(name):
+            keep(value, of: name)
+        default:
+            break
+        }
+        return true
+    }
+
+    /// The fields that matter to a cache.
+    private static let kept: Set<String> = [
+        "age", "cache-control", "content-type", "date", "etag", "expires", "last-modified", "pragma", "retry-after",
+        "vary",
+    ]
+
+    /// A value that is long or holds anything but visible ASCII and blanks is dropped: it could not be sent back as it came.
+    private mutating func keep(_ value: Slice<UnsafeRawBufferPointer>, of name: String) {
+        guard value.count <= limits.value, fields[name, default: []].count < limits.values,
+            value.allSatisfy({ $0 >= 0x20 && $0 < 0x7F || $0 == 0x09 })
+        else { return }
+        fields[name, default: []].append(String(decoding: value, as: UTF8.self))
+    }
+
+    private mutating func headerIsComplete() -> Bool {
+        guard status >= 200 else {
+            // An interim answer: the real one follows.
+            stage = .beforeStatus
+            return true
+        }
+        stage = .inBody
+        guard status == 200 else { return true }
+        if !isChunked, let announced, announced > limits.image { return refuse(tooLarge) }
+        image = ImageBytes.Builder(capacity: isChunked ? 0 : announced ?? 0)
+        return true
+    }
+}
+
+extension BidirectionalCollection where Element == UInt8, SubSequence: BidirectionalCollection {
+    /// Without blanks and line ends around it.
+    fileprivate var trimmed: SubSequence {
+        let isBlank: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D || $0 == 0x0A }
+        guard let last = lastIndex(where: { !isBlank($0) }) else { return self[startIndex..<startIndex] }
+        return self[...last].drop(while: isBlank)
+    }
+
+    fileprivate var lowercased: String { String(decoding: self, as: UTF8.self).lowercased() }
+}

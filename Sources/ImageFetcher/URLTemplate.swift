@@ -1,0 +1,130 @@
+import COpenSSL
+import NIOCore
+import ThumbnailCache
+
+/// An origin's URL with places to fill in: `{profile}`, `{user}`, `{size}`, `{profile_sha256}`, `{profile_md5}`.
+struct URLTemplate: Sendable {
+    /// Scheme, host and port of every URL that it makes.
+    let authority: String
+    private let pieces: [Piece]
+
+    private enum Piece: Sendable {
+        case text(Substring)
+        case place(Place)
+    }
+
+    private enum Place: String, CaseIterable, Sendable {
+        case profile
+        case user
+        case size
+        case hashedSHA256 = "profile_sha256"
+        case hashedMD5 = "profile_md5"
+    }
+
+    /// - Throws: a sentence that says what is wrong with the template.
+    init(_ template: String) throws(OriginError) {
+        var pieces: [Piece] = []
+        var rest = template[...]
+        while let open = rest.firstIndex(of: "{") {
+            let name = rest[rest.index(after: open)...].prefix { $0 != "}" }
+            guard name.endIndex < rest.endIndex, let place = Place(rawValue: String(name)) else {
+                let known = Place.allCases.map { "{\($0.rawValue)}" }.joined(separator: ", ")
+                throw OriginError(key: "url", reason: "\"{\(name)\" begins no known placeholder; these are: \(known)")
+            }
+            pieces += [.text(rest[..<open]), .place(place)]
+            rest = rest[rest.index(after: name.endIndex)...]
+        }
+        pieces.append(.text(rest))
+        for case .text(let text) in pieces where text.contains("}") {
+            throw OriginError(key: "url", reason: "a } without the { that a placeholder begins with")
+        }
+        try Self.checkAuthority(pieces)
+        authority = try Self.sample(pieces).authority
+        self.pieces = pieces
+    }
+
+    /// The URL for one image. Values are percent-encoded whole, so that they cannot end the part of the URL that they stand in;
+    /// a path segment that they make `.` or `..` is refused, since it would end up as another path.
+    func filled(profile: OpaqueID, user: OpaqueID, size: UInt16) throws(TargetError) -> WebURL {
+        var text = ""
+        for piece in pieces {
+            switch piece {
+            case .text(let part): text += part
+            case .place(.profile): text += percentEncoded(profile.bytes.readableBytesView)
+            case .place(.user): text += percentEncoded(user.bytes.readableBytesView)
+            case .place(.size): text += String(size)
+            case .place(.hashedSHA256): text += try hash(profile, EVP_sha256(), "SHA-256")
+            case .place(.hashedMD5): text += try hash(profile, EVP_md5(), "MD5")
+            }
+        }
+        guard !Self.hasDotSegment(text) else {
+            throw .invalid("these ids make a path segment \".\" or \"..\" of the origin's URL")
+        }
+        do {
+            return try WebURL(text)
+        } catch {
+            throw .invalid("the origin's URL with these ids filled in: \(error.sentence)")
+        }
+    }
+
+    /// Scheme, host and port are the origin's own choice, and no id's.
+    private static func checkAuthority(_ pieces: [Piece]) throws(OriginError) {
+        guard case .text(let start)? = pieces.first, let scheme = start.firstRange(of: "://") else {
+            throw OriginError(
+                key: "url", reason: "a URL begins with http:// or https:// and a host, without placeholders")
+        }
+        let rest = start[scheme.upperBound...]
+        guard let end = rest.firstIndex(where: { "/?#".contains($0) }) ?? (pieces.count == 1 ? rest.endIndex : nil)
+        else {
+            throw OriginError(key: "url", reason: "scheme, host and port must not hold a placeholder")
+        }
+        guard end > rest.startIndex else { throw OriginError(key: "url", reason: "the URL has no host") }
+    }
+
+    /// The template with something harmless in every place.
+    private static func sample(_ pieces: [Piece]) throws(OriginError) -> WebURL {
+        var sample = ""
+        for piece in pieces {
+            if case .text(let text) = piece { sample += text } else { sample += "x" }
+        }
+        guard !hasDotSegment(sample) else {
+            throw OriginError(key: "url", reason: "a path segment is \".\" or \"..\"; write the path that it leads to")
+        }
+        guard !sample.contains("#") else {
+            throw OriginError(key: "url", reason: "a fragment (#) is never sent; leave it out")
+        }
+        do throws(WebURL.Refusal) {
+            return try WebURL(sample)
+        } catch {
+            throw OriginError(key: "url", reason: error.sentence)
+        }
+    }
+
+    /// Whether a segment of the path is `.` or `..`, be it percent-encoded.
+    private static func hasDotSegment(_ url: String) -> Bool {
+        let path = url.utf8.prefix { $0 != UInt8(ascii: "?") }
+        return path.split(separator: UInt8(ascii: "/")).contains { segment in
+            // None of its spellings is longer than `%2e%2e`, and nearly every segment is.
+            guard segment.count <= 6 else { return false }
+            let plain = String(decoding: segment, as: UTF8.self).lowercased().replacing("%2e", with: ".")
+            return plain == "." || plain == ".."
+        }
+    }
+
+    /// The lower-case hexadecimal digest of an id without blanks around it and in ASCII lower case, which is how
+    /// Gravatar and Libravatar derive theirs from a mail address.
+    private func hash(_ id: OpaqueID, _ algorithm: OpaquePointer?, _ name: String) throws(TargetError) -> String {
+        let blanks: Set<UInt8> = [0x20, 0x09, 0x0A, 0x0B, 0x0C, 0x0D]
+        var bytes = Array(id.bytes.readableBytesView.drop { blanks.contains($0) })
+        while let last = bytes.last, blanks.contains(last) { bytes.removeLast() }
+        bytes = bytes.map { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) ? $0 | 0x20 : $0 }
+        var digest = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
+        var count: UInt32 = 0
+        guard EVP_Digest(bytes, bytes.count, &digest, &count, algorithm, nil) == 1 else {
+            throw .invalid("OpenSSL offers no \(name) here, which the origin's URL asks for")
+        }
+        let digits = Array("0123456789abcdef".utf8)
+        return String(
+            decoding: digest.prefix(Int(count)).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    }
+}

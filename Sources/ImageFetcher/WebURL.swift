@@ -1,0 +1,161 @@
+import CCurl
+
+/// An absolute http or https URL in one form: equal URLs are equal strings.
+///
+/// libcurl's own parser takes it apart, so that what is judged is what will be connected to. Scheme and host are in lower case,
+/// numbers that stand for IPv4 addresses are dotted decimal, the default port, the fragment and the dot of a fully qualified host are
+/// gone, dot segments are resolved (also those written with %2E), and percent-encoding is as RFC 3986 section 6.2.2
+/// would have it: upper-case digits, nothing encoded that need not be, everything encoded that must be.
+struct WebURL: Hashable, Sendable {
+    /// Bytes that a URL may have.
+    static let longest = 2048
+
+    let scheme: Scheme
+    /// Lower case; an IPv6 address is in brackets.
+    let host: String
+    let port: UInt16
+    /// Begins with a slash.
+    let path: String
+    let query: String?
+
+    enum Scheme: String, Sendable {
+        case http
+        case https
+
+        var defaultPort: UInt16 { self == .http ? 80 : 443 }
+    }
+
+    /// Why a text is not such a URL.
+    enum Refusal: Error, Equatable {
+        /// It is none.
+        case malformed(String)
+        /// It is one that is made to be mistaken for another, or to lead out of the web.
+        case forbidden(String)
+
+        var sentence: String {
+            switch self {
+            case .malformed(let sentence), .forbidden(let sentence): sentence
+            }
+        }
+    }
+
+    /// - Parameter base: what a relative reference is relative to; nil where the text must be absolute.
+    init(_ text: String, relativeTo base: WebURL? = nil) throws(Refusal) {
+        try Self.checkCharacters(text)
+        let parts = try CurlURL(text, base: base?.string)
+
+        guard let scheme = parts.get(CURLUPART_SCHEME).flatMap({ Scheme(rawValue: $0.lowercased()) }) else {
+            throw .forbidden("only http and https URLs are fetched")
+        }
+        guard parts.get(CURLUPART_USER) == nil, parts.get(CURLUPART_PASSWORD) == nil else {
+            throw .forbidden("a URL must not hold a user name or a password")
+        }
+        guard let port = parts.get(CURLUPART_PORT, CURLU_DEFAULT_PORT).flatMap({ UInt16($0) }), port > 0 else {
+            throw .malformed("the port of a URL is a number from 1 to 65535")
+        }
+        guard parts.get(CURLUPART_ZONEID) == nil else {
+            throw .malformed("an IPv6 address in a URL must not name a zone")
+        }
+        self.scheme = scheme
+        self.port = port
+        host = try Self.normalized(host: parts.get(CURLUPART_HOST) ?? "")
+        path = try removingDotSegments(
+            normalizedEncoding(of: parts.get(CURLUPART_PATH) ?? "/", keeping: Characters.path))
+        let query = try normalizedEncoding(of: parts.get(CURLUPART_QUERY) ?? "", keeping: Characters.query)
+        self.query = query.isEmpty ? nil : query
+        guard string.utf8.count <= Self.longest else { throw Self.tooLong }
+    }
+
+    var string: String {
+        authority + path + (query.map { "?" + $0 } ?? "")
+    }
+
+    /// Scheme, host, and the port where it is not the scheme's own: where a request is sent.
+    var authority: String {
+        "\(scheme.rawValue)://\(host)" + (port == scheme.defaultPort ? "" : ":\(port)")
+    }
+
+    /// The parts of the path between its slashes.
+    var segments: [Substring] {
+        path.dropFirst().split(separator: "/", omittingEmptySubsequences: false)
+    }
+
+    /// The address that the host is written as, nil if it is a name.
+    var address: IPAddress? {
+        IPAddress(host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host)
+    }
+
+    private static let tooLong = Refusal.malformed("a URL is at most \(longest) bytes")
+
+    private static func checkCharacters(_ text: String) throws(Refusal) {
+        guard text.utf8.count <= longest else { throw tooLong }
+        guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else {
+            throw .malformed("a URL must not hold blanks or control characters")
+        }
+        // Some parsers read it as a slash and see another host than others do.
+        guard !text.utf8.contains(UInt8(ascii: "\\")) else { throw .forbidden("a URL must not hold a backslash") }
+    }
+
+    private static func normalized(host: String) throws(Refusal) -> String {
+        var host = host.lowercased()
+        if host.hasPrefix("[") {
+            // In the one spelling of RFC 5952.
+            guard host.hasSuffix("]"), let address = IPAddress(String(host.dropFirst().dropLast())) else {
+                throw .malformed("the host of a URL is no IPv6 address though it is in brackets")
+            }
+            return "[\(address)]"
+        }
+        if host.hasSuffix(".") { host.removeLast() }
+        guard !host.isEmpty, !host.hasPrefix("."), !host.hasSuffix("."), !host.contains("..") else {
+            throw .malformed("the host of a URL is missing, or a label of it is")
+        }
+        guard host.utf8.allSatisfy({ Characters.host.contains($0) }) else {
+            throw .malformed(
+                "the host of a URL is letters, digits, dots, hyphens and underscores (other scripts in their xn-- form)"
+            )
+        }
+        // libcurl has turned every spelling of an IPv4 address into dotted decimal; without its dot `0x7f.1.` is one more.
+        guard IPAddress(host) != nil || !Self.isNumber(host.split(separator: ".").last ?? "") else {
+            throw .malformed("a host whose last label is a number is an IPv4 address in dotted decimal")
+        }
+        return host
+    }
+
+    private static func isNumber(_ label: Substring) -> Bool {
+        label.allSatisfy(\.isNumber) || label.hasPrefix("0x") && label.dropFirst(2).allSatisfy(\.isHexDigit)
+    }
+}
+
+/// libcurl's parser, for as long as its answer is taken out.
+private final class CurlURL {
+    private let handle: OpaquePointer
+
+    init(_ text: String, base: String?) throws(WebURL.Refusal) {
+        guard let handle = curl_url() else { throw .malformed("out of memory while taking a URL apart") }
+        self.handle = handle
+        // CURLU_PATH_AS_IS: dot segments are resolved by us, after the percent-encoded ones have become visible.
+        let flags = UInt32(CURLU_PATH_AS_IS) | UInt32(CURLU_NON_SUPPORT_SCHEME)
+        if let base {
+            guard curl_url_set(handle, CURLUPART_URL, base, flags) == CURLUE_OK else {
+                throw .malformed("the URL that another is relative to is none")
+            }
+        }
+        let code = curl_url_set(handle, CURLUPART_URL, text, flags)
+        guard code != CURLUE_BAD_FILE_URL else { throw .forbidden("only http and https URLs are fetched") }
+        guard code == CURLUE_OK else {
+            throw .malformed("not an absolute http or https URL (\(String(cString: curl_url_strerror(code))))")
+        }
+    }
+
+    deinit {
+        curl_url_cleanup(handle)
+    }
+
+    /// nil for a part that is not there.
+    func get(_ part: CURLUPart, _ flags: Int32 = 0) -> String? {
+        var text: UnsafeMutablePointer<CChar>?
+        guard curl_url_get(handle, part, &text, UInt32(flags)) == CURLUE_OK, let text else { return nil }
+        defer { curl_free(text) }
+        return String(cString: text)
+    }
+}

@@ -1,0 +1,171 @@
+import NIOCore
+
+// Replies, written straight into the connection's buffer. Numbers are formatted in place; nothing here allocates but
+// the growth of the buffer.
+// https://redis.io/docs/latest/develop/reference/protocol-spec/
+extension ByteBuffer {
+    /// `+text`. Line breaks in the text, which would end the line early, become spaces.
+    public mutating func writeSimpleString(_ text: String) {
+        writeInteger(UInt8(ascii: "+"))
+        writeLine(text)
+    }
+
+    /// `-CODE message`. Line breaks in the message become spaces.
+    public mutating func writeRESPError(code: String, message: String) {
+        writeInteger(UInt8(ascii: "-"))
+        writeWithoutLineBreaks(code)
+        writeInteger(UInt8(ascii: " "))
+        writeLine(message)
+    }
+
+    /// `:value`.
+    public mutating func writeRESPInteger(_ value: Int) {
+        writeLength(value, marker: ":")
+    }
+
+    /// `$length`, to be followed by as many bytes and CRLF.
+    public mutating func writeBulkHeader(length: Int) {
+        writeLength(length, marker: "$")
+    }
+
+    public mutating func writeBulkString(_ text: String) {
+        writeBulkHeader(length: text.utf8.count)
+        writeString(text)
+        writeCRLF()
+    }
+
+    /// Copies the bytes. An image is not written like this but sent from where it lies, behind ``bulkPrefix(count:)``.
+    public mutating func writeBulkString(_ bytes: ByteBuffer) {
+        writeBulkHeader(length: bytes.readableBytes)
+        writeImmutableBuffer(bytes)
+        writeCRLF()
+    }
+
+    public mutating func writeBulkString(_ bytes: some Collection<UInt8>) {
+        writeBulkHeader(length: bytes.count)
+        writeBytes(bytes)
+        writeCRLF()
+    }
+
+    /// `*count`, to be followed by as many values.
+    public mutating func writeArrayHeader(count: Int) {
+        writeLength(count, marker: "*")
+    }
+
+    /// `%count`, to be followed by as many pairs; in version 2 an array of twice the count.
+    public mutating func writeMapHeader(count: Int, version: RESPVersion) {
+        switch version {
+        case .two: writeLength(count * 2, marker: "*")
+        case .three: writeLength(count, marker: "%")
+        }
+    }
+
+    /// `~count`; an array in version 2.
+    public mutating func writeSetHeader(count: Int, version: RESPVersion) {
+        writeLength(count, marker: version == .two ? "*" : "~")
+    }
+
+    /// `>count`; an array in version 2.
+    public mutating func writePushHeader(count: Int, version: RESPVersion) {
+        writeLength(count, marker: version == .two ? "*" : ">")
+    }
+
+    /// `_`; in version 2 `$-1` or `*-1`, whichever kind of value was due.
+    public mutating func writeNull(kind: NullKind = .bulk, version: RESPVersion) {
+        switch (version, kind) {
+        case (.three, _): writeStaticString("_\r\n")
+        case (.two, .bulk): writeStaticString("$-1\r\n")
+        case (.two, .array): writeStaticString("*-1\r\n")
+        }
+    }
+
+    /// `#t` or `#f`; 1 or 0 in version 2.
+    public mutating func writeRESPBoolean(_ value: Bool, version: RESPVersion) {
+        switch version {
+        case .two: writeRESPInteger(value ? 1 : 0)
+        case .three: writeStaticString(value ? "#t\r\n" : "#f\r\n")
+        }
+    }
+
+    /// `,value`; a bulk string in version 2.
+    public mutating func writeRESPDouble(_ value: Double, version: RESPVersion) {
+        let text = value.isInfinite ? (value < 0 ? "-inf" : "inf") : value.isNaN ? "nan" : "\(value)"
+        switch version {
+        case .two: writeBulkString(text)
+        case .three:
+            writeInteger(UInt8(ascii: ","))
+            writeLine(text)
+        }
+    }
+
+    /// Text to be shown to a person as it is: `=length`, `txt:`; a bulk string in version 2.
+    public mutating func writeVerbatimString(_ text: String, version: RESPVersion) {
+        switch version {
+        case .two: writeBulkString(text)
+        case .three:
+            writeLength(text.utf8.count + 4, marker: "=")
+            writeStaticString("txt:")
+            writeString(text)
+            writeCRLF()
+        }
+    }
+
+    /// What stands before a bulk string of `count` bytes, such as `$8192\r\n`; at most 22 bytes.
+    public static func bulkPrefix(count: Int) -> [UInt8] {
+        var buffer = ByteBuffer()
+        buffer.writeBulkHeader(length: count)
+        return Array(buffer.readableBytesView)
+    }
+
+    /// What stands behind a bulk string.
+    public static let bulkSuffix: [UInt8] = [CR, LF]
+}
+
+extension ByteBuffer {
+    mutating func writeCRLF() {
+        writeInteger(UInt16(0x0D0A))
+    }
+
+    /// A marker, a number in decimal, CRLF.
+    mutating func writeLength(_ value: Int, marker: Unicode.Scalar) {
+        writeWithUnsafeMutableBytes(minimumWritableBytes: 24) { bytes in
+            bytes[0] = UInt8(ascii: marker)
+            var end = 1
+            if value < 0 {
+                bytes[1] = UInt8(ascii: "-")
+                end = 2
+            }
+            var rest = value.magnitude
+            var width = 1
+            while rest >= 10 {
+                rest /= 10
+                width &+= 1
+            }
+            rest = value.magnitude
+            end &+= width
+            var index = end
+            repeat {
+                index &-= 1
+                bytes[index] = UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: rest % 10)
+                rest /= 10
+            } while rest > 0
+            bytes[end] = CR
+            bytes[end &+ 1] = LF
+            return end &+ 2
+        }
+    }
+
+    private mutating func writeLine(_ text: String) {
+        writeWithoutLineBreaks(text)
+        writeCRLF()
+    }
+
+    private mutating func writeWithoutLineBreaks(_ text: String) {
+        let start = writerIndex
+        writeString(text)
+        guard text.utf8.contains(where: { $0 == CR || $0 == LF }) else { return }
+        for (offset, byte) in text.utf8.enumerated() where byte == CR || byte == LF {
+            setInteger(UInt8(ascii: " "), at: start + offset)
+        }
+    }
+}

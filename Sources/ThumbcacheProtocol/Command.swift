@@ -1,0 +1,175 @@
+import NIOCore
+import RESP
+
+/// What a client asks for: a request whose every argument has been checked.
+///
+/// Ids and images share the storage of the request; what is kept longer has to be copied.
+public enum Command: Sendable, Equatable {
+    case get(GetCommand)
+    case mget(MGetCommand)
+    case put(PutCommand)
+    case purge(PurgeCommand)
+    case stat(StatCommand)
+    case login(LoginCommand)
+    case logout(LogoutCommand)
+    case users
+    case hello(HelloCommand)
+    case ping(ByteBuffer?)
+    case echo(ByteBuffer)
+    case quit
+    case reset
+    case select(Int)
+    case client(ClientCommand)
+    case command(CommandQuery)
+    /// INFO, with the sections named, in lower case.
+    case info([String])
+}
+
+/// `GET user profile [SIZE px] [URL u] [WAIT ms] [CACHED] [IFNOT digest] [META]`
+public struct GetCommand: Sendable, Equatable {
+    public var user: ByteBuffer
+    public var profile: ByteBuffer
+    /// Pixels, 1 to 4096; 0 for none.
+    public var size: UInt16 = 0
+    /// Printable ASCII; what it points to is not yet checked.
+    public var url: String?
+    /// Milliseconds, 0 to 600000.
+    public var wait: Int64?
+    public var cachedOnly = false
+    /// 64 lower-case hexadecimal digits.
+    public var ifNot: ByteBuffer?
+    public var meta = false
+
+    public init(user: ByteBuffer, profile: ByteBuffer) {
+        self.user = user
+        self.profile = profile
+    }
+}
+
+/// `MGET user count profile [profile ...] [SIZE px] [WAIT ms] [CACHED]`
+public struct MGetCommand: Sendable, Equatable {
+    public var user: ByteBuffer
+    /// At least one; the same one may stand there twice.
+    public var profiles: [ByteBuffer]
+    /// Pixels, 1 to 4096; 0 for none.
+    public var size: UInt16 = 0
+    /// Milliseconds, 0 to 600000.
+    public var wait: Int64?
+    public var cachedOnly = false
+
+    public init(user: ByteBuffer, profiles: [ByteBuffer]) {
+        self.user = user
+        self.profiles = profiles
+    }
+}
+
+/// `PUT user profile image [SIZE px] [TTL seconds]`
+public struct PutCommand: Sendable, Equatable {
+    public var user: ByteBuffer
+    public var profile: ByteBuffer
+    /// Within the limit; whether it is an image is not yet checked. May be empty.
+    public var image: ByteBuffer
+    /// Pixels, 1 to 4096; 0 for none.
+    public var size: UInt16 = 0
+    /// Seconds, at least 1; nil: fresh until purged, evicted or put again.
+    public var ttl: Int64?
+
+    public init(user: ByteBuffer, profile: ByteBuffer, image: ByteBuffer) {
+        self.user = user
+        self.profile = profile
+        self.image = image
+    }
+}
+
+/// Whom a purge or a log-out is for.
+public enum UserTarget: Sendable, Equatable {
+    /// `*`: every user of the uid.
+    case all
+    case user(ByteBuffer)
+}
+
+/// `PURGE user|* [count profile ...] [UID n]`
+public struct PurgeCommand: Sendable, Equatable {
+    public var target: UserTarget
+    /// Empty: all that the user has.
+    public var profiles: [ByteBuffer] = []
+    /// Another uid than the caller's, for admins.
+    public var uid: UInt32?
+
+    public init(target: UserTarget) {
+        self.target = target
+    }
+}
+
+/// `STAT user [profile [SIZE px]]`
+public struct StatCommand: Sendable, Equatable {
+    public var user: ByteBuffer
+    public var profile: ByteBuffer?
+    /// Pixels, 1 to 4096; 0 for none.
+    public var size: UInt16 = 0
+
+    public init(user: ByteBuffer) {
+        self.user = user
+    }
+}
+
+/// `LOGIN user [SESSION id] [HOLD] [ORIGIN name] [TOKEN t] [REFRESH t]`
+public struct LoginCommand: Sendable, Equatable {
+    public var user: ByteBuffer
+    /// nil: the session `default`.
+    public var session: ByteBuffer?
+    /// The session ends when its connection does.
+    public var hold = false
+    public var origin: String?
+    /// Characters of RFC 6750's b64token.
+    public var token: ByteBuffer?
+    /// Characters of RFC 6750's b64token.
+    public var refresh: ByteBuffer?
+
+    public init(user: ByteBuffer) {
+        self.user = user
+    }
+}
+
+/// `LOGOUT user|* [SESSION id] [UID n]`
+public struct LogoutCommand: Sendable, Equatable {
+    public var target: UserTarget
+    /// nil: every session.
+    public var session: ByteBuffer?
+    /// Another uid than the caller's, for admins.
+    public var uid: UInt32?
+
+    public init(target: UserTarget) {
+        self.target = target
+    }
+}
+
+/// `HELLO [2|3 [AUTH name password] [SETNAME n]]`
+public struct HelloCommand: Sendable, Equatable {
+    /// 2 or 3; nil: as it is.
+    public var version: Int?
+    public var hasAuth = false
+    public var name: ByteBuffer?
+
+    public init() {}
+}
+
+/// `CLIENT ID|GETNAME|SETNAME n|SETINFO k v`
+public enum ClientCommand: Sendable, Equatable {
+    case id
+    case getName
+    /// Printable ASCII without spaces; empty takes the name away.
+    case setName(ByteBuffer)
+    /// `key` in lower case: `lib-name` or `lib-ver`.
+    case setInfo(key: String, value: ByteBuffer)
+}
+
+/// `COMMAND`, `COMMAND COUNT`, `COMMAND INFO|DOCS [name ...]`
+public enum CommandQuery: Sendable, Equatable {
+    case all
+    case count
+    /// Names as they were sent; none: every command.
+    case info([String])
+    /// Names as they were sent; none: every command.
+    case docs([String])
+}

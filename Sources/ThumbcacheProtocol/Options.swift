@@ -1,0 +1,170 @@
+import NIOCore
+import RESP
+
+/// The options of a request, read one after another: each word at most once, with as many values as it takes.
+struct Options {
+    private let request: Request
+    private let command: CommandName
+    private let limits: CommandLimits
+    private var index: Int
+    /// One bit for each option that has been read.
+    private var seen: UInt32 = 0
+    private var current: Option = .size
+
+    /// - Parameter start: the index behind the positional arguments.
+    init(_ request: Request, from start: Int, of command: CommandName, _ limits: CommandLimits) {
+        self.request = request
+        self.command = command
+        self.limits = limits
+        index = start
+    }
+
+    /// The next option; nil at the end.
+    mutating func next() throws(CommandError) -> Option? {
+        guard index < request.count else { return nil }
+        guard let option = Option(request.withBytes(of: index) { Word($0) }) else {
+            // Not shown: what stands where an option is due may well be an id or a token.
+            throw CommandError(.err, "bad option (argument \(index)) for '\(command.rawValue)': \(expected)")
+        }
+        let bit = UInt32(1) << UInt32(option.rawValue)
+        guard seen & bit == 0 else {
+            throw CommandError(.err, "option \(option.name) of '\(command.rawValue)' is given twice")
+        }
+        seen |= bit
+        current = option
+        index += 1
+        return option
+    }
+
+    /// What to throw for an option that this command does not take.
+    func notTaken() -> CommandError {
+        CommandError(.err, "bad option '\(current.name)' for '\(command.rawValue)': \(expected)")
+    }
+
+    private var expected: String {
+        let names = command.specification.options
+        guard let last = names.last else { return "it takes none" }
+        return "expected " + (names.count == 1 ? last : names.dropLast().joined(separator: ", ") + " or " + last)
+    }
+
+    /// Moves past the value of the current option.
+    private mutating func takeValue() throws(CommandError) -> Int {
+        guard index < request.count else {
+            throw CommandError(.err, "option \(current.name) of '\(command.rawValue)' lacks its value")
+        }
+        defer { index += 1 }
+        return index
+    }
+}
+
+/// The values that options take.
+extension Options {
+    mutating func value() throws(CommandError) -> ByteBuffer {
+        request[try takeValue()]
+    }
+
+    mutating func size() throws(CommandError) -> UInt16 {
+        UInt16(try number(in: CommandLimits.size, "pixels"))
+    }
+
+    mutating func wait() throws(CommandError) -> Int64 {
+        Int64(try number(in: CommandLimits.wait, "milliseconds"))
+    }
+
+    mutating func ttl() throws(CommandError) -> Int64 {
+        Int64(try number(in: CommandLimits.ttl, "seconds"))
+    }
+
+    mutating func uid() throws(CommandError) -> UInt32 {
+        UInt32(try number(in: CommandLimits.uid, "a user of this machine"))
+    }
+
+    private mutating func number(in range: ClosedRange<Int>, _ what: String) throws(CommandError) -> Int {
+        let index = try takeValue()
+        let number = request.withBytes(of: index) { wholeNumber($0) }
+        guard let number, range.contains(number) else {
+            let shown = request.withBytes(of: index) { printableText($0) }
+            throw CommandError(
+                .err,
+                "bad \(current.name) '\(shown)': "
+                    + "expected a whole number (\(what)) from \(range.lowerBound) to \(range.upperBound)")
+        }
+        return number
+    }
+
+    mutating func id(_ what: String) throws(CommandError) -> ByteBuffer {
+        try request.id(at: try takeValue(), what, limits)
+    }
+
+    mutating func digest() throws(CommandError) -> ByteBuffer {
+        let index = try takeValue()
+        let isDigest = request.withBytes(of: index) { bytes in
+            bytes.count == 64
+                && bytes.allSatisfy { $0 &- UInt8(ascii: "0") <= 9 || $0 &- UInt8(ascii: "a") <= 5 }
+        }
+        guard isDigest else {
+            throw CommandError(
+                .err, "bad \(current.name): expected 64 lower-case hexadecimal digits, the SHA-256 of an image")
+        }
+        return request[index]
+    }
+
+    mutating func url() throws(CommandError) -> String {
+        let index = try takeValue()
+        let isText = request.withBytes(of: index) { bytes in
+            1...CommandLimits.url ~= bytes.count && bytes.allSatisfy { 0x21...0x7E ~= $0 }
+        }
+        guard isText else {
+            throw CommandError(
+                .err,
+                "bad \(current.name): expected 1 to \(CommandLimits.url) printable ASCII characters without spaces")
+        }
+        return String(buffer: request[index])
+    }
+
+    mutating func originName() throws(CommandError) -> String {
+        let index = try takeValue()
+        let name = request.withBytes(of: index) { bytes in
+            1...CommandLimits.name ~= bytes.count ? String(validating: bytes, as: UTF8.self) : nil
+        }
+        guard let name, name.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else {
+            throw CommandError(
+                .err,
+                "bad \(current.name): expected the name of a configured origin, at most \(CommandLimits.name) bytes")
+        }
+        return name
+    }
+
+    /// b64token of RFC 6750, section 2.1: nothing that could end a header line early.
+    mutating func token() throws(CommandError) -> ByteBuffer {
+        let index = try takeValue()
+        let isToken = request.withBytes(of: index) { bytes in
+            guard 1...max(limits.token, 1) ~= bytes.count, let first = bytes.first, isTokenCharacter(first) else {
+                return false
+            }
+            return bytes.drop(while: isTokenCharacter).allSatisfy { $0 == UInt8(ascii: "=") }
+        }
+        guard isToken else {
+            throw CommandError(
+                .err,
+                "bad \(current.name): expected 1 to \(limits.token) characters of RFC 6750 "
+                    + "(letters, digits, - . _ ~ + / and then =)")
+        }
+        return request[index]
+    }
+
+    mutating func connectionName() throws(CommandError) -> ByteBuffer {
+        try request.connectionName(at: try takeValue(), current.name)
+    }
+}
+
+private func isTokenCharacter(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+        UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
+        UInt8(ascii: "~"), UInt8(ascii: "+"), UInt8(ascii: "/"):
+        true
+    default:
+        false
+    }
+}

@@ -1,0 +1,47 @@
+/// Why a request about a user's cache could not be answered. Sentences say what was wrong and what would be right;
+/// they never name a user, a profile or a token.
+public enum CacheFailure: Error, Sendable, Equatable {
+    case notLoggedIn
+    /// Purged or logged out while the request waited.
+    case cancelled
+    case invalid(String)
+    case denied(String)
+    case timedOut(String)
+    case origin(String)
+    case unauthorized(String)
+    case badImage(String)
+    case tooLarge(String)
+    case busy(String)
+    case noSpace(String)
+    case inputOutput(String)
+    case shuttingDown
+}
+
+extension CacheFailure {
+    init(_ error: any Error) {
+        switch error {
+        case let failure as CacheFailure: self = failure
+        case StoreError.closed: self = .cancelled
+        case StoreError.noSpace(let reason): self = .noSpace(reason)
+        case StoreError.failed(let reason): self = .inputOutput(reason)
+        case let failure as DownloadFailure: self = CacheFailure(failure)
+        case TargetError.denied(let reason): self = .denied(reason)
+        case TargetError.invalid(let reason): self = .invalid(reason)
+        case let refusal as ImageRefusal: self = .badImage(refusal.reason)
+        default: self = .inputOutput("\(error)")
+        }
+    }
+
+    init(_ failure: DownloadFailure) {
+        switch failure {
+        case .timedOut(let reason): self = .timedOut(reason)
+        case .origin(let reason): self = .origin(reason)
+        case .unauthorized(let reason): self = .unauthorized(reason)
+        case .denied(let reason): self = .denied(reason)
+        case .badImage(let reason): self = .badImage(reason)
+        case .tooLarge(let reason): self = .tooLarge(reason)
+        case .busy(let reason): self = .busy(reason)
+        case .shuttingDown: self = .shuttingDown
+        }
+    }
+}

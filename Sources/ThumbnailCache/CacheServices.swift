@@ -1,0 +1,59 @@
+import NIOCore
+
+/// What every user's cache is handed: the parts of the program that it works with. Made once, where all is wired.
+public struct CacheServices: Sendable {
+    public let store: any ImageStore
+    public let fetcher: any ImageFetching
+    public let memory: MemoryTier
+    /// For reads and writes of images.
+    public let disk: any BlockingPool
+    /// For log-in, purge and log-out, so that a purge never waits behind reads.
+    public let lifecycle: any BlockingPool
+    public let time: any Timekeeping
+    public let framing: ReplyFraming
+    public let counters: CacheCounters
+    /// Looked at anew for each use, since a reload may change them.
+    public let settings: @Sendable () -> CacheSettings
+
+    public init(
+        store: any ImageStore, fetcher: any ImageFetching, memory: MemoryTier,
+        disk: any BlockingPool, lifecycle: any BlockingPool, time: any Timekeeping, framing: ReplyFraming,
+        counters: CacheCounters, settings: @escaping @Sendable () -> CacheSettings
+    ) {
+        self.store = store
+        self.fetcher = fetcher
+        self.memory = memory
+        self.disk = disk
+        self.lifecycle = lifecycle
+        self.time = time
+        self.framing = framing
+        self.counters = counters
+        self.settings = settings
+    }
+}
+
+/// What a reload may change.
+public struct CacheSettings: Sendable {
+    /// By name; `default` is asked when a log-in names none.
+    public var origins: [String: Origin]
+    /// Bytes of one image.
+    public var imageLimit: Int
+    /// Pixels, either way.
+    public var dimensionLimit: Int
+    public var usersPerUID: Int
+    public var sessionsPerUser: Int
+    /// Missing images remembered per user.
+    public var negativeEntries: Int
+
+    public init(
+        origins: [String: Origin] = [:], imageLimit: Int = 5 << 20, dimensionLimit: Int = 8192,
+        usersPerUID: Int = 10_000, sessionsPerUser: Int = 64, negativeEntries: Int = 100_000
+    ) {
+        self.origins = origins
+        self.imageLimit = imageLimit
+        self.dimensionLimit = dimensionLimit
+        self.usersPerUID = usersPerUID
+        self.sessionsPerUser = sessionsPerUser
+        self.negativeEntries = negativeEntries
+    }
+}

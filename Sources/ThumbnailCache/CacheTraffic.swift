@@ -1,0 +1,308 @@
+import DequeModule
+
+/// The traffic in one user's cache: who waits for what, and what follows when something ends.
+///
+/// A value without effects. Every method takes what happened and returns what is now to be done, in order; the
+/// caller holds its lock around the method and acts after letting go of it. So every race is a sequence of calls that a
+/// table test can write down.
+struct CacheTraffic: Sendable {
+    /// What is to be done, outside the lock, in the order given.
+    enum Effect: Sendable {
+        case answer(Waiter, GetOutcome)
+        /// Look on disk, then report with ``readEnded(_:_:image:route:now:)``.
+        case read(Slot, flight: UInt64)
+        /// Download, then report with ``downloadEnded(_:_:url:_:route:now:)``.
+        case download(Slot, DownloadTarget, flight: UInt64)
+        case cancel(any DownloadHandle)
+        /// Write to disk if ``mayStore(_:_:)`` still says so, then report with ``stored(_:_:)``.
+        case store(Slot, Image, flight: UInt64)
+        /// What is held in the slot is not to be served again, though nothing takes its place on disk: remove it, if
+        /// ``mayDrop(_:_:)`` still says so, then report with ``dropped(_:_:)``.
+        case drop(Slot, flight: UInt64)
+        /// The last waiter has left: after a grace, report with ``graceEnded(_:url:_:)``.
+        case grace(Slot, url: String, number: UInt64)
+    }
+
+    /// How a download ended, judged.
+    enum Landing: Sendable {
+        case image(Image, storable: Bool)
+        /// There is none; remember that until this moment (seconds since 1970).
+        case missing(until: Int64)
+        case failed(CacheFailure)
+    }
+
+    /// Where an image is downloaded from when it is not held, for a request that names no URL; nil without an origin.
+    /// Found only when somebody wants to know, and once: to fill in a template costs more than a hit.
+    final class Route {
+        typealias Target = Result<DownloadTarget?, CacheFailure>
+
+        private(set) lazy var target: Target = find()
+        private let find: () -> Target
+
+        init(_ find: @escaping () -> Target) {
+            self.find = find
+        }
+
+        static func success(_ target: DownloadTarget?) -> Route { Route { .success(target) } }
+        static func failure(_ failure: CacheFailure) -> Route { Route { .failure(failure) } }
+    }
+
+    struct Place: Sendable {
+        let slot: Slot
+        /// The download waited for; nil for the look on disk.
+        let url: String?
+    }
+
+    // Touched by this type alone; `CacheTraffic+Ending.swift` is a part of it.
+    var activity: [Slot: SlotActivity] = [:]
+    var places: [WaiterID: Place] = [:]
+    var absences: Absences
+    private var lastNumber: UInt64 = 0
+
+    /// - Parameter absenceLimit: how many missing images are remembered at most.
+    init(absenceLimit: Int) {
+        absences = Absences(limit: absenceLimit)
+    }
+
+    /// A number larger than any given before: names flights, waiters, graces and PUTs.
+    mutating func nextNumber() -> UInt64 {
+        lastNumber += 1
+        return lastNumber
+    }
+
+    var isIdle: Bool { activity.isEmpty && places.isEmpty }
+
+    // MARK: Asking
+
+    /// A GET that memory alone does not settle. `memory` is what memory holds in the slot, in whatever state.
+    mutating func get(_ waiter: Waiter, memory: ServedImage?, route: Route, now: Int64) -> [Effect] {
+        let slot = waiter.query.slot
+        let storing = activity[slot]?.storing?.served
+        if let held = storing ?? memory {
+            return settle(waiter, held: held, route: route, now: now)
+        }
+        // What is being removed is as good as gone.
+        if activity[slot]?.dropping != nil { return settle(waiter, held: nil, route: route, now: now) }
+        if isKnownEmpty(waiter.query, route, now) { return [.answer(waiter, .success(nil))] }
+        places[waiter.id] = Place(slot: slot, url: nil)
+        if activity[slot]?.read != nil {
+            activity[slot]?.read?.join(waiter)
+            return []
+        }
+        var flight = Flight(number: nextNumber())
+        flight.join(waiter)
+        activity[slot, default: SlotActivity()].read = flight
+        return [.read(slot, flight: flight.number)]
+    }
+
+    /// Answers a waiter with what is held, as far as that will do, else makes it wait for a download.
+    private mutating func settle(_ waiter: Waiter, held: ServedImage?, route: Route, now: Int64) -> [Effect] {
+        let query = waiter.query
+        var fallback: Image?
+        if let held, query.accepts(held.image) {
+            let image = held.image
+            let stale = ServedImage(image: image, source: held.source, isStale: true)
+            switch image.record.freshness.state(at: now) {
+            case .fresh:
+                return [.answer(waiter, .success(held))]
+            case _ where query.cachedOnly:
+                return [.answer(waiter, .success(stale))]
+            case .staleServable:
+                return [.answer(waiter, .success(stale))] + refresh(query, held: image, route: route, now: now)
+            case .staleOnError:
+                fallback = image
+            case .expired:
+                break
+            }
+        }
+        if query.cachedOnly { return [.answer(waiter, .success(nil))] }
+        switch target(of: query, route) {
+        case .failure(let failure):
+            return [answer(waiter, failedBy: failure, fallback: fallback)]
+        case .success(nil):
+            return [.answer(waiter, .success(nil))]
+        case .success(let target?):
+            if isAbsent(query, route, now) { return [.answer(waiter, .success(nil))] }
+            places[waiter.id] = Place(slot: query.slot, url: target.url)
+            let ownsSlot = held.map { query.accepts($0.image) } ?? true
+            return fly(query.slot, to: target, held: fallback, ownsSlot: ownsSlot) { $0.join(waiter) }
+        }
+    }
+
+    /// Downloads anew, behind the back of whoever was served the stale image.
+    private mutating func refresh(_ query: ImageQuery, held: Image, route: Route, now: Int64) -> [Effect] {
+        guard case .success(let target?) = target(of: query, route), !isAbsent(query, route, now) else { return [] }
+        return fly(query.slot, to: target, held: held, ownsSlot: true) { $0.isBackground = true }
+    }
+
+    /// Boards the download under way for that URL, or starts it.
+    private mutating func fly(
+        _ slot: Slot, to target: DownloadTarget, held: Image?, ownsSlot: Bool, board: (inout Flight) -> Void
+    ) -> [Effect] {
+        if var flight = activity[slot]?.downloads[target.url] {
+            board(&flight)
+            activity[slot]?.downloads[target.url] = flight
+            return []
+        }
+        var flight = Flight(number: nextNumber())
+        flight.held = held
+        flight.ownsSlot = ownsSlot
+        board(&flight)
+        activity[slot, default: SlotActivity()].downloads[target.url] = flight
+        return [.download(slot, target, flight: flight.number)]
+    }
+
+    private func target(of query: ImageQuery, _ route: Route) -> Route.Target {
+        query.named.map { .success($0) } ?? route.target
+    }
+
+    // MARK: What ends
+
+    /// The look on disk has ended. Nil when that look is no longer the one that counts.
+    mutating func readEnded(
+        _ slot: Slot, _ number: UInt64, image: Image?, route: Route, now: Int64
+    ) -> [Effect]? {
+        guard var read = activity[slot]?.read, read.number == number else { return nil }
+        activity[slot]?.read = nil
+        let held = image.map { ServedImage(image: $0, source: .disk, isStale: false) }
+        var effects: [Effect] = []
+        for waiter in read.land() {
+            places[waiter.id] = nil
+            effects += settle(waiter, held: held, route: route, now: now)
+        }
+        tidy(slot)
+        return effects
+    }
+
+    /// Asked right before a download starts: not if it has ended since it was asked for.
+    func isUnderWay(_ slot: Slot, _ number: UInt64, url: String) -> Bool {
+        activity[slot]?.downloads[url]?.number == number
+    }
+
+    /// A download has started and can be stopped by `handle`.
+    mutating func downloadStarted(_ slot: Slot, _ number: UInt64, url: String, handle: any DownloadHandle) -> [Effect] {
+        guard isUnderWay(slot, number, url: url) else { return [.cancel(handle)] }
+        activity[slot]?.downloads[url]?.handle = handle
+        return []
+    }
+
+    /// A download has ended. Nil when it is no longer the current one: then its outcome reaches nobody.
+    /// - Parameter route: for a slot that holds nothing.
+    mutating func downloadEnded(
+        _ slot: Slot, _ number: UInt64, url: String, _ landing: Landing, route: Route, now: Int64
+    ) -> [Effect]? {
+        guard var flight = activity[slot]?.downloads[url], flight.number == number else { return nil }
+        activity[slot]?.downloads[url] = nil
+        let waiters = flight.land()
+        for waiter in waiters { places[waiter.id] = nil }
+        var effects: [Effect] = []
+        switch landing {
+        case .image(let image, let storable):
+            let served = ServedImage(image: image, source: .origin, isStale: false)
+            effects += waiters.map { .answer($0, .success(served)) }
+            effects += take(served, storable: storable, into: slot, flight: number, route: route, now: now)
+        case .missing(let until):
+            effects += waiters.map { .answer($0, .success(nil)) }
+            absences.remember(slot, url: url, until: until, leavesSlotEmpty: flight.ownsSlot, now: now)
+            if flight.ownsSlot {
+                effects += overtakeRead(of: slot, by: nil, route: route, now: now)
+                effects += drop(slot, flight: number)
+            }
+        case .failed(let failure):
+            effects += waiters.map { answer($0, failedBy: failure, fallback: flight.held) }
+        }
+        tidy(slot)
+        return effects
+    }
+
+    /// A newer image has come for a slot: nothing older in it is served from here on.
+    private mutating func take(
+        _ served: ServedImage, storable: Bool, into slot: Slot, flight number: UInt64, route: Route, now: Int64
+    ) -> [Effect] {
+        absences.forget(slot)
+        for url in activity[slot]?.downloads.keys.map({ $0 }) ?? [] {
+            activity[slot]?.downloads[url]?.ownsSlot = false
+        }
+        let overtaken = overtakeRead(of: slot, by: served, route: route, now: now)
+        guard storable else { return overtaken + drop(slot, flight: number) }
+        activity[slot, default: SlotActivity()].dropping = nil
+        activity[slot]?.storing = SlotActivity.Storing(flight: number, served: served)
+        return overtaken + [.store(slot, served.image, flight: number)]
+    }
+
+    private mutating func drop(_ slot: Slot, flight number: UInt64) -> [Effect] {
+        activity[slot, default: SlotActivity()].storing = nil
+        activity[slot]?.dropping = number
+        return [.drop(slot, flight: number)]
+    }
+
+    /// A look on disk that began before a newer answer came would bring back what that replaced: its waiters get the
+    /// newer image, or find the slot empty.
+    private mutating func overtakeRead(
+        of slot: Slot, by served: ServedImage?, route: Route, now: Int64
+    ) -> [Effect] {
+        guard var read = activity[slot]?.read else { return [] }
+        activity[slot]?.read = nil
+        var effects: [Effect] = []
+        for waiter in read.land() {
+            places[waiter.id] = nil
+            // Whoever named no URL takes the newer image, whatever its freshness; it came just now.
+            if let served, waiter.query.accepts(served.image) {
+                effects.append(.answer(waiter, .success(served)))
+            } else {
+                effects += settle(waiter, held: served, route: route, now: now)
+            }
+        }
+        return effects
+    }
+
+    /// Asked right before a downloaded image appears on disk.
+    func mayStore(_ slot: Slot, _ number: UInt64) -> Bool {
+        activity[slot]?.storing?.flight == number
+    }
+
+    /// Whether a downloaded image is on its way to the disk.
+    var isStoring: Bool { activity.values.contains { $0.storing != nil } }
+
+    /// The write of a downloaded image has ended, well or not.
+    mutating func stored(_ slot: Slot, _ number: UInt64) {
+        guard mayStore(slot, number) else { return }
+        activity[slot]?.storing = nil
+        tidy(slot)
+    }
+
+    /// Asked right before an image that the origin no longer has is removed: not if another has come since.
+    func mayDrop(_ slot: Slot, _ number: UInt64) -> Bool {
+        activity[slot]?.dropping == number
+    }
+
+    mutating func dropped(_ slot: Slot, _ number: UInt64) {
+        guard mayDrop(slot, number) else { return }
+        activity[slot]?.dropping = nil
+        tidy(slot)
+    }
+
+    func answer(_ waiter: Waiter, failedBy failure: CacheFailure, fallback: Image?) -> Effect {
+        guard let fallback, waiter.query.accepts(fallback) else { return .answer(waiter, .failure(failure)) }
+        return .answer(waiter, .success(ServedImage(image: fallback, source: .disk, isStale: true)))
+    }
+
+    // MARK: Absence
+
+    private func isAbsent(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
+        guard case .success(let target?) = target(of: query, route) else { return false }
+        return absences.contains(query.slot, url: target.url, at: now)
+    }
+
+    /// Whether it is known without a look on disk that there is nothing to be had. A request that names no URL takes
+    /// what is held from anywhere: for that the slot must be empty.
+    private func isKnownEmpty(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
+        if query.named != nil { return isAbsent(query, route, now) }
+        guard case .success(let target?) = route.target else { return false }
+        return absences.leavesEmpty(query.slot, url: target.url, at: now)
+    }
+
+    mutating func tidy(_ slot: Slot) {
+        if activity[slot]?.isIdle == true { activity[slot] = nil }
+    }
+}

@@ -1,0 +1,30 @@
+import NIOConcurrencyHelpers
+
+/// The numbers that grow with every LOGIN, LOGOUT and PURGE of a uid, also across restarts.
+///
+/// An epoch is the number of this start of the store, made durable before anybody is served, times 2^32, plus a count of
+/// the uid's own. So no epoch costs a write, none goes back after a crash, and nobody can tell from it what others do. It stays below
+/// 2^53 for the first two million starts.
+public final class Epochs: Sendable {
+    private let base: UInt64
+    private let counts = NIOLockedValueBox<[UInt32: UInt64]>([:])
+
+    /// - Parameter startNumber: as ``ImageStore/startNumber``.
+    public init(startNumber: UInt64) {
+        base = startNumber << 32
+    }
+
+    /// The next epoch of a uid.
+    public func next(of uid: UInt32) -> UInt64 {
+        base
+            + counts.withLockedValue { counts in
+                counts[uid, default: 0] += 1
+                return counts[uid, default: 0]
+            }
+    }
+
+    /// The newest epoch of a uid that this start knows.
+    public func current(of uid: UInt32) -> UInt64 {
+        base + counts.withLockedValue { $0[uid, default: 0] }
+    }
+}

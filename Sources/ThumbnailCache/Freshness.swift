@@ -1,0 +1,52 @@
+/// How long an image may be served without asking where it came from. A value: the moment is always handed in.
+public struct Freshness: Hashable, Sendable {
+    /// When the image was stored or last confirmed: seconds since 1970.
+    public var storedAt: Int64
+    /// Age, in seconds, that the image already had when it was stored (RFC 9111 section 4.2.3).
+    public var initialAge: Int64
+    /// Seconds of life since it was made; nil for an image that stays fresh until it is replaced (a PUT without TTL).
+    public var lifetime: Int64?
+    /// Seconds past its life during which it is served while it is revalidated behind (RFC 5861 section 3).
+    public var staleWhileRevalidate: Int64
+    /// Seconds past its life during which it is served when the origin fails (RFC 5861 section 4).
+    public var staleIfError: Int64
+
+    public init(
+        storedAt: Int64, initialAge: Int64 = 0, lifetime: Int64?,
+        staleWhileRevalidate: Int64 = 0, staleIfError: Int64 = 0
+    ) {
+        self.storedAt = storedAt
+        self.initialAge = initialAge
+        self.lifetime = lifetime
+        self.staleWhileRevalidate = staleWhileRevalidate
+        self.staleIfError = staleIfError
+    }
+
+    public enum State: Sendable, Equatable {
+        case fresh
+        /// Past its life; served at once and revalidated behind.
+        case staleServable
+        /// Past that window; served only when the origin fails.
+        case staleOnError
+        /// Past every window.
+        case expired
+    }
+
+    /// Seconds since the image was made, never negative: a clock set back makes an image young, not unborn.
+    public func age(at now: Int64) -> Int64 {
+        initialAge + max(0, now - storedAt)
+    }
+
+    /// Seconds of life left, negative when stale, nil when it has no end.
+    public func timeToLive(at now: Int64) -> Int64? {
+        lifetime.map { $0 - age(at: now) }
+    }
+
+    public func state(at now: Int64) -> State {
+        guard let left = timeToLive(at: now), left <= 0 else { return .fresh }
+        let past = -left
+        if past < staleWhileRevalidate { return .staleServable }
+        if past < staleIfError { return .staleOnError }
+        return .expired
+    }
+}

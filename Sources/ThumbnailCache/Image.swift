@@ -1,0 +1,112 @@
+import NIOCore
+
+/// The image formats that are kept. Raw values are part of the disk format.
+public enum ImageKind: UInt8, Sendable, CaseIterable {
+    case png = 1
+    case jpeg = 2
+    case gif = 3
+    case webp = 4
+    case avif = 5
+
+    /// The registered media type.
+    public var mediaType: String {
+        switch self {
+        case .png: "image/png"
+        case .jpeg: "image/jpeg"
+        case .gif: "image/gif"
+        case .webp: "image/webp"
+        case .avif: "image/avif"
+        }
+    }
+}
+
+/// What the bytes of an image say of themselves. See ``ImageSniffer``.
+public struct ImageShape: Hashable, Sendable {
+    public let kind: ImageKind
+    /// Pixels, at least 1.
+    public let width: UInt32
+    public let height: UInt32
+
+    public init(kind: ImageKind, width: UInt32, height: UInt32) {
+        self.kind = kind
+        self.width = width
+        self.height = height
+    }
+}
+
+/// The SHA-256 of an image's bytes.
+public struct ImageDigest: Hashable, Sendable {
+    public let words: (UInt64, UInt64, UInt64, UInt64)
+
+    /// `bytes` must hold exactly 32 bytes, else nil.
+    public init?(_ bytes: some Collection<UInt8>) {
+        guard bytes.count == 32 else { return nil }
+        var words: [UInt64] = [0, 0, 0, 0]
+        for (index, byte) in bytes.enumerated() {
+            words[index / 8] = words[index / 8] << 8 | UInt64(byte)
+        }
+        self.words = (words[0], words[1], words[2], words[3])
+    }
+
+    /// The 32 bytes, most significant first.
+    public var bytes: [UInt8] {
+        [words.0, words.1, words.2, words.3].flatMap { word in
+            (0..<8).map { UInt8(truncatingIfNeeded: word >> (56 - 8 * UInt64($0))) }
+        }
+    }
+
+    /// Lower-case hexadecimal, 64 characters.
+    public var hex: String {
+        String(decoding: bytes.flatMap { [Self.digits[Int($0 >> 4)], Self.digits[Int($0 & 15)]] }, as: UTF8.self)
+    }
+
+    private static let digits = Array("0123456789abcdef".utf8)
+
+    public static func == (left: Self, right: Self) -> Bool { left.words == right.words }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(words.0)
+    }
+}
+
+/// Where an image came from.
+public enum Provenance: Hashable, Sendable {
+    /// A client PUT it.
+    case put
+    /// It was downloaded from this URL, normalised.
+    case url(String)
+}
+
+/// All that is known of an image but its bytes. Kept sealed with them.
+public struct ImageRecord: Hashable, Sendable {
+    public var shape: ImageShape
+    public var digest: ImageDigest
+    public var provenance: Provenance
+    public var freshness: Freshness
+    /// Validators for revalidation, as the origin sent them; at most 1 KiB each, else dropped.
+    public var etag: String?
+    public var lastModified: String?
+
+    public init(
+        shape: ImageShape, digest: ImageDigest, provenance: Provenance, freshness: Freshness,
+        etag: String? = nil, lastModified: String? = nil
+    ) {
+        self.shape = shape
+        self.digest = digest
+        self.provenance = provenance
+        self.freshness = freshness
+        self.etag = etag
+        self.lastModified = lastModified
+    }
+}
+
+/// An image with what is known of it.
+public struct Image: Sendable {
+    public var record: ImageRecord
+    public var bytes: ImageBytes
+
+    public init(record: ImageRecord, bytes: ImageBytes) {
+        self.record = record
+        self.bytes = bytes
+    }
+}

@@ -1,0 +1,75 @@
+import NIOCore
+
+/// An image's bytes lying ready to be sent: in one buffer, between the prefix and the suffix of the reply that
+/// carries them, so that a hit hands the connection one buffer and copies nothing.
+public struct ImageBytes: Sendable {
+    /// Prefix, image and suffix.
+    public let framed: ByteBuffer
+    private let prefixLength: Int
+    /// Bytes of the image alone.
+    public let count: Int
+
+    /// The image alone, sharing the storage.
+    public var image: ByteBuffer {
+        framed.getSlice(at: framed.readerIndex + prefixLength, length: count) ?? ByteBuffer()
+    }
+
+    fileprivate init(framed: ByteBuffer, prefixLength: Int, count: Int) {
+        self.framed = framed
+        self.prefixLength = prefixLength
+        self.count = count
+    }
+}
+
+/// How a reply frames an image. The domain does not know the encoding; whoever composes the program hands it in.
+public struct ReplyFraming: Sendable {
+    /// What stands before an image of that many bytes; at most ``ImageBytes/Builder/headroom`` bytes.
+    public let prefix: @Sendable (_ count: Int) -> [UInt8]
+    public let suffix: [UInt8]
+
+    public init(prefix: @escaping @Sendable (_ count: Int) -> [UInt8], suffix: [UInt8]) {
+        self.prefix = prefix
+        self.suffix = suffix
+    }
+
+    /// No frame at all.
+    public static let bare = ReplyFraming(prefix: { _ in [] }, suffix: [])
+}
+
+extension ImageBytes {
+    /// Collects image bytes, of a length not yet known, behind room for the prefix.
+    public struct Builder: Sendable {
+        /// Bytes kept free before the image.
+        public static let headroom = 24
+
+        /// The image so far lies from index ``headroom`` to the writer index. Append to it; do not read or move back.
+        public var buffer: ByteBuffer
+
+        /// - Parameter capacity: bytes of image to make room for at once.
+        public init(capacity: Int = 0) {
+            buffer = ByteBufferAllocator().buffer(capacity: Self.headroom + capacity + 2)
+            buffer.writeRepeatingByte(0, count: Self.headroom)
+        }
+
+        /// Bytes of image so far.
+        public var count: Int { buffer.writerIndex - Self.headroom }
+
+        /// Puts the frame around what was collected. Copies nothing.
+        public consuming func finish(_ framing: ReplyFraming) -> ImageBytes {
+            let count = self.count
+            let prefix = framing.prefix(count)
+            precondition(prefix.count <= Self.headroom, "a reply prefix fits into the headroom")
+            buffer.setBytes(prefix, at: Self.headroom - prefix.count)
+            buffer.moveReaderIndex(to: Self.headroom - prefix.count)
+            buffer.writeBytes(framing.suffix)
+            return ImageBytes(framed: buffer, prefixLength: prefix.count, count: count)
+        }
+    }
+
+    /// Copies `image` into a frame. Costs one allocation and one copy.
+    public init(copying image: ByteBuffer, framing: ReplyFraming) {
+        var builder = Builder(capacity: image.readableBytes)
+        builder.buffer.writeImmutableBuffer(image)
+        self = builder.finish(framing)
+    }
+}

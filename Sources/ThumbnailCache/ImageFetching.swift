@@ -1,0 +1,114 @@
+import NIOCore
+
+/// Downloads, as the domain needs them.
+public protocol ImageFetching: Sendable {
+    /// The URL to ask for an image: the origin's template filled in, or `url` where a client named one, judged
+    /// by the origin's `allow` entries. Normalised, so that equal URLs are equal strings. Pure; costs microseconds.
+    func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(TargetError) -> DownloadTarget
+
+    /// Starts a download, or queues it where a limit says so. `onEnd` is called exactly once, on a thread of the fetcher's,
+    /// unless ``DownloadHandle/cancel()`` came first; then it may still be called, and is to be ignored.
+    /// Never blocks. Throws when no more downloads of that uid may wait.
+    func start(_ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void) throws(DownloadFailure)
+        -> any DownloadHandle
+}
+
+/// A download under way.
+public protocol DownloadHandle: Sendable {
+    /// Stops it soon. Returns at once, whatever libcurl is doing; idempotent.
+    func cancel()
+}
+
+/// Where a download goes.
+public struct DownloadTarget: Hashable, Sendable {
+    /// Absolute and normalised.
+    public let url: String
+    /// Whether it was named by the client: then its redirects are held to the `allow` entries.
+    public let isNamedByClient: Bool
+
+    public init(url: String, isNamedByClient: Bool) {
+        self.url = url
+        self.isNamedByClient = isNamedByClient
+    }
+}
+
+public enum TargetError: Error, Sendable, Equatable {
+    /// The URL is not under any `allow` entry. The sentence says what would be.
+    case denied(String)
+    /// The URL, or the template filled in with these ids, is none.
+    case invalid(String)
+}
+
+/// All that a download needs.
+public struct Download: Sendable {
+    public let uid: UInt32
+    public let origin: Origin
+    public let target: DownloadTarget
+    /// Sent as `Authorization: Bearer` to the origin's own scheme, host and port, and to nobody else.
+    public let token: Secret?
+    public let framing: ReplyFraming
+
+    public init(uid: UInt32, origin: Origin, target: DownloadTarget, token: Secret?, framing: ReplyFraming) {
+        self.uid = uid
+        self.origin = origin
+        self.target = target
+        self.token = token
+        self.framing = framing
+    }
+}
+
+/// How a download ended.
+public enum DownloadOutcome: Sendable {
+    case image(DownloadedImage)
+    /// The origin says that there is none: 404 or 410.
+    case missing(ResponseHeaders)
+    case failed(DownloadFailure)
+}
+
+/// A body that is a whole image of a known kind.
+public struct DownloadedImage: Sendable {
+    public let bytes: ImageBytes
+    public let shape: ImageShape
+    public let headers: ResponseHeaders
+
+    public init(bytes: ImageBytes, shape: ImageShape, headers: ResponseHeaders) {
+        self.bytes = bytes
+        self.shape = shape
+        self.headers = headers
+    }
+}
+
+/// The header fields of an answer that matter to a cache: each field's values in the order they came.
+public struct ResponseHeaders: Sendable, Equatable {
+    /// Field names in lower case.
+    public var fields: [String: [String]]
+
+    public init(_ fields: [String: [String]] = [:]) {
+        self.fields = fields
+    }
+
+    /// A validator, to be sent back as it came (RFC 9110 section 8.8). Nil where there is none, or one of more than 1 KiB.
+    func validator(_ name: String) -> String? {
+        fields[name]?.first.flatMap { $0.utf8.count <= 1_024 ? $0 : nil }
+    }
+
+    /// The values of a list-valued field as one list (RFC 9110 section 5.3).
+    public subscript(name: String) -> String? {
+        fields[name].map { $0.joined(separator: ", ") }
+    }
+}
+
+/// Why there is no image. Sentences name hosts and statuses, never a token, a user or a profile.
+public enum DownloadFailure: Error, Sendable, Equatable {
+    case timedOut(String)
+    /// A status that is neither an image nor "there is none", or a transport error.
+    case origin(String)
+    case unauthorized(String)
+    /// The address or a redirect is one that this origin may not reach.
+    case denied(String)
+    case badImage(String)
+    case tooLarge(String)
+    /// Too many downloads wait already.
+    case busy(String)
+    case shuttingDown
+}

@@ -1,0 +1,45 @@
+/// What a GET asks of a user's cache.
+public struct ImageQuery: Sendable {
+    public let slot: Slot
+    /// The URL that the client named, judged and normalised; nil to take what is held, or ask the user's origin.
+    public let named: DownloadTarget?
+    /// Never touches the network: fresh or stale, or nothing.
+    public let cachedOnly: Bool
+
+    public init(slot: Slot, named: DownloadTarget? = nil, cachedOnly: Bool = false) {
+        self.slot = slot
+        self.named = named
+        self.cachedOnly = cachedOnly
+    }
+
+    /// Whether an image held in the slot is the one asked for: with a URL, only one that came from there.
+    func accepts(_ image: Image) -> Bool {
+        guard let named else { return true }
+        return image.record.provenance == .url(named.url)
+    }
+}
+
+/// An image on its way to whoever asked.
+public struct ServedImage: Sendable {
+    public enum Source: String, Sendable {
+        case memory, disk, origin, revalidated, put
+    }
+
+    public let image: Image
+    public let source: Source
+    public let isStale: Bool
+
+    public init(image: Image, source: Source, isStale: Bool) {
+        self.image = image
+        self.source = source
+        self.isStale = isStale
+    }
+}
+
+/// An image, nil where there is none, or why not.
+public typealias GetOutcome = Result<ServedImage?, CacheFailure>
+
+/// Names a waiter within its ``UserCache``.
+public struct WaiterID: Hashable, Sendable {
+    let number: UInt64
+}

@@ -1,0 +1,195 @@
+import NIOCore
+
+/// Tells an image's kind and dimensions from its bytes, without decoding it.
+///
+/// Only what the header says is read, so that the cost is microseconds and a picture that would unpack to gigabytes
+/// is told by the numbers it declares. The bytes come from strangers: every access is checked, every walk is bounded,
+/// and no input traps.
+public struct ImageSniffer: Sendable {
+    /// - Parameters:
+    ///   - bytes: the whole image, from its reader index on.
+    ///   - maximumDimension: pixels that neither width nor height may exceed.
+    /// - Returns: kind, width and height. The dimensions are those of the coded image or canvas; a rotation that
+    ///   metadata ask for is not applied.
+    /// - Throws: when the bytes are none of the known kinds, end within their header, or declare a dimension that is zero
+    ///   or over the limit.
+    public static func sniff(_ bytes: ByteBuffer, maximumDimension: Int) throws(ImageRefusal) -> ImageShape {
+        let header = HeaderReader(bytes)
+        let shape: ImageShape
+        if header.starts(with: [0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A]) {
+            shape = try png(header)
+        } else if header.starts(with: [0xFF, 0xD8, 0xFF]) {
+            shape = try jpeg(header)
+        } else if header.starts(with: Array("GIF87a".utf8)) || header.starts(with: Array("GIF89a".utf8)) {
+            shape = try gif(header)
+        } else if header.starts(with: Array("RIFF".utf8)), header.starts(with: Array("WEBP".utf8), at: 8) {
+            shape = try webp(header)
+        } else if header.starts(with: Array("ftyp".utf8), at: 4) {
+            shape = try avif(header)
+        } else {
+            throw unknown(header)
+        }
+        guard shape.width > 0, shape.height > 0 else {
+            throw ImageRefusal("the image declares \(shape.width) x \(shape.height) pixels: both must be at least 1")
+        }
+        guard shape.width <= maximumDimension, shape.height <= maximumDimension else {
+            throw ImageRefusal(
+                "the image declares \(shape.width) x \(shape.height) pixels: at most \(maximumDimension) each way are kept"
+            )
+        }
+        return shape
+    }
+
+    /// PNG, third edition, section 11.2.1: IHDR is the first chunk and 13 bytes long.
+    private static func png(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape {
+        guard try header.uint32(at: 8) == 13, header.starts(with: Array("IHDR".utf8), at: 12) else {
+            throw ImageRefusal("a PNG that does not begin with its IHDR chunk")
+        }
+        let width = try header.uint32(at: 16)
+        let height = try header.uint32(at: 20)
+        // The chunk goes on to its checksum: without that the header is not whole.
+        _ = try header.uint32(at: 29)
+        return ImageShape(kind: .png, width: width, height: height)
+    }
+
+    /// GIF89a section 18: the logical screen descriptor follows the signature.
+    private static func gif(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape {
+        let width = try header.uint16LittleEndian(at: 6)
+        let height = try header.uint16LittleEndian(at: 8)
+        _ = try header.byte(at: 12)
+        return ImageShape(kind: .gif, width: UInt32(width), height: UInt32(height))
+    }
+
+    /// ITU-T T.81 annex B: marker segments up to the frame header, which holds the dimensions.
+    private static func jpeg(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape {
+        // A segment holds up to 64 KiB and may be empty. A real file has dozens before its frame header; the bound
+        // keeps millions of empty ones, or of fill bytes, from being walked.
+        var offset = 2
+        for _ in 0..<4096 {
+            guard try header.byte(at: offset) == 0xFF else {
+                throw ImageRefusal("a JPEG with something else where a marker was due")
+            }
+            let marker = try header.byte(at: offset + 1)
+            switch marker {
+            case 0xFF:
+                // A fill byte: any number of them may stand before a marker.
+                offset += 1
+            case 0x01:
+                // TEM stands alone, without a length.
+                offset += 2
+            case 0xC0...0xC3, 0xC5...0xC7, 0xC9...0xCB, 0xCD...0xCF:
+                guard try header.uint16(at: offset + 2) >= 8 else {
+                    throw ImageRefusal("a JPEG whose frame header is too short")
+                }
+                let height = try header.uint16(at: offset + 5)
+                let width = try header.uint16(at: offset + 7)
+                _ = try header.byte(at: offset + 9)
+                return ImageShape(kind: .jpeg, width: UInt32(width), height: UInt32(height))
+            case 0x00, 0xD0...0xDA:
+                throw ImageRefusal("a JPEG without a frame header before its scan")
+            default:
+                let length = Int(try header.uint16(at: offset + 2))
+                guard length >= 2 else { throw ImageRefusal("a JPEG with a segment shorter than its own length field") }
+                offset += 2 + length
+            }
+        }
+        throw ImageRefusal("a JPEG without a frame header in its first 4096 segments")
+    }
+
+    /// The WebP container specification; RFC 6386 section 9.1 for VP8, and the lossless bitstream specification for VP8L.
+    private static func webp(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape {
+        let size = try header.uint32LittleEndian(at: 16)
+        let width: UInt32
+        let height: UInt32
+        switch try header.fourCharacters(at: 12) {
+        case fourCC("VP8 "):
+            // The frame tag, whose lowest bit is clear in a key frame, then the start code.
+            guard size >= 10, try header.byte(at: 20) & 1 == 0, header.starts(with: [0x9D, 0x01, 0x2A], at: 23) else {
+                throw ImageRefusal("a WebP that does not begin with a key frame")
+            }
+            width = UInt32(try header.uint16LittleEndian(at: 26) & 0x3FFF)
+            height = UInt32(try header.uint16LittleEndian(at: 28) & 0x3FFF)
+        case fourCC("VP8L"):
+            let bits = try header.uint32LittleEndian(at: 21)
+            guard size >= 5, try header.byte(at: 20) == 0x2F, bits >> 29 == 0 else {
+                throw ImageRefusal("a lossless WebP without its signature")
+            }
+            width = (bits & 0x3FFF) + 1
+            height = (bits >> 14 & 0x3FFF) + 1
+        case fourCC("VP8X"):
+            guard size >= 10 else { throw ImageRefusal("an extended WebP whose header chunk is too short") }
+            width = UInt32(try header.uint24LittleEndian(at: 24)) + 1
+            height = UInt32(try header.uint24LittleEndian(at: 27)) + 1
+        default:
+            throw ImageRefusal("a WebP whose first chunk is none of VP8, VP8L and VP8X")
+        }
+        return ImageShape(kind: .webp, width: width, height: height)
+    }
+
+    /// Says what the bytes look like, for whoever has to find out why an origin's answer is refused.
+    private static func unknown(_ header: HeaderReader) -> ImageRefusal {
+        let known = "PNG, JPEG, GIF, WebP and AVIF are kept"
+        guard header.count > 0 else { return ImageRefusal("the image is empty: \(known)") }
+        if header.looksLikeMarkup {
+            return ImageRefusal("the bytes are markup such as HTML or SVG: \(known)")
+        }
+        return ImageRefusal("the bytes are no image of a known kind: \(known)")
+    }
+}
+
+/// Why bytes are not taken for an image: one sentence, which holds nothing of the bytes but numbers.
+public struct ImageRefusal: Error, Sendable, Equatable {
+    public let reason: String
+
+    public init(_ reason: String) {
+        self.reason = reason
+    }
+}
+
+/// A four-character code as the big-endian number it is read as.
+func fourCC(_ text: StaticString) -> UInt32 {
+    text.withUTF8Buffer { $0.prefix(4).reduce(0) { $0 << 8 | UInt32($1) } }
+}
+
+/// Checked reads at offsets from the start of an image.
+struct HeaderReader {
+    private let buffer: ByteBuffer
+
+    init(_ buffer: ByteBuffer) {
+        self.buffer = buffer
+    }
+
+    var count: Int { buffer.readableBytes }
+
+    func byte(at offset: Int) throws(ImageRefusal) -> UInt8 { try integer(at: offset) }
+    func uint16(at offset: Int) throws(ImageRefusal) -> UInt16 { try integer(at: offset) }
+    func uint32(at offset: Int) throws(ImageRefusal) -> UInt32 { try integer(at: offset) }
+    func uint64(at offset: Int) throws(ImageRefusal) -> UInt64 { try integer(at: offset) }
+    func uint16LittleEndian(at offset: Int) throws(ImageRefusal) -> UInt16 { try uint16(at: offset).byteSwapped }
+    func uint32LittleEndian(at offset: Int) throws(ImageRefusal) -> UInt32 { try uint32(at: offset).byteSwapped }
+    func fourCharacters(at offset: Int) throws(ImageRefusal) -> UInt32 { try uint32(at: offset) }
+
+    func uint24LittleEndian(at offset: Int) throws(ImageRefusal) -> UInt32 {
+        UInt32(try uint16LittleEndian(at: offset)) | UInt32(try byte(at: offset + 2)) << 16
+    }
+
+    func starts(with expected: [UInt8], at offset: Int = 0) -> Bool {
+        guard offset <= count - expected.count else { return false }
+        return buffer.readableBytesView.dropFirst(offset).starts(with: expected)
+    }
+
+    /// Whether the first thing that is no white space or byte order mark is a `<`.
+    var looksLikeMarkup: Bool {
+        let blanks: [UInt8] = [0x20, 0x09, 0x0A, 0x0D, 0x0C, 0xEF, 0xBB, 0xBF]
+        return buffer.readableBytesView.prefix(256).first { !blanks.contains($0) } == UInt8(ascii: "<")
+    }
+
+    /// `offset` is never negative and never near Int.max: it grows from zero by lengths of at most 32 bits, and
+    /// is compared with `count` before anything is added to it.
+    private func integer<Integer: FixedWidthInteger>(at offset: Int) throws(ImageRefusal) -> Integer {
+        guard offset <= count, let value = buffer.getInteger(at: buffer.readerIndex + offset, as: Integer.self) else {
+            throw ImageRefusal("the image ends within its header")
+        }
+        return value
+    }
+}

@@ -1,0 +1,124 @@
+import NIOCore
+
+/// Where logins and images are kept, as the domain needs it. Every call may block on the disk and belongs on a
+/// pool, never on an event loop.
+public protocol ImageStore: Sendable {
+    /// The number of this start of the store: grows with every start, durably. 1 to 2^20.
+    var startNumber: UInt64 { get }
+
+    /// The login of an owner as the disk has it, with the vault of its generation; nil when not logged in.
+    func load(_ owner: Owner) throws -> StoredLogin?
+
+    /// The users of a uid that are logged in. Costs one read per user.
+    func users(of uid: UInt32) throws -> [OpaqueID]
+
+    /// How many users of a uid are logged in. Costs one directory listing.
+    func countUsers(of uid: UInt32) throws -> Int
+
+    /// Makes a log-in durable: sessions first, then the key file, the commit point. The owner is not logged in.
+    func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault
+
+    /// Makes a change of sessions, origin or token of a logged-in owner durable.
+    func commitSessions(_ owner: Owner, _ login: LoginRecord) throws
+
+    /// Makes a new generation the owner's only one, durably; what the old one held is unreadable when this returns.
+    /// The old vault was closed before. Returns the vault of the new generation.
+    func commitPurge(_ owner: Owner) throws -> any ImageVault
+
+    /// Destroys the owner's keys and login, durably. The vault was closed before. Not logged in: does nothing.
+    func commitLogout(_ owner: Owner) throws
+
+    /// SHA-256 of an image's bytes.
+    func digest(of image: ByteBuffer) -> ImageDigest
+}
+
+/// What a log-in consists of, as it is kept, sealed, across restarts.
+public struct LoginRecord: Sendable, Equatable {
+    /// Sessions that outlive their connection. One with HOLD is never kept: its connection cannot survive a restart.
+    public var sessions: Set<OpaqueID>
+    /// The origin named at log-in; nil for the default one.
+    public var origin: String?
+    /// Access token for downloads.
+    public var token: Secret?
+    /// Seconds since 1970.
+    public var loggedInAt: Int64
+
+    public init(sessions: Set<OpaqueID> = [], origin: String? = nil, token: Secret? = nil, loggedInAt: Int64) {
+        self.sessions = sessions
+        self.origin = origin
+        self.token = token
+        self.loggedInAt = loggedInAt
+    }
+}
+
+/// A login found on disk.
+public struct StoredLogin: Sendable {
+    public let record: LoginRecord
+    public let vault: any ImageVault
+
+    public init(record: LoginRecord, vault: any ImageVault) {
+        self.record = record
+        self.vault = vault
+    }
+}
+
+/// One generation of one user's images: the only thing that knows its directory and its key.
+///
+/// Safe from any thread. Each call may block on the disk.
+public protocol ImageVault: AnyObject, Sendable {
+    /// The image in a slot, opened and verified, or nil: missing, torn, tampered with or unreadable (I5; a bad entry is
+    /// removed and counted). Throws only ``StoreError/closed``.
+    func read(_ slot: Slot, framing: ReplyFraming) throws -> Image?
+
+    /// Seals and writes an image. `isCurrent` is asked once, with the slot's commit lock held, right before the entry
+    /// appears under its name; when it answers false nothing is left behind and the result is false.
+    /// `committed` runs with that lock still held, right after the entry appeared.
+    func write(
+        _ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void
+    ) throws -> Bool
+
+    /// Removes every size of the profiles named. `fence` runs with the commit lock of each profile held, before
+    /// its entries go, so that no write that began earlier can appear after them; and once more after, so that no read that
+    /// began in between brings back what it saw.
+    /// Throws when an entry could not be removed.
+    func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void) throws -> Usage
+
+    /// Removes the image in one slot, if there is one and `isCurrent`, asked with the slot's commit lock held, agrees.
+    func drop(_ slot: Slot, isCurrent: () -> Bool) throws
+
+    /// What is held; nil while it is not yet counted after a start.
+    var usage: Usage? { get }
+
+    /// Refuses new work, waits until what has begun has ended, then wipes the keys. Idempotent.
+    /// After it every read and write throws ``StoreError/closed``.
+    func close()
+
+    /// Gives the closed generation's directory to the trash, which empties itself in the background.
+    /// Call it after the commit that ended the generation; a failure is left to the sweep.
+    func discard()
+}
+
+/// A count of images and their bytes on disk.
+public struct Usage: Sendable, Equatable {
+    public var images: Int
+    public var bytes: Int
+
+    public init(images: Int = 0, bytes: Int = 0) {
+        self.images = images
+        self.bytes = bytes
+    }
+
+    public static func + (left: Usage, right: Usage) -> Usage {
+        Usage(images: left.images + right.images, bytes: left.bytes + right.bytes)
+    }
+}
+
+/// Why the store could not do something.
+public enum StoreError: Error, Sendable, Equatable {
+    /// The generation was closed by a purge or a log-out.
+    case closed
+    /// No room: the file system is full, out of inodes, or the image alone is over the user's quota.
+    case noSpace(String)
+    /// Anything else the system answered: what was attempted and the error's name.
+    case failed(String)
+}

@@ -1,0 +1,123 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import Synchronization
+
+/// One image in memory, ready to be sent. It is found through its ``UserCache``; the tier only decides when it goes.
+final class MemoryEntry: Sendable {
+    let served: ServedImage
+    let slot: Slot
+    let uid: UInt32
+    /// Told by the tier when it took the entry out for lack of room.
+    private let onEvict: @Sendable (MemoryEntry) -> Void
+    private let isUsed = Atomic<Bool>(false)
+    private let isGone = Atomic<Bool>(false)
+
+    init(served: ServedImage, slot: Slot, uid: UInt32, onEvict: @escaping @Sendable (MemoryEntry) -> Void) {
+        self.served = served
+        self.slot = slot
+        self.uid = uid
+        self.onEvict = onEvict
+    }
+
+    /// What the entry weighs: the storage that its bytes keep alive, and what stands around them.
+    var cost: Int { served.image.bytes.framed.storageCapacity + 512 }
+
+    /// Marks a hit. Reading first keeps the line shared between cores when it is already marked.
+    func markUsed() {
+        if !isUsed.load(ordering: .relaxed) { isUsed.store(true, ordering: .relaxed) }
+    }
+
+    fileprivate func takeMark() -> Bool { isUsed.exchange(false, ordering: .relaxed) }
+    fileprivate func evicted() { onEvict(self) }
+
+    /// Set under the tier's lock when its cache let go of the entry, maybe before the tier ever saw it.
+    fileprivate var gone: Bool {
+        get { isGone.load(ordering: .relaxed) }
+        set { isGone.store(newValue, ordering: .relaxed) }
+    }
+}
+
+/// The images in memory of all users, bounded in bytes. Each uid has a queue of its own, and the uid that holds most gives
+/// first, so that nobody's flood evicts another's images (I8).
+///
+/// A hit does not come here. Lock order: never call in with a ``UserCache``'s lock held.
+public final class MemoryTier: Sendable {
+    private struct Share {
+        var queue = Sieve<MemoryEntry>()
+        var bytes = 0
+    }
+
+    private struct State {
+        var shares: [UInt32: Share] = [:]
+        var handles: [ObjectIdentifier: Sieve<MemoryEntry>.Handle] = [:]
+        var bytes = 0
+        var evictions = 0
+    }
+
+    /// Bytes; 0 turns the tier off.
+    public let capacity: Int
+    private let state = NIOLockedValueBox(State())
+
+    public init(capacity: Int) {
+        self.capacity = capacity
+    }
+
+    /// Whether an image of that size may come in at all: one that would push out most of the others may not.
+    func admits(_ image: Image) -> Bool {
+        image.bytes.framed.storageCapacity <= capacity / 8
+    }
+
+    /// Takes an entry in, and tells the caches whose entries had to go for it.
+    func admit(_ entry: MemoryEntry) {
+        let evicted = state.withLockedValue { state -> [MemoryEntry] in
+            guard !entry.gone else { return [] }
+            state.handles[ObjectIdentifier(entry)] = state.shares[entry.uid, default: Share()].queue.insert(entry)
+            state.shares[entry.uid]?.bytes += entry.cost
+            state.bytes += entry.cost
+            var evicted: [MemoryEntry] = []
+            while state.bytes > capacity, let victim = Self.evictOne(from: &state) { evicted.append(victim) }
+            state.evictions += evicted.count
+            return evicted
+        }
+        for victim in evicted { victim.evicted() }
+    }
+
+    /// Forgets entries that their cache has let go of.
+    func remove(_ entries: [MemoryEntry]) {
+        guard !entries.isEmpty else { return }
+        state.withLockedValue { state in
+            for entry in entries {
+                entry.gone = true
+                guard let handle = state.handles[ObjectIdentifier(entry)] else { continue }
+                state.shares[entry.uid]?.queue.remove(handle)
+                Self.forget(entry, in: &state)
+            }
+        }
+    }
+
+    public struct Statistics: Sendable {
+        public let images: Int
+        public let bytes: Int
+        public let evictions: Int
+    }
+
+    public var statistics: Statistics {
+        state.withLockedValue { Statistics(images: $0.handles.count, bytes: $0.bytes, evictions: $0.evictions) }
+    }
+
+    private static func evictOne(from state: inout State) -> MemoryEntry? {
+        guard let uid = state.shares.max(by: { $0.value.bytes < $1.value.bytes })?.key,
+            let victim = state.shares[uid]?.queue.evict(takeMark: { $0.takeMark() })
+        else { return nil }
+        victim.gone = true
+        forget(victim, in: &state)
+        return victim
+    }
+
+    private static func forget(_ entry: MemoryEntry, in state: inout State) {
+        state.handles[ObjectIdentifier(entry)] = nil
+        state.bytes -= entry.cost
+        state.shares[entry.uid]?.bytes -= entry.cost
+        if state.shares[entry.uid]?.queue.count == 0 { state.shares[entry.uid] = nil }
+    }
+}

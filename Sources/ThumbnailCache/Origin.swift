@@ -1,0 +1,47 @@
+/// Where a user's images are downloaded from, and what is allowed on the way. Durations in milliseconds unless named.
+public struct Origin: Sendable, Equatable {
+    public var name: String
+    /// Template with `{profile}`, `{user}`, `{size}`, `{profile_sha256}`, `{profile_md5}`.
+    public var url: String
+    /// `{size}` when a request names none; pixels.
+    public var defaultSize: UInt16
+    /// URL prefixes that `GET … URL` may name.
+    public var allow: [String]
+    public var allowPrivateAddresses: Bool
+    public var connectTimeout: Int64
+    public var timeout: Int64
+    /// Connections at once.
+    public var connections: Int
+    /// Seconds.
+    public var defaultTTL: Int64
+    public var negativeTTL: Int64
+    public var staleWhileRevalidate: Int64
+    public var staleIfError: Int64
+    /// PEM file of trusted authorities; empty for the system's.
+    public var caFile: String
+    /// Proxy URL; empty for none. The environment is never asked.
+    public var proxy: String
+
+    public init(
+        name: String, url: String, defaultSize: UInt16 = 128, allow: [String] = [],
+        allowPrivateAddresses: Bool = false, connectTimeout: Int64 = 2_000, timeout: Int64 = 4_000,
+        connections: Int = 32, defaultTTL: Int64 = 86_400, negativeTTL: Int64 = 300,
+        staleWhileRevalidate: Int64 = 86_400, staleIfError: Int64 = 7 * 86_400,
+        caFile: String = "", proxy: String = ""
+    ) {
+        self.name = name
+        self.url = url
+        self.defaultSize = defaultSize
+        self.allow = allow
+        self.allowPrivateAddresses = allowPrivateAddresses
+        self.connectTimeout = connectTimeout
+        self.timeout = timeout
+        self.connections = connections
+        self.defaultTTL = defaultTTL
+        self.negativeTTL = negativeTTL
+        self.staleWhileRevalidate = staleWhileRevalidate
+        self.staleIfError = staleIfError
+        self.caFile = caFile
+        self.proxy = proxy
+    }
+}

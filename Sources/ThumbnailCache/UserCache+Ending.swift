@@ -1,0 +1,70 @@
+import NIOConcurrencyHelpers
+
+extension UserCache {
+    /// Ends the generation: no new work, waiters answered, downloads cancelled, memory forgotten, then answers on their way
+    /// and what the disk is doing drained, and the keys wiped. Blocks until then: call it on a pool. Idempotent.
+    /// - Returns: how many downloads were stopped.
+    func close(_ failure: CacheFailure = .cancelled) -> Int {
+        let (ended, entries, earlier) = state.withLockedValue { state in
+            state.isOpen = false
+            let ended = state.traffic.end(failure)
+            let entries = Array(state.memory.values)
+            state.memory = [:]
+            services.counters.memoryHitsOfEndedCaches.count(state.memoryHits)
+            state.memoryHits = 0
+            state.account.token = nil
+            return (ended, entries, Self.replaceDeliveries(&state))
+        }
+        services.memory.remove(entries)
+        perform(ended.effects)
+        earlier.drain()
+        vault.close()
+        return ended.cancelled
+    }
+
+    /// Those that began before, to be waited for.
+    private static func replaceDeliveries(_ state: inout State) -> Deliveries {
+        defer { state.deliveries = Deliveries() }
+        return state.deliveries
+    }
+
+    /// Removes the images of some profiles, in every size. Blocks on the disk: call it on a pool.
+    ///
+    /// No write that began earlier can appear afterwards: the fence is set with the profile's commit lock held (I3).
+    /// - Throws: ``CacheFailure/inputOutput(_:)`` when an entry could not be removed.
+    func purge(_ profiles: [OpaqueID]) throws(CacheFailure) -> (usage: Usage, cancelled: Int) {
+        var cancelled = 0
+        var effects: [CacheTraffic.Effect] = []
+        var entries: [MemoryEntry] = []
+        defer {
+            services.memory.remove(entries)
+            perform(effects)
+            state.withLockedValue { Self.replaceDeliveries(&$0) }.drain()
+        }
+        do {
+            let usage = try vault.remove(profiles) { profile in
+                state.withLockedValue { state in
+                    let ended = state.traffic.purge(profile: profile)
+                    cancelled += ended.cancelled
+                    effects += ended.effects
+                    for (slot, entry) in state.memory where slot.profile == profile {
+                        entries.append(entry)
+                        state.memory[slot] = nil
+                    }
+                }
+            }
+            return (usage, cancelled)
+        } catch {
+            throw CacheFailure(error)
+        }
+    }
+}
+
+extension BlockingPool {
+    /// Closes a cache, which waits for what the disk is doing. Returns how many downloads were stopped.
+    func close(_ cache: UserCache, _ failure: CacheFailure = .cancelled) async -> Int {
+        await withCheckedContinuation { continuation in
+            submit { continuation.resume(returning: cache.close(failure)) }
+        }
+    }
+}

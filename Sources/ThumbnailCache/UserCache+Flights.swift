@@ -1,0 +1,219 @@
+import NIOConcurrencyHelpers
+import NIOCore
+
+// What the traffic of a cache asks to be done, done: outside its lock, on the disk's pool or by the fetcher.
+
+extension UserCache {
+    /// How long a download that nobody waits for any more lives on.
+    private static var grace: Int64 { 5_000 }
+
+    /// What follows from a change of the state, to be done outside the lock.
+    struct Consequences: Sendable {
+        var effects: [CacheTraffic.Effect] = []
+        var memory = MemoryChange()
+    }
+
+    /// Changes the state under the lock, lets go of it, and does what follows. An ending that comes in between waits until
+    /// the answers are with whoever asked.
+    func change(_ body: (inout State) -> Consequences) {
+        let (consequences, deliveries) = state.withLockedValue { state in
+            let consequences = body(&state)
+            state.deliveries.begin()
+            return (consequences, state.deliveries)
+        }
+        apply(consequences.memory)
+        perform(consequences.effects)
+        deliveries.end()
+    }
+
+    func perform(_ effects: [CacheTraffic.Effect]) {
+        for effect in effects {
+            switch effect {
+            case .answer(let waiter, let outcome):
+                count(outcome)
+                waiter.resolve(outcome)
+            case .read(let slot, let flight):
+                services.disk.submit { self.read(slot, flight) }
+            case .download(let slot, let target, let flight):
+                download(slot, target, flight)
+            case .cancel(let handle):
+                services.counters.downloadsCancelled.count()
+                handle.cancel()
+            case .store(let slot, let image, let flight):
+                services.disk.submit { self.store(slot, image, flight) }
+            case .drop(let slot, let flight):
+                services.disk.submit { self.drop(slot, flight) }
+            case .grace(let slot, let url, let number):
+                // Weak: a cache that has ended does not live on for it.
+                _ = services.time.after(milliseconds: Self.grace) { [weak self] in
+                    self?.change { Consequences(effects: $0.traffic.graceEnded(slot, url: url, number)) }
+                }
+            }
+        }
+    }
+
+    private func count(_ outcome: GetOutcome) {
+        guard case .success(let served?) = outcome else { return }
+        if served.isStale { services.counters.staleServed.count() }
+        if served.source == .disk { services.counters.diskHits.count() }
+    }
+
+    // MARK: From disk
+
+    /// Looks on disk; on the pool.
+    private func read(_ slot: Slot, _ flight: UInt64) {
+        let image: Image?
+        do {
+            image = try vault.read(slot, framing: services.framing)
+        } catch {
+            // Closed under our feet: whoever waited has been answered by what closed it.
+            image = nil
+        }
+        let route = self.route(for: slot, held: image)
+        let now = services.time.now
+        change { state in
+            guard let effects = state.traffic.readEnded(slot, flight, image: image, route: route, now: now) else {
+                return Consequences()
+            }
+            let memory = image.map { remember($0, in: slot, &state) } ?? MemoryChange()
+            return Consequences(effects: effects, memory: memory)
+        }
+    }
+
+    // MARK: From the origin
+
+    /// Where to ask for what a slot is to hold: where the held image came from, else where the template says.
+    func route(for slot: Slot, held: Image?) -> CacheTraffic.Route {
+        guard let origin else { return .success(nil) }
+        return CacheTraffic.Route { self.target(of: origin, for: slot, held: held) }
+    }
+
+    private func target(of origin: Origin, for slot: Slot, held: Image?) -> CacheTraffic.Route.Target {
+        do {
+            let usual = try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: nil)
+            guard case .url(let url)? = held?.record.provenance, url != usual.url else { return .success(usual) }
+            do {
+                return .success(
+                    try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: url))
+            } catch {
+                // The configuration has changed since: that URL may not be asked any more.
+                return .success(usual)
+            }
+        } catch {
+            return .failure(CacheFailure(error))
+        }
+    }
+
+    private func download(_ slot: Slot, _ target: DownloadTarget, _ flight: UInt64) {
+        // Ended before it began: then nobody is asked, least of all without the token that is gone.
+        let account = state.withLockedValue { state in
+            state.traffic.isUnderWay(slot, flight, url: target.url) ? state.account : nil
+        }
+        guard let account else { return }
+        guard let origin = origin(of: account) else {
+            return landed(slot, target, flight, .failed(.origin("the user's origin is configured no more")))
+        }
+        let download = Download(
+            uid: owner.uid, origin: origin, target: target, token: account.token, framing: services.framing)
+        do {
+            let handle = try services.fetcher.start(download) { outcome in
+                // Hashing a large image takes milliseconds that the fetcher's one thread does not have.
+                self.services.disk.submit {
+                    self.landed(slot, target, flight, self.judge(outcome, from: target, of: origin))
+                }
+            }
+            services.counters.downloads.count()
+            change { state in
+                Consequences(
+                    effects: state.traffic.downloadStarted(slot, flight, url: target.url, handle: handle))
+            }
+        } catch {
+            landed(slot, target, flight, .failed(CacheFailure(error)))
+        }
+    }
+
+    /// What an ended download means for the cache.
+    private func judge(
+        _ outcome: DownloadOutcome, from target: DownloadTarget, of origin: Origin
+    ) -> CacheTraffic.Landing {
+        let now = services.time.now
+        switch outcome {
+        case .image(let downloaded):
+            let verdict = StoringVerdict(downloaded.headers, origin: origin, now: now)
+            let record = ImageRecord(
+                shape: downloaded.shape, digest: services.store.digest(of: downloaded.bytes.image),
+                provenance: .url(target.url), freshness: verdict.freshness,
+                etag: downloaded.headers.validator("etag"),
+                lastModified: downloaded.headers.validator("last-modified"))
+            return .image(Image(record: record, bytes: downloaded.bytes), storable: verdict.mayStore)
+        case .missing:
+            return .missing(until: now + origin.negativeTTL)
+        case .failed(let failure):
+            services.counters.downloadFailures.count()
+            return .failed(CacheFailure(failure))
+        }
+    }
+
+    private func landed(_ slot: Slot, _ target: DownloadTarget, _ flight: UInt64, _ landing: CacheTraffic.Landing) {
+        let now = services.time.now
+        let route = self.route(for: slot, held: nil)
+        change { state in
+            let ended = state.traffic.downloadEnded(
+                slot, flight, url: target.url, landing, route: route, now: now)
+            guard let effects = ended else { return Consequences() }
+            var memory = MemoryChange()
+            if case .image(let image, storable: true) = landing {
+                memory = remember(image, in: slot, &state)
+            } else if state.traffic.mayDrop(slot, flight) {
+                // What goes from the disk goes from memory.
+                memory = forget(slot, &state)
+            }
+            return Consequences(effects: effects, memory: memory)
+        }
+    }
+
+    /// Writes a downloaded image; its waiters already have it, so a failure costs only a later download.
+    private func store(_ slot: Slot, _ image: Image, _ flight: UInt64) {
+        do {
+            _ = try vault.write(
+                slot, image,
+                isCurrent: { state.withLockedValue { $0.isOpen && $0.traffic.mayStore(slot, flight) } },
+                committed: {})
+        } catch StoreError.closed {
+            // Purged or logged out meanwhile: nothing is to be kept.
+        } catch {
+            services.counters.storeFailures.count()
+        }
+        let awaiting = state.withLockedValue { state -> [CheckedContinuation<Void, Never>] in
+            state.traffic.stored(slot, flight)
+            guard !state.awaitingStores.isEmpty, !state.traffic.isStoring else { return [] }
+            defer { state.awaitingStores = [] }
+            return state.awaitingStores
+        }
+        for continuation in awaiting { continuation.resume() }
+    }
+
+    /// Returns when the images that were downloaded so far are on disk: for a stop, which has the time to wait for them.
+    func storesEnded() async {
+        await withCheckedContinuation { continuation in
+            let isDone = state.withLockedValue { state in
+                guard state.traffic.isStoring else { return true }
+                state.awaitingStores.append(continuation)
+                return false
+            }
+            if isDone { continuation.resume() }
+        }
+    }
+
+    /// What is held is not to be served again: it goes.
+    private func drop(_ slot: Slot, _ flight: UInt64) {
+        do {
+            try vault.drop(slot, isCurrent: { state.withLockedValue { $0.isOpen && $0.traffic.mayDrop(slot, flight) } })
+        } catch StoreError.closed {
+            // All of it is going.
+        } catch {
+            services.counters.storeFailures.count()
+        }
+        state.withLockedValue { $0.traffic.dropped(slot, flight) }
+    }
+}

@@ -1,0 +1,131 @@
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// One generation of one user's cache: the scope itself.
+///
+/// It is made by a log-in or a purge, is handed to whoever works for that user, and is the only thing that knows the
+/// generation's vault. A purge replaces the object, a log-out closes it. Late work still holds the old one: its keys are wiped,
+/// its flights are gone, and nothing in it leads to the new one. That is I3 by construction.
+///
+/// Safe from any thread. The lock is never held across a system call or a callback.
+public final class UserCache: Sendable {
+    struct State {
+        var isOpen = true
+        /// What the user logged in with; may change while the cache is open.
+        var account: Account
+        var memory: [Slot: MemoryEntry] = [:]
+        var memoryHits = 0
+        var traffic: CacheTraffic
+        /// Whoever waits until no downloaded image is on its way to the disk.
+        var awaitingStores: [CheckedContinuation<Void, Never>] = []
+        /// Answers on their way; replaced by each ending, which waits for those that began before it.
+        var deliveries = Deliveries()
+    }
+
+    /// Where a user's images come from.
+    struct Account: Sendable {
+        /// Nil for the default origin.
+        var origin: String?
+        var token: Secret?
+    }
+
+    public let owner: Owner
+    /// Grows with every log-in and purge of the uid.
+    public let epoch: UInt64
+    let vault: any ImageVault
+    let services: CacheServices
+    let state: NIOLockedValueBox<State>
+
+    init(owner: Owner, epoch: UInt64, vault: any ImageVault, account: Account, services: CacheServices) {
+        self.owner = owner
+        self.epoch = epoch
+        self.vault = vault
+        self.services = services
+        self.state = NIOLockedValueBox(
+            State(account: account, traffic: CacheTraffic(absenceLimit: services.settings().negativeEntries)))
+    }
+
+    // MARK: GET
+
+    /// The image in memory, when it is fresh and the one asked for: the whole of a hit. Costs one lock and one look-up.
+    public func hit(_ slot: Slot, url: String? = nil) -> ServedImage? {
+        let now = services.time.now
+        return state.withLockedValue { state in
+            guard let entry = state.memory[slot] else { return nil }
+            let image = entry.served.image
+            guard image.record.freshness.state(at: now) == .fresh else { return nil }
+            if let url, image.record.provenance != .url(url) { return nil }
+            entry.markUsed()
+            state.memoryHits += 1
+            return entry.served
+        }
+    }
+
+    /// Answers a GET that ``hit(_:url:)`` did not: from disk, from a download under way, or from one of its own.
+    ///
+    /// `resolve` is called exactly once, on any thread, maybe before this returns; after ``leave(_:)`` only if the answer
+    /// was on its way already. It must not block: an ending waits for it.
+    /// - Returns: the name under which the request waits.
+    @discardableResult
+    public func get(_ query: ImageQuery, resolve: @escaping @Sendable (GetOutcome) -> Void) -> WaiterID {
+        // The slot's bytes live as long as the caller's request; what waits keeps its own.
+        let query = ImageQuery(slot: query.slot.detached(), named: query.named, cachedOnly: query.cachedOnly)
+        let (id, held) = state.withLockedValue { state in
+            (WaiterID(number: state.traffic.nextNumber()), state.memory[query.slot]?.served)
+        }
+        let waiter = Waiter(id: id, query: query, resolve: resolve)
+        let route = self.route(for: query.slot, held: held?.image)
+        let now = services.time.now
+        change { state in
+            guard state.isOpen else { return Consequences(effects: [.answer(waiter, .failure(.cancelled))]) }
+            let memory = state.memory[query.slot]?.served
+            return Consequences(effects: state.traffic.get(waiter, memory: memory, route: route, now: now))
+        }
+        return id
+    }
+
+    /// The waiter is gone. The last one out leaves the download a grace of 5 s for those who come back.
+    public func leave(_ waiter: WaiterID) {
+        change { Consequences(effects: $0.traffic.leave(waiter)) }
+    }
+
+    /// The waiter has waited as long as it wanted to: it is answered now, with TIMEOUT or what is held.
+    public func expire(_ waiter: WaiterID) {
+        change { Consequences(effects: $0.traffic.expire(waiter)) }
+    }
+
+    /// Milliseconds that a request waits when it does not say how long.
+    public var patience: Int64 { origin?.timeout ?? 4_000 }
+
+    /// Judges a URL that a client named.
+    public func target(of slot: Slot, url: String) throws(CacheFailure) -> DownloadTarget {
+        guard let origin else {
+            throw .denied("no origin is configured for this user, so no URL may be named")
+        }
+        do {
+            return try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: url)
+        } catch {
+            throw CacheFailure(error)
+        }
+    }
+
+    // MARK: What is held
+
+    /// The images held on disk; nil while they are not yet counted after a start.
+    public var usage: Usage? { vault.usage }
+
+    var memoryHits: Int { state.withLockedValue { $0.memoryHits } }
+
+    func update(_ account: Account) {
+        state.withLockedValue { $0.account = account }
+    }
+
+    var account: Account { state.withLockedValue { $0.account } }
+
+    /// The user's origin as it is configured now.
+    var origin: Origin? { origin(of: account) }
+
+    func origin(of account: Account) -> Origin? {
+        services.settings().origins[account.origin ?? "default"]
+    }
+}

@@ -1,0 +1,104 @@
+import NIOConcurrencyHelpers
+
+/// What LOGIN asks for.
+public struct LoginRequest: Sendable {
+    public var session: OpaqueID
+    /// The connection that the session ends with; nil for a session that outlives it.
+    public var heldBy: UInt64?
+    public var origin: String?
+    public var token: Secret?
+
+    public init(session: OpaqueID, heldBy: UInt64? = nil, origin: String? = nil, token: Secret? = nil) {
+        self.session = session
+        self.heldBy = heldBy
+        self.origin = origin
+        self.token = token
+    }
+}
+
+extension UserSessions {
+    /// Opens the owner's cache, or adds a session to it. Durable when it returns.
+    /// - Throws: `invalid` for an unknown origin or another one than the cache was opened with, `busy` over a limit,
+    ///   `noSpace` and `inputOutput` from the disk.
+    public func logIn(_ owner: Owner, _ request: LoginRequest) async throws(CacheFailure) {
+        let settings = services.settings()
+        if let origin = request.origin, settings.origins[origin] == nil {
+            let known = settings.origins.keys.sorted().joined(separator: ", ")
+            throw .invalid("no origin of that name is configured; configured: \(known.isEmpty ? "none" : known)")
+        }
+        try await withTurn(owner) { entry throws(CacheFailure) in
+            switch entry.phase {
+            case .open(let cache):
+                try await self.join(entry, cache, request, limit: settings.sessionsPerUser)
+            case .loggedOut:
+                try await self.begin(entry, request, limit: settings.usersPerUID)
+            case .broken(_, let reason):
+                throw .inputOutput(Self.closed(reason))
+            case .ending, .unknown, .stopped:
+                throw .shuttingDown
+            }
+        }
+        services.counters.logins.count()
+    }
+
+    /// The first log-in: sessions and keys are made durable, then the cache is open.
+    private func begin(_ entry: UserEntry, _ request: LoginRequest, limit: Int) async throws(CacheFailure) {
+        let owner = entry.owner
+        var login = LoginRecord(origin: request.origin, token: request.token, loggedInAt: services.time.now)
+        if request.heldBy == nil { login.sessions = [request.session.detached()] }
+        do {
+            let store = services.store
+            let record = login
+            let vault = try await services.lifecycle.run {
+                guard try store.countUsers(of: owner.uid) < limit else {
+                    throw CacheFailure.busy(
+                        "this uid has \(limit) users logged in, the limit users-per-uid: log one out")
+                }
+                return try store.commitLogin(owner, record)
+            }
+            keep(login, request, in: entry)
+            open(entry, vault, epoch: epochs.next(of: owner.uid))
+        } catch {
+            // It may have come half way: whoever is next looks at the disk.
+            entry.phase = .unknown
+            throw CacheFailure(error)
+        }
+    }
+
+    /// A further session, or other tokens, for a cache that is open.
+    private func join(
+        _ entry: UserEntry, _ cache: UserCache, _ request: LoginRequest, limit: Int
+    ) async throws(CacheFailure) {
+        let before = entry.state.withLockedValue { $0.login }
+        if let origin = request.origin, origin != before.origin ?? "default" {
+            throw .invalid("the user is logged in with another origin; log out first to change it")
+        }
+        guard entry.sessions.contains(request.session) || entry.sessions.count < limit else {
+            throw .busy("this user has \(limit) sessions, the limit sessions-per-user: end one")
+        }
+        var login = before
+        if request.heldBy == nil { login.sessions.insert(request.session.detached()) }
+        if let token = request.token { login.token = token }
+        if login != before { try await save(login, of: entry.owner) }
+        keep(login, request, in: entry)
+        cache.update(entry.account)
+        _ = epochs.next(of: entry.owner.uid)
+    }
+
+    func save(_ login: LoginRecord, of owner: Owner) async throws(CacheFailure) {
+        do {
+            try await services.lifecycle.run { try self.services.store.commitSessions(owner, login) }
+        } catch {
+            throw CacheFailure(error)
+        }
+    }
+
+    private func keep(_ login: LoginRecord, _ request: LoginRequest, in entry: UserEntry) {
+        entry.state.withLockedValue { state in
+            state.login = login
+            if let connection = request.heldBy {
+                state.held[request.session.detached(), default: []].insert(connection)
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+import Logging
+import NIOConcurrencyHelpers
+
+/// Who is logged in. The way from an owner to the one cache that is theirs.
+///
+/// A user is looked up on disk when first named, so that a start costs the same whatever is stored.
+public final class UserSessions: Sendable {
+    let services: CacheServices
+    let epochs: Epochs
+    let log: Logger
+    private let directory = NIOLockedValueBox(Directory())
+
+    private struct Directory {
+        var entries: [Owner: UserEntry] = [:]
+        /// Shutting down: whoever is new comes too late.
+        var isStopped = false
+    }
+
+    public init(services: CacheServices, log: Logger) {
+        self.services = services
+        self.epochs = Epochs(startNumber: services.store.startNumber)
+        self.log = log
+    }
+
+    // MARK: Looking up
+
+    /// The owner's cache if it is open and known: what a hit needs. Costs one lock and one look-up.
+    public func openCache(_ owner: Owner) -> UserCache? {
+        guard let entry = entry(owner), case .open(let cache) = entry.phase else { return nil }
+        return cache
+    }
+
+    /// What is known of an owner without a look on disk.
+    func entry(_ owner: Owner) -> UserEntry? {
+        directory.withLockedValue { $0.entries[owner] }
+    }
+
+    /// How many owners are kept in memory.
+    var knownOwners: Int { directory.withLockedValue { $0.entries.count } }
+
+    /// The owner's cache, looked up on disk if need be, after whatever is changing it has ended.
+    /// - Throws: ``CacheFailure/notLoggedIn``; `inputOutput` while a purge or log-out could not be made durable.
+    public func cache(_ owner: Owner) async throws(CacheFailure) -> UserCache {
+        let cache: UserCache? = try await withTurn(owner) { entry throws(CacheFailure) in
+            switch entry.phase {
+            case .open(let cache): return cache
+            case .broken(_, let reason): throw .inputOutput(Self.closed(reason))
+            case .loggedOut, .ending, .unknown, .stopped: return nil
+            }
+        }
+        guard let cache else { throw .notLoggedIn }
+        return cache
+    }
+
+    /// The users of a uid that are logged in, in no order. Blocks nobody; costs one read per user.
+    public func users(of uid: UInt32) async throws(CacheFailure) -> [OpaqueID] {
+        do {
+            let stored = try await services.lifecycle.run { try self.services.store.users(of: uid) }
+            // The listing is a moment old. A user whose log-out is not yet durable, whatever the disk shows, still is logged
+            // in: LOGOUT of all must not pass over one that is just being purged, or is owed an end.
+            let known = directory.withLockedValue { $0.entries.filter { $0.key.uid == uid } }
+            var users = Set(stored)
+            for (owner, entry) in known {
+                switch entry.phase {
+                case .open, .broken: users.insert(owner.user)
+                case .loggedOut: users.remove(owner.user)
+                case .unknown, .ending, .stopped: break
+                }
+            }
+            return Array(users)
+        } catch {
+            throw CacheFailure(error)
+        }
+    }
+
+    /// The users of a uid that are open, or owed an end, as far as they were named since the start.
+    func knownUsers(of uid: UInt32) -> [OpaqueID] {
+        directory.withLockedValue { $0.entries.filter { $0.key.uid == uid } }.compactMap { owner, entry in
+            switch entry.phase {
+            case .open, .broken: return owner.user
+            case .loggedOut, .unknown, .ending, .stopped: return nil
+            }
+        }
+    }
+
+    /// What is known of a logged-in user.
+    public struct Status: Sendable {
+        public let usage: Usage?
+        public let sessions: Int
+        /// The one that is asked: named at log-in, else the default one; nil when none is configured.
+        public let origin: String?
+        public let loggedInAt: Int64
+        public let epoch: UInt64
+    }
+
+    /// Nil when not logged in.
+    public func status(_ owner: Owner) async throws(CacheFailure) -> Status? {
+        try await withTurn(owner) { entry throws(CacheFailure) in
+            switch entry.phase {
+            case .open(let cache):
+                let login = entry.state.withLockedValue { $0.login }
+                return Status(
+                    usage: cache.usage, sessions: entry.sessions.count, origin: login.origin ?? cache.origin?.name,
+                    loggedInAt: login.loggedInAt, epoch: cache.epoch)
+            case .broken(_, let reason): throw .inputOutput(Self.closed(reason))
+            case .loggedOut, .ending, .unknown, .stopped: return nil
+            }
+        }
+    }
+
+    /// What one uid has, as far as its users were named since the start.
+    public struct Figures: Sendable {
+        public var openCaches = 0
+        public var memoryHits = 0
+        public var usage = Usage()
+        public var epoch: UInt64 = 0
+    }
+
+    public func figures(of uid: UInt32) -> Figures {
+        let entries = directory.withLockedValue { $0.entries.values.filter { $0.owner.uid == uid } }
+        return entries.reduce(into: Figures(epoch: epochs.current(of: uid))) { figures, entry in
+            guard case .open(let cache) = entry.phase else { return }
+            figures.openCaches += 1
+            figures.memoryHits += cache.memoryHits
+            figures.usage = figures.usage + (cache.usage ?? Usage())
+        }
+    }
+
+    /// Counts since the start.
+    public func statistics() -> (counters: CacheCounters.Snapshot, openCaches: Int) {
+        let open = directory.withLockedValue { $0.entries.values.map(\.phase) }.compactMap { phase -> UserCache? in
+            if case .open(let cache) = phase { return cache }
+            return nil
+        }
+        return (services.counters.snapshot(memoryHits: open.reduce(0) { $0 + $1.memoryHits }), open.count)
+    }
+
+    // MARK: Taking a turn
+
+    /// Runs `body` when everybody who came earlier for this owner is done, with the owner looked up on disk. The phase is
+    /// then one of `open`, `loggedOut` and `broken`.
+    /// - Parameter evenUnreadable: whether an owner who cannot be looked up is no error but leaves the phase `unknown`.
+    /// - Throws: `shuttingDown` once the daemon is stopping; what the look on disk throws; what `body` throws.
+    func withTurn<Result: Sendable>(
+        _ owner: Owner, evenUnreadable: Bool = false,
+        _ body: @Sendable (UserEntry) async throws(CacheFailure) -> Result
+    ) async throws(CacheFailure) -> Result {
+        let entry = enter(owner.detached())
+        defer { leave(entry) }
+        do {
+            return try await entry.turnstile.withTurn {
+                do {
+                    try await load(entry)
+                } catch  where evenUnreadable {
+                    log.warning(
+                        "a log-in cannot be read; it can still be ended",
+                        metadata: ["uid": "\(owner.uid)", "reason": "\(error)"])
+                }
+                if case .stopped = entry.phase { throw CacheFailure.shuttingDown }
+                return try await body(entry)
+            }
+        } catch {
+            throw CacheFailure(error)
+        }
+    }
+
+    private func enter(_ owner: Owner) -> UserEntry {
+        directory.withLockedValue { directory in
+            let entry = directory.entries[owner] ?? UserEntry(owner: owner)
+            directory.entries[owner] = entry
+            entry.state.withLockedValue { state in
+                state.users += 1
+                if directory.isStopped, case .unknown = state.phase { state.phase = .stopped }
+            }
+            return entry
+        }
+    }
+
+    /// Forgets an entry that says nothing once nobody works with it, so that asking for strangers fills no memory.
+    private func leave(_ entry: UserEntry) {
+        directory.withLockedValue { directory in
+            let isIdle = entry.state.withLockedValue { state in
+                state.users -= 1
+                switch state.phase {
+                case .unknown, .loggedOut, .stopped: return state.users == 0
+                case .open, .ending, .broken: return false
+                }
+            }
+            if isIdle { directory.entries[entry.owner] = nil }
+        }
+    }
+
+    private func load(_ entry: UserEntry) async throws {
+        guard case .unknown = entry.phase else { return }
+        let stored = try await services.lifecycle.run { try self.services.store.load(entry.owner) }
+        guard let stored else {
+            entry.phase = .loggedOut
+            return
+        }
+        entry.state.withLockedValue { $0.login = stored.record }
+        open(entry, stored.vault, epoch: epochs.current(of: entry.owner.uid))
+    }
+
+    /// Opens a generation to everybody.
+    func open(_ entry: UserEntry, _ vault: any ImageVault, epoch: UInt64) {
+        let account = entry.account
+        let cache = UserCache(owner: entry.owner, epoch: epoch, vault: vault, account: account, services: services)
+        entry.phase = .open(cache)
+    }
+
+    static func closed(_ reason: String) -> String {
+        "the end of this user's cache could not be made durable and is being tried again: \(reason)"
+    }
+
+    // MARK: Shutting down
+
+    /// Closes every cache, so that nothing waits and nothing is written any more, and lets nobody in. Users stay logged in
+    /// on disk; an end that is still owed is not tried again.
+    public func shutDown() async {
+        let entries = directory.withLockedValue { directory in
+            directory.isStopped = true
+            return Array(directory.entries.values)
+        }
+        for entry in entries {
+            await entry.turnstile.withTurn {
+                if case .open(let cache) = entry.phase { await cache.storesEnded() }
+                let (phase, retry) = entry.state.withLockedValue { state in
+                    defer { (state.phase, state.retry) = (.stopped, nil) }
+                    return (state.phase, state.retry)
+                }
+                retry?.cancel()
+                if case .open(let cache) = phase { _ = await services.lifecycle.close(cache, .shuttingDown) }
+            }
+        }
+    }
+}
+
+extension UserEntry {
+    var account: UserCache.Account {
+        state.withLockedValue { UserCache.Account(origin: $0.login.origin, token: $0.login.token) }
+    }
+}

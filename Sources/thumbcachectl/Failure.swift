@@ -1,0 +1,40 @@
+import Glibc
+
+/// What the program's exit status says. Scripts rely on it.
+enum ExitStatus: Int32, Sendable {
+    case done = 0
+    case refused = 1
+    case usage = 2
+    case unreachable = 3
+    case noImage = 4
+}
+
+/// Why a command was not done.
+enum Failure: Error, Equatable {
+    /// The daemon said no: its error code and its words.
+    case refused(code: String, message: String)
+    /// What the command line asks for cannot be: options that exclude each other, a file that cannot be read.
+    case usage(String)
+    /// There is no daemon, or the connection to it broke.
+    case unreachable(String)
+    case noImage(String)
+
+    var status: ExitStatus {
+        switch self {
+        case .refused: .refused
+        case .usage: .usage
+        case .unreachable: .unreachable
+        case .noImage: .noImage
+        }
+    }
+
+    var message: String {
+        switch self {
+        case .refused(let code, let message): PlainText.escape("\(code) \(message)")
+        case .usage(let message), .unreachable(let message), .noImage(let message): message
+        }
+    }
+}
+
+/// The system's words for an errno. (glibc's strerror is safe from any thread since 2.32.)
+func reason(_ code: Int32) -> String { String(cString: strerror(code)) }

@@ -1,0 +1,78 @@
+import ArgumentParser
+import NIOCore
+import RESP
+import ThumbcacheProtocol
+
+struct Get: DaemonCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Return an image: from the cache, or else downloaded.",
+        discussion: """
+            The image goes to the file named with --output, which is replaced as a whole, or else to standard output, but \
+            never to a terminal. With --meta or --json standard output gets a description instead: digest, type, \
+            length, width, height, age, ttl, state, source and epoch.
+
+            Where there is no image the exit status is 4.
+
+            Examples:
+              thumbcachectl get alice bob@example.org --output bob.png
+              thumbcachectl get alice bob@example.org --size 64 | display -
+              thumbcachectl get alice bob@example.org --cached --meta
+            """)
+
+    @Argument(help: "The logged-in account.")
+    var user: String
+
+    @Argument(help: "The person whose picture it is.")
+    var profile: String
+
+    @Option(help: ArgumentHelp("Pixels, 1 to 4096. Each size is an image of its own.", valueName: "px"))
+    var size: Int?
+
+    @Option(help: ArgumentHelp("Download from here; must be under an 'allow' entry of the origin.", valueName: "url"))
+    var url: String?
+
+    @Flag(help: "Do not download: what is held, fresh or stale, or nothing.")
+    var cached = false
+
+    @Flag(help: "Print a description of the image.")
+    var meta = false
+
+    @Option(name: .shortAndLong, help: ArgumentHelp("Write the image to this file.", valueName: "file"))
+    var output: String?
+
+    @OptionGroup var format: OutputOptions
+    @OptionGroup var daemon: DaemonOptions
+
+    func validate() throws {
+        try thumbcachectl.validate(user: user)
+        try thumbcachectl.validate(size: size)
+        if output?.isEmpty == true { throw ValidationError("--output is empty; name a file") }
+    }
+
+    func run(in environment: Environment) throws(Failure) {
+        let wantsMeta = meta || format.json
+        let printsImage = output == nil && !wantsMeta
+        // Before anything is downloaded for nothing.
+        if printsImage, environment.output.isTerminal {
+            throw .usage("an image is not written to a terminal; name a file with --output, or use a pipe")
+        }
+        var request = RequestArguments("GET", user, profile)
+        request.option("SIZE", size)
+        request.option("URL", url)
+        request.flag("CACHED", cached)
+        request.flag("META", wantsMeta)
+        let connection = try environment.connect(daemon)
+        let reply = try connection.request(request.buffers)
+
+        let printer = environment.printer(format)
+        guard let image = (wantsMeta ? reply[MetaKey.image.rawValue] : reply)?.bytes else {
+            if format.json { try printer.json(.null) }
+            let reason = cached ? "none is held" : "neither the cache nor the origin has one"
+            throw .noImage("there is no such image: \(reason)")
+        }
+        let bytes = Array(image.readableBytesView)
+        if let output { try OutputFile.write(bytes, to: output) }
+        if printsImage { try environment.output.write(bytes[...]) }
+        if wantsMeta { try printer.pairs(reply.pairs.filter { $0.key != MetaKey.image.rawValue }) }
+    }
+}

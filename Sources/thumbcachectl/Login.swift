@@ -1,0 +1,62 @@
+import ArgumentParser
+import NIOCore
+
+struct Login: DaemonCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Open a user's cache.",
+        discussion: """
+            Nothing is kept for a user before this, and nothing is left after logout. A user can have several sessions, \
+            as with two windows open; the cache ends with the last.
+
+            A token, if the origin wants one, is read from a file or from standard input, never taken from the command \
+            line, where every process of the machine could read it.
+
+            Example:
+              secret-tool lookup service avatars | thumbcachectl login alice --token-file -
+            """)
+
+    @Argument(help: "The account whose log-in owns the cache, such as alice@example.org.")
+    var user: String
+
+    @Option(help: ArgumentHelp("Name this session, to log it out alone.", valueName: "id"))
+    var session: String?
+
+    @Option(help: ArgumentHelp("Download from this origin of the daemon's configuration.", valueName: "name"))
+    var origin: String?
+
+    @Option(help: ArgumentHelp("Read the access token for downloads from this file, or from '-'.", valueName: "file"))
+    var tokenFile: String?
+
+    @OptionGroup var daemon: DaemonOptions
+
+    /// More than any daemon accepts.
+    static let longestToken = 1 << 20
+
+    func validate() throws {
+        try thumbcachectl.validate(user: user)
+    }
+
+    func run(in environment: Environment) throws(Failure) {
+        var request = RequestArguments("LOGIN", user)
+        request.option("SESSION", session)
+        request.option("ORIGIN", origin)
+        if let tokenFile {
+            request.append("TOKEN")
+            request.append(try readToken(tokenFile, environment))
+        }
+        let connection = try environment.connect(daemon)
+        _ = try connection.request(request.buffers)
+    }
+
+    /// The file's bytes without the line break that editors and `echo` put at its end.
+    private func readToken(_ file: String, _ environment: Environment) throws(Failure) -> ByteBuffer {
+        if file == "-", environment.input.isTerminal {
+            throw .usage("standard input is a terminal, which would show the token; pipe it in, or name a file")
+        }
+        var bytes = try InputFile.read(file, what: "a token", limit: Self.longestToken, input: environment.input)
+        if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
+        if bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
+        guard !bytes.isEmpty else { throw .usage("\(file == "-" ? "standard input" : file) holds no token") }
+        return ByteBuffer(bytes: bytes)
+    }
+}

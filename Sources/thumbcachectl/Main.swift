@@ -1,0 +1,69 @@
+import ArgumentParser
+import Glibc
+
+/// Where everything is made: the world that the commands see is handed to them from here.
+@main
+enum Main {
+    static func main() {
+        let arguments: [String]
+        switch decodedArguments(CommandLine.argc, CommandLine.unsafeArgv) {
+        case .success(let decoded): arguments = decoded
+        case .failure(let failure): exit(with: failure)
+        }
+
+        do {
+            let command = try Thumbcachectl.parseAsRoot(arguments)
+            if let command = command as? any DaemonCommand {
+                run(command)
+            } else if command is Thumbcachectl {
+                // No subcommand was named: the help, but not as a success.
+                exit(.usage, saying: Thumbcachectl.helpMessage(), on: STDERR_FILENO)
+            } else {
+                // ArgumentParser's own, such as help.
+                var command = command
+                try command.run()
+            }
+        } catch {
+            // --help and --version arrive here, too, and are no errors.
+            let isError = Thumbcachectl.exitCode(for: error) != .success
+            let message = Thumbcachectl.fullMessage(for: error)
+            exit(isError ? .usage : .done, saying: message, on: isError ? STDERR_FILENO : STDOUT_FILENO)
+        }
+    }
+
+    private static func run(_ command: any DaemonCommand) {
+        let environment = Environment(variable: { name in getenv(name).map { String(cString: $0) } })
+        do throws(Failure) {
+            try command.run(in: environment)
+        } catch {
+            exit(with: error)
+        }
+    }
+
+    private static func exit(with failure: Failure) -> Never {
+        exit(failure.status, saying: "thumbcachectl: \(failure.message)", on: STDERR_FILENO)
+    }
+
+    private static func exit(_ status: ExitStatus, saying message: String, on descriptor: Int32) -> Never {
+        // Where the message cannot be written there is nobody to tell; the status still says it.
+        _ = try? StandardStream(descriptor: descriptor).write(Array((message + "\n").utf8)[...])
+        Glibc.exit(status.rawValue)
+    }
+
+    /// The arguments behind the program's name. Ids are opaque bytes, but Swift's strings are not: rather than ask for
+    /// another user than was named, what is not UTF-8 is refused.
+    private static func decodedArguments(
+        _ count: Int32, _ vector: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
+    ) -> Result<[String], Failure> {
+        var arguments: [String] = []
+        for index in 1..<max(1, Int(count)) {
+            guard let pointer = vector[index] else { break }
+            guard let argument = String(validatingCString: pointer) else {
+                let way = "for ids of other bytes use redis-cli --quoted-input, which reads them as '\"\\xff\"'"
+                return .failure(.usage("argument \(index) is not UTF-8; \(way)"))
+            }
+            arguments.append(argument)
+        }
+        return .success(arguments)
+    }
+}

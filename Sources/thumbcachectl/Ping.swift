@@ -1,0 +1,19 @@
+import ArgumentParser
+import RESP
+
+struct Ping: DaemonCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Ask whether the daemon answers.",
+        discussion: "Prints PONG. Exit status 3 where no daemon answers within 10 seconds.")
+
+    @OptionGroup var output: OutputOptions
+    @OptionGroup var daemon: DaemonOptions
+
+    func run(in environment: Environment) throws(Failure) {
+        let connection = try environment.connect(daemon, patience: 10)
+        let reply = try connection.request(RequestArguments("PING").buffers)
+        let printer = environment.printer(output)
+        if output.json { return try printer.json(.object([JSON.Member("reply", JSON(reply))])) }
+        try printer.list([reply])
+    }
+}

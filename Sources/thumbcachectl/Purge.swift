@@ -1,0 +1,43 @@
+import ArgumentParser
+import RESP
+
+struct Purge: DaemonCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Remove a user's images, or those of some profiles.",
+        discussion: """
+            The user stays logged in. Without a profile everything of the user goes, with profiles all sizes of each. \
+            When this returns with status 0, none of it can be read again. It prints a receipt, as logout does.
+
+            Examples:
+              thumbcachectl purge alice
+              thumbcachectl purge alice bob@example.org carol@example.org
+            """)
+
+    @Argument(help: "The account whose images go.")
+    var user: String?
+
+    @Argument(help: "The people whose pictures go; all without any.")
+    var profiles: [String] = []
+
+    @Flag(help: "Purge every user of the uid.")
+    var all = false
+
+    @OptionGroup var target: TargetOptions
+    @OptionGroup var output: OutputOptions
+    @OptionGroup var daemon: DaemonOptions
+
+    func validate() throws {
+        try thumbcachectl.validate(user: user, all: all)
+    }
+
+    func run(in environment: Environment) throws(Failure) {
+        var request = RequestArguments("PURGE", user ?? "*")
+        if !profiles.isEmpty {
+            request.append("\(profiles.count)")
+            for profile in profiles { request.append(profile) }
+        }
+        request.option("UID", target.uid)
+        let connection = try environment.connect(daemon)
+        try environment.printer(output).pairs(connection.request(request.buffers).pairs)
+    }
+}

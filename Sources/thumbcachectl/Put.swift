@@ -1,0 +1,55 @@
+import ArgumentParser
+import NIOCore
+import ThumbcacheProtocol
+
+struct Put: DaemonCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Store an image that you have.",
+        discussion: """
+            PNG, JPEG, GIF, WebP or AVIF, told by the bytes. Without --ttl it stays fresh until it is purged, put again or \
+            evicted, and the origin is not asked for it.
+
+            Example:
+              thumbcachectl put alice bob@example.org bob.jpg --size 128
+            """)
+
+    @Argument(help: "The logged-in account.")
+    var user: String
+
+    @Argument(help: "The person whose picture it is.")
+    var profile: String
+
+    @Argument(help: "The image; '-' for standard input.")
+    var file: String
+
+    @Option(help: ArgumentHelp("The size it is stored for, in pixels, 1 to 4096.", valueName: "px"))
+    var size: Int?
+
+    @Option(help: ArgumentHelp("Seconds until it is stale and the origin is asked.", valueName: "s"))
+    var ttl: Int?
+
+    @OptionGroup var daemon: DaemonOptions
+
+    /// The most that any daemon can be configured to accept.
+    static let largestImage = 1 << 30
+
+    func validate() throws {
+        try thumbcachectl.validate(user: user)
+        try thumbcachectl.validate(size: size)
+        if let ttl, !CommandLimits.ttl.contains(ttl) {
+            let range = CommandLimits.ttl
+            throw ValidationError(
+                "--ttl \(ttl) is out of range: \(range.lowerBound) to \(range.upperBound) seconds can be")
+        }
+    }
+
+    func run(in environment: Environment) throws(Failure) {
+        let image = try InputFile.read(file, what: "an image", limit: Self.largestImage, input: environment.input)
+        var request = RequestArguments("PUT", user, profile)
+        request.append(ByteBuffer(bytes: image))
+        request.option("SIZE", size)
+        request.option("TTL", ttl)
+        let connection = try environment.connect(daemon)
+        _ = try connection.request(request.buffers)
+    }
+}

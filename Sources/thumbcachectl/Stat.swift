@@ -1,0 +1,38 @@
+import ArgumentParser
+import RESP
+
+struct Stat: DaemonCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Say what is held of a user, or of one profile.",
+        discussion: """
+            Of a user: images, bytes, sessions, origin, logged-in-at (seconds since 1970) and epoch. Of a profile: what \
+            get --meta prints. Nothing is downloaded. Where nothing is held, or the user is not logged in, the exit \
+            status is 4.
+            """)
+
+    @Argument(help: "The account.")
+    var user: String
+
+    @Argument(help: "The person whose picture it is.")
+    var profile: String?
+
+    @OptionGroup var output: OutputOptions
+    @OptionGroup var daemon: DaemonOptions
+
+    func validate() throws {
+        try thumbcachectl.validate(user: user)
+    }
+
+    func run(in environment: Environment) throws(Failure) {
+        var request = RequestArguments("STAT", user)
+        if let profile { request.append(profile) }
+        let connection = try environment.connect(daemon)
+        let reply = try connection.request(request.buffers)
+        let printer = environment.printer(output)
+        guard !reply.isNull else {
+            if output.json { try printer.json(.null) }
+            throw .noImage(profile == nil ? "the user is not logged in" : "there is no such image: none is held")
+        }
+        try printer.pairs(reply.pairs)
+    }
+}

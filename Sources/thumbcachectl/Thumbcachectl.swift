@@ -1,0 +1,57 @@
+import ArgumentParser
+
+/// The program: what `--help` shows first.
+struct Thumbcachectl: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "thumbcachectl",
+        abstract: "Talk to thumbcached, the cache of profile pictures.",
+        usage: "thumbcachectl [--socket <path>] <command>",
+        discussion: """
+            A user's cache exists from login to logout. In between, get returns pictures, from the cache or else from \
+            the user's origin, put stores one, and purge removes them. You only ever see your own caches: the daemon \
+            goes by the uid that the kernel reports.
+
+            The daemon is looked for at --socket, else at THUMBCACHED_SOCKET, else at \
+            \(SocketPath.ofMachine), else at $XDG_RUNTIME_DIR/\(SocketPath.ofSession).
+
+            Exit status: 0 done; 1 the daemon said no, its error is on stderr; 2 wrong usage; 3 the daemon cannot be \
+            reached; 4 there is no such image.
+
+            Example:
+              thumbcachectl login alice
+              thumbcachectl put alice bob bob.png
+              thumbcachectl get alice bob > copy.png
+              thumbcachectl logout alice
+            """,
+        version: "thumbcachectl \(version)",
+        subcommands: [
+            Login.self, Logout.self, Get.self, Put.self, Purge.self, Stat.self, Users.self, Info.self, Ping.self,
+        ])
+
+    @OptionGroup var daemon: DaemonOptions
+}
+
+/// A subcommand. Everything it touches is in the environment that it is handed.
+protocol DaemonCommand: ParsableCommand {
+    func run(in environment: Environment) throws(Failure)
+}
+
+/// Where the daemon is: may stand before or behind the subcommand.
+struct DaemonOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("The daemon's Unix socket.", valueName: "path"))
+    var socket: String?
+}
+
+/// How results are printed.
+struct OutputOptions: ParsableArguments {
+    @Flag(help: "Print JSON, for programs.")
+    var json = false
+}
+
+/// For log-out and purge: whom they are done to.
+struct TargetOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "Act for another uid. Only for admins, see access.admins in the daemon's configuration.", valueName: "n"))
+    var uid: UInt32?
+}

@@ -1,0 +1,20 @@
+import ArgumentParser
+import RESP
+
+struct Users: DaemonCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "List the users of your uid that are logged in.",
+        discussion: """
+            One a line. Bytes that are no visible text appear as \\xNN, a backslash as \\\\; with --json a name that is not \
+            UTF-8 is {"base64": "…"}.
+            """)
+
+    @OptionGroup var output: OutputOptions
+    @OptionGroup var daemon: DaemonOptions
+
+    func run(in environment: Environment) throws(Failure) {
+        let connection = try environment.connect(daemon)
+        let reply = try connection.request(RequestArguments("USERS").buffers)
+        try environment.printer(output).list(reply.elements ?? [])
+    }
+}

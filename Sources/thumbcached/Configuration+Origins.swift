@@ -1,0 +1,111 @@
+import Glibc
+import ThumbnailCache
+
+extension Configuration {
+    /// An origin while it is read.
+    struct OriginDraft: Equatable, Sendable {
+        var origin: Origin
+        var token = TokenEndpoint()
+    }
+
+    /// Every key of an `[origins.NAME]`.
+    static let originSettings: [Setting<OriginDraft>] = [
+        Setting("url", \.origin.url, .webURL),
+        Setting("default-size", \.origin.defaultSize, pixels),
+        Setting("allow", \.origin.allow, .list(of: .webURL, such: "[\"https://cdn.example.org/avatars/\"]")),
+        Setting("allow-private-addresses", \.origin.allowPrivateAddresses, .flag),
+        Setting("connect-timeout", \.origin.connectTimeout, .milliseconds(atLeast: 1, atMost: 3_600_000)),
+        Setting("timeout", \.origin.timeout, .milliseconds(atLeast: 1, atMost: 3_600_000)),
+        Setting("connections", \.origin.connections, .count(1...10_000)),
+        Setting("default-ttl", \.origin.defaultTTL, .seconds),
+        Setting("negative-ttl", \.origin.negativeTTL, .seconds),
+        Setting("stale-while-revalidate", \.origin.staleWhileRevalidate, .seconds),
+        Setting("stale-if-error", \.origin.staleIfError, .seconds),
+        Setting("ca-file", \.origin.caFile, fileOrNone),
+        Setting("proxy", \.origin.proxy, proxy),
+        Setting("token.endpoint", \.token.endpoint, .webURL),
+        Setting("token.client-id", \.token.clientID, SettingKind.text.checked { $0.isEmpty ? "is empty" : nil }),
+        Setting("token.client-secret-file", \.token.clientSecretFile, SettingKind.path.checked(unreadable)),
+    ]
+
+    /// Reads `[origins]`.
+    mutating func readOrigins(_ node: TOMLNode, _ validate: (Origin) throws -> Void) -> [ConfigurationError.Problem] {
+        guard case .table(let table) = node.value else {
+            let sentence = "is \(node.typeName), but each origin is a section of its own: write [origins.default]"
+            return [.init(line: node.line, key: "origins", sentence: sentence)]
+        }
+        var problems: [ConfigurationError.Problem] = []
+        for (name, node) in table.sorted(by: { $0.key < $1.key }) {
+            problems += readOrigin(name, node, validate)
+        }
+        return problems
+    }
+
+    private mutating func readOrigin(
+        _ name: String, _ node: TOMLNode, _ validate: (Origin) throws -> Void
+    ) -> [ConfigurationError.Problem] {
+        let key = "origins.\(keyText(name))"
+        guard case .table(let table) = node.value else {
+            let sentence = "is \(node.typeName), but each origin is a section of its own: write [origins.default]"
+            return [.init(line: node.line, key: key, sentence: sentence)]
+        }
+        guard (1...64).contains(name.utf8.count), name.utf8.allSatisfy(isWordByte) else {
+            let sentence = "the name of an origin has 1 to 64 letters, digits, - and _"
+            return [.init(line: node.line, key: key, sentence: sentence)]
+        }
+        var draft = OriginDraft(origin: Origin(name: name, url: ""))
+        var reader = SettingReader(Self.originSettings, prefix: key + ".")
+        reader.read(table, into: &draft)
+        var problems = reader.problems
+
+        if reader.found["url"] == nil {
+            let example = "\"https://avatars.example.org/{profile}?s={size}\""
+            problems.append(
+                .init(line: node.line, key: key + ".url", sentence: "is missing; write a URL, as in \(example)"))
+        }
+        let tokenKeys = Self.originSettings.map(\.name).filter { $0.hasPrefix("token.") }
+        if let line = reader.found["token"] {
+            for missing in tokenKeys where reader.found[missing] == nil {
+                let sentence = "is missing; a token endpoint has endpoint, client-id and client-secret-file"
+                problems.append(.init(line: line, key: "\(key).\(missing)", sentence: sentence))
+            }
+        }
+        guard problems.isEmpty else { return problems }
+        do {
+            try validate(draft.origin)
+        } catch {
+            return [.init(line: node.line, key: key, sentence: "\(error)")]
+        }
+        origins[name] = draft.origin
+        if reader.found["token"] != nil { tokenEndpoints[name] = draft.token }
+        return []
+    }
+
+    private static var pixels: SettingKind<UInt16> {
+        SettingKind<Int>.count(1...4096).map { value throws(Complaint) in UInt16(value) }
+    }
+
+    private static var fileOrNone: SettingKind<String> {
+        SettingKind<String>.text.checked { path in
+            if path.isEmpty { return nil }
+            guard path.hasPrefix("/") else {
+                return "\(quoted(path)) is not an absolute path: it must begin with /; \"\" is for none"
+            }
+            return unreadable(path)
+        }
+    }
+
+    /// Not repeated in messages: a proxy's URL may hold a password.
+    private static var proxy: SettingKind<String> {
+        SettingKind<String>.text.checked { url in
+            let schemes = ["http://", "https://", "socks4://", "socks4a://", "socks5://", "socks5h://"]
+            return url.isEmpty || schemes.contains { url.hasPrefix($0) && url.utf8.count > $0.utf8.count }
+                ? nil
+                : "is not the URL of a proxy: it begins with http://, https://, socks5:// or socks5h://; \"\" is for none"
+        }
+    }
+
+    private static let unreadable: @Sendable (String) -> String? = { path in
+        Glibc.access(path, R_OK) == 0 ? nil : "\(quoted(path)) cannot be read: \(String(cString: strerror(errno)))"
+    }
+}

@@ -1,0 +1,47 @@
+import DaemonServer
+import DiskStore
+import ImageFetcher
+import ThumbnailCache
+
+// What each part of the program takes of the configuration.
+
+extension Configuration {
+    var store: DiskStoreConfiguration {
+        DiskStoreConfiguration(
+            cacheDirectory: storage.cache, stateDirectory: storage.state, runtimeDirectory: storage.runtime,
+            keys: storage.keys == .disk ? .disk : .runtime, quota: storage.quota, userQuota: storage.userQuota)
+    }
+
+    var cacheSettings: CacheSettings {
+        CacheSettings(
+            origins: origins, imageLimit: limits.image, dimensionLimit: limits.dimension,
+            usersPerUID: limits.usersPerUID, sessionsPerUser: limits.sessionsPerUser,
+            negativeEntries: limits.negativeEntries)
+    }
+
+    var serverLimits: ServerLimits {
+        ServerLimits(
+            connections: limits.connections, connectionsPerUID: limits.connectionsPerUID,
+            adminConnections: limits.adminConnections, input: limits.input, output: limits.output,
+            stall: limits.stall.milliseconds, queuePerUID: limits.queuePerUID, arguments: limits.arguments,
+            id: limits.id, image: limits.image, token: limits.token)
+    }
+
+    var adminRule: AdminRule {
+        AdminRule(uids: access.admins.uids, gids: access.admins.gids)
+    }
+
+    var fetcher: FetcherConfiguration {
+        FetcherConfiguration(
+            maximumImageBytes: limits.image, maximumDimension: limits.dimension, downloads: limits.downloads,
+            downloadsPerUID: limits.downloadsPerUID, queuePerUID: limits.queuePerUID,
+            userAgent: "thumbcached/\(Version.current)")
+    }
+}
+
+extension Duration {
+    /// Whole milliseconds.
+    var milliseconds: Int64 {
+        components.seconds * 1_000 + components.attoseconds / 1_000_000_000_000_000
+    }
+}

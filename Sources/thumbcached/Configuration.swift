@@ -1,0 +1,118 @@
+import Logging
+import ThumbnailCache
+
+/// All that can be configured, with the defaults. Names follow the keys of the file: `limits.users-per-uid` is
+/// ``Limits/usersPerUID``. What each key means, and why it has its default, stands in `docs/configuration.md`.
+///
+/// A value: made by ``ConfigurationLoader`` at the start and again at a reload, and handed on.
+struct Configuration: Equatable, Sendable {
+    /// Event loops.
+    var threads = 1
+    var socket = Socket()
+    var storage = Storage()
+    var memory = Memory()
+    var sessions = Sessions()
+    /// By name. Empty unless configured; `default` is the one that a LOGIN without ORIGIN takes.
+    var origins: [String: Origin] = [:]
+    /// Where the tokens of an origin are refreshed, by the origin's name; not every origin has one.
+    var tokenEndpoints: [String: TokenEndpoint] = [:]
+    var limits = Limits()
+    var metrics = Metrics()
+    var access = Access()
+    var log = Log()
+
+    struct Socket: Equatable, Sendable {
+        /// Absolute. Nil where neither the file nor the environment says, which only a socket passed by systemd allows.
+        var path: String?
+        /// Permission bits of the socket file. Everyone may connect: who is who, the kernel tells.
+        var mode: UInt32 = 0o666
+    }
+
+    struct Storage: Equatable, Sendable {
+        /// Absolute path of the directory for images.
+        var cache = ""
+        /// Absolute path of the directory for log-ins and, with ``Keys/disk``, keys.
+        var state = ""
+        /// Absolute path of a directory that a reboot empties. Nil where nothing names one; ``Keys/runtime`` needs it.
+        var runtime: String?
+        var keys = Keys.disk
+        /// Bytes, for all users together.
+        var quota = 1 << 30
+        /// Bytes, for each user.
+        var userQuota = 64 << 20
+
+        /// Where keys live, and so whether log-ins survive a reboot.
+        enum Keys: String, CaseIterable, Sendable {
+            case disk
+            case runtime
+        }
+    }
+
+    struct Memory: Equatable, Sendable {
+        /// Bytes of images kept in memory; 0 turns the tier off.
+        var tier = 64 << 20
+    }
+
+    struct Sessions: Equatable, Sendable {
+        /// Whether a boot since the last start logs everyone out.
+        var purgeOnBoot = false
+    }
+
+    /// The OAuth 2.0 token endpoint of an origin (RFC 6749 section 3.2).
+    struct TokenEndpoint: Equatable, Sendable {
+        /// URL, http or https.
+        var endpoint = ""
+        var clientID = ""
+        /// Absolute path. Read when it is needed, so that the secret can be rotated.
+        var clientSecretFile = ""
+    }
+
+    struct Limits: Equatable, Sendable {
+        /// Bytes of one image.
+        var image = 5 << 20
+        /// Pixels, of either side of an image.
+        var dimension = 8192
+        /// Bytes of a user, profile or session id.
+        var id = 512
+        /// Elements of one request.
+        var arguments = 1024
+        /// Bytes of unprocessed input of one connection.
+        var input = 16 << 20
+        /// Bytes of unread output of one connection.
+        var output = 16 << 20
+        /// How long a peer may read nothing, or leave a frame unfinished.
+        var stall = Duration.seconds(30)
+        /// Bytes of a token.
+        var token = 8 << 10
+        /// In total, the admins' among them.
+        var connections = 1024
+        var connectionsPerUID = 256
+        /// How many of ``connections`` only admins can use.
+        var adminConnections = 16
+        var usersPerUID = 10_000
+        var sessionsPerUser = 64
+        /// Of one connection.
+        var subscriptions = 1024
+        /// At once, to all origins.
+        var downloads = 256
+        var downloadsPerUID = 64
+        /// Downloads of one uid that wait for a place.
+        var queuePerUID = 1024
+        /// Profiles remembered as having no image.
+        var negativeEntries = 100_000
+    }
+
+    struct Metrics: Equatable, Sendable {
+        /// Loopback address and port for HTTP; nil for none.
+        var listen: LoopbackAddress?
+    }
+
+    struct Access: Equatable, Sendable {
+        /// Who may log out and purge in another uid's name.
+        var admins = Admins(uids: [0])
+    }
+
+    struct Log: Equatable, Sendable {
+        var level = Logger.Level.info
+    }
+}

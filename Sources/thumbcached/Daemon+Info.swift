@@ -1,0 +1,137 @@
+import DaemonServer
+import DiskStore
+import Glibc
+import ImageFetcher
+import ThumbnailCache
+
+extension Daemon {
+    /// What INFO says, put together from those who know. Whoever is no admin sees its own figures only.
+    static func serverInfo(
+        sessions: UserSessions, memory: MemoryTier, store: DiskStore, fetcher: CurlImageFetcher,
+        registry: PeerRegistry, live: LiveConfiguration
+    ) -> ServerInfo {
+        let started = Self.uptime()
+        return ServerInfo([
+            .init("server") { _ in
+                [
+                    ("thumbcached_version", Version.current),
+                    ("redis_version", "7.0.0"),
+                    ("redis_mode", "standalone"),
+                    ("process_id", "\(getpid())"),
+                    ("uptime_in_seconds", "\(Self.uptime() - started)"),
+                ]
+            },
+            .init("clients") { peer in registry.lines(for: peer) },
+            .init("memory") { peer in
+                let capacity = [("tier_capacity", "\(memory.capacity)")]
+                guard peer.isAdmin else { return capacity }
+                let tier = memory.statistics
+                return capacity + [
+                    ("used_memory_rss", "\(Self.residentBytes())"),
+                    ("tier_images", "\(tier.images)"),
+                    ("tier_bytes", "\(tier.bytes)"),
+                    ("tier_evictions", "\(tier.evictions)"),
+                ]
+            },
+            .init("cache") { peer in
+                guard peer.isAdmin else { return [("memory_hits", "\(sessions.figures(of: peer.uid).memoryHits)")] }
+                let counts = sessions.statistics().counters
+                return [
+                    ("memory_hits", "\(counts.memoryHits)"),
+                    ("disk_hits", "\(counts.diskHits)"),
+                    ("stale_served", "\(counts.staleServed)"),
+                    ("downloads", "\(counts.downloads)"),
+                    ("download_failures", "\(counts.downloadFailures)"),
+                    ("downloads_cancelled", "\(counts.downloadsCancelled)"),
+                    ("puts", "\(counts.puts)"),
+                    ("store_failures", "\(counts.storeFailures)"),
+                ]
+            },
+            .init("store") { peer in
+                guard peer.isAdmin else {
+                    let usage = sessions.figures(of: peer.uid).usage
+                    return [("images", "\(usage.images)"), ("bytes", "\(usage.bytes)")]
+                }
+                return store.statistics.lines
+            },
+            .init("fetch") { peer in
+                let origins = [("origins", "\(live.current.configuration.origins.count)")]
+                return peer.isAdmin ? origins + fetcher.statistics.lines : origins
+            },
+            .init("sessions") { peer in
+                guard peer.isAdmin else { return [("open_caches", "\(sessions.figures(of: peer.uid).openCaches)")] }
+                let (counts, open) = sessions.statistics()
+                return [
+                    ("open_caches", "\(open)"),
+                    ("logins", "\(counts.logins)"),
+                    ("logouts", "\(counts.logouts)"),
+                ]
+            },
+            .init("purge") { peer in
+                let epoch = [("epoch", "\(sessions.figures(of: peer.uid).epoch)")]
+                guard peer.isAdmin else { return epoch }
+                let counts = sessions.statistics().counters
+                return epoch + [
+                    ("purges", "\(counts.purges)"),
+                    ("endings_that_failed", "\(counts.endingsThatFailed)"),
+                ]
+            },
+        ])
+    }
+
+    /// Seconds by a clock that nobody sets.
+    private static func uptime() -> Int {
+        var moment = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &moment)
+        return moment.tv_sec
+    }
+
+    /// proc_pid_statm(5): the second figure, in pages. 0 where /proc cannot be read.
+    private static func residentBytes() -> Int {
+        guard let file = fopen("/proc/self/statm", "re") else { return 0 }
+        defer { fclose(file) }
+        var line = [CChar](repeating: 0, count: 128)
+        guard fgets(&line, Int32(line.count), file) != nil else { return 0 }
+        let figures = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            .split(separator: " ")
+        guard figures.count > 1, let pages = Int(figures[1]) else { return 0 }
+        return pages * sysconf(Int32(_SC_PAGESIZE))
+    }
+}
+
+extension DiskStoreStatistics {
+    fileprivate var lines: [(name: String, value: String)] {
+        [
+            ("images", "\(usage.images)"),
+            ("bytes", "\(usage.bytes)"),
+            ("counted", isCounted ? "1" : "0"),
+            ("trash_bytes", "\(trash.bytes)"),
+            ("rejected_entries", "\(rejectedEntries)"),
+            ("failed_reads", "\(failedReads)"),
+            ("evicted_images", "\(evictedImages)"),
+            ("evicted_bytes", "\(evictedBytes)"),
+            ("damaged_logins", "\(damagedLogins)"),
+        ]
+    }
+}
+
+extension FetcherStatistics {
+    fileprivate var lines: [(name: String, value: String)] {
+        [
+            ("requests", "\(requests)"),
+            ("bytes", "\(bytes)"),
+            ("images", "\(images)"),
+            ("missing", "\(missing)"),
+            ("cancelled", "\(cancelled)"),
+            ("refused_addresses", "\(refusedAddresses)"),
+            ("in_flight", "\(inFlight)"),
+            ("queued", "\(queued)"),
+            ("failed_timed_out", "\(failures.timedOut)"),
+            ("failed_origin", "\(failures.origin)"),
+            ("failed_unauthorized", "\(failures.unauthorized)"),
+            ("failed_denied", "\(failures.denied)"),
+            ("failed_bad_image", "\(failures.badImage)"),
+            ("failed_too_large", "\(failures.tooLarge)"),
+        ]
+    }
+}

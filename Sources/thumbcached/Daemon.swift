@@ -1,0 +1,101 @@
+import DaemonServer
+import DiskStore
+import Glibc
+import ImageFetcher
+import Logging
+import NIOCore
+import NIOPosix
+import RESP
+import ServiceLifecycle
+import ThumbnailCache
+import UnixSignals
+
+/// The composition root: makes everything once, in the order in which one part needs another, and hands it on.
+enum Daemon {
+    /// Threads for reads and writes of images.
+    private static var diskThreads: Int { 8 }
+    /// Threads for log-in, purge and log-out.
+    private static var lifecycleThreads: Int { 4 }
+
+    /// Serves until SIGTERM or SIGINT.
+    static func run(_ setup: DaemonSetup, _ configuration: Configuration) async throws {
+        let live = LiveConfiguration(configuration)
+        let log = logger(setup, live)
+        let notifier = SystemdNotifier(environment: setup.environment)
+
+        // The store first: its locks say whether this daemon may be at all.
+        try makeDirectories(configuration)
+        let store = try DiskStore(configuration: configuration.store, log: log)
+        try store.start()
+        let fetcher = CurlImageFetcher(configuration: configuration.fetcher, log: log)
+        try fetcher.start()
+
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
+        let disk = ThreadPool(threads: diskThreads)
+        let lifecycle = ThreadPool(threads: lifecycleThreads)
+        let time = SystemTime(group: group)
+        let memory = MemoryTier(capacity: configuration.memory.tier)
+        let framing = ReplyFraming(prefix: { ByteBuffer.bulkPrefix(count: $0) }, suffix: ByteBuffer.bulkSuffix)
+        let services = CacheServices(
+            store: store, fetcher: fetcher, memory: memory, disk: disk, lifecycle: lifecycle, time: time,
+            framing: framing, counters: CacheCounters(), settings: { live.current.cacheSettings })
+        let sessions = UserSessions(services: services, log: log)
+        let logout = LogoutService(sessions: sessions, log: log)
+        let registry = PeerRegistry()
+        let info = serverInfo(
+            sessions: sessions, memory: memory, store: store, fetcher: fetcher, registry: registry, live: live)
+        let dispatcher = Dispatcher(
+            sessions: sessions, logout: logout, disk: disk, time: time, info: info, registry: registry,
+            version: Version.current, limits: { live.current.serverLimits }, log: log)
+
+        let socket = try DaemonSocket(setup, configuration, pid: getpid())
+        // Caught from here on, so that a signal that comes the moment somebody is served does what it should.
+        let hangups = await UnixSignalsSequence(trapping: .sighup)
+
+        // Stopped from the last to the first.
+        let stages = ServiceGroup(
+            configuration: .init(
+                services: [
+                    .init(service: StopService { store.shutdown() }),
+                    .init(service: StopService { fetcher.shutdown() }),
+                    .init(
+                        service: ReloadService(
+                            hangups: hangups, setup: setup, live: live, fetcher: fetcher, notifier: notifier, log: log)),
+                    .init(
+                        service: ServingService(
+                            socket: socket, dispatcher: dispatcher, admins: configuration.adminRule, group: group,
+                            notifier: notifier, log: log)),
+                ],
+                gracefulShutdownSignals: [.sigterm, .sigint], logger: log))
+        try await stages.run()
+        try await disk.stop()
+        try await lifecycle.stop()
+        try await group.shutdownGracefully()
+    }
+
+    private static func logger(_ setup: DaemonSetup, _ live: LiveConfiguration) -> Logger {
+        let isJournal = StructuredLog.isJournal(setup.environment)
+        return Logger(label: "thumbcached") { label in
+            StructuredLog(
+                label: label, threshold: { setup.logLevel ?? live.current.configuration.log.level },
+                isJournal: isJournal)
+        }
+    }
+
+    private static func makeDirectories(_ configuration: Configuration) throws(SystemError) {
+        let storage = configuration.storage
+        for path in [storage.cache, storage.state, storage.runtime].compactMap({ $0 }) {
+            try Directories.make(path, mode: 0o700)
+        }
+    }
+}
+
+/// Waits for the stop, then stops something.
+private struct StopService: Service {
+    let stop: @Sendable () async throws -> Void
+
+    func run() async throws {
+        try await gracefulShutdown()
+        try await stop()
+    }
+}

@@ -1,0 +1,71 @@
+import DaemonServer
+import Glibc
+import ImageFetcher
+import Logging
+import NIOConcurrencyHelpers
+import ThumbnailCache
+
+/// What the daemon knows before it is anything: its command line, its environment, and how to read its configuration.
+struct DaemonSetup: Sendable {
+    /// Nil for the default file.
+    let file: String?
+    /// Over the configuration's level.
+    let logLevel: Logger.Level?
+    let environment: [String: String]
+    let loader: ConfigurationLoader
+
+    init(file: String?, logLevel: Logger.Level?) {
+        self.file = file
+        self.logLevel = logLevel
+        environment = Self.environment()
+        loader = ConfigurationLoader(environment: environment, uid: geteuid()) { origin in
+            try CurlImageFetcher.validate(origin)
+        }
+    }
+
+    func load() throws(ConfigurationError) -> Configuration {
+        try loader.load(file: file)
+    }
+
+    private static func environment() -> [String: String] {
+        var result: [String: String] = [:]
+        var next = environ
+        while let entry = next.pointee {
+            let text = String(cString: entry)
+            if let equals = text.firstIndex(of: "=") {
+                result[String(text[..<equals])] = String(text[text.index(after: equals)...])
+            }
+            next += 1
+        }
+        return result
+    }
+}
+
+/// The configuration as it is now, read at the start and replaced by a reload, and what the parts take of it.
+final class LiveConfiguration: Sendable {
+    /// Put together once for each configuration, since requests look at it.
+    final class Snapshot: Sendable {
+        let configuration: Configuration
+        let cacheSettings: CacheSettings
+        let serverLimits: ServerLimits
+
+        init(_ configuration: Configuration) {
+            self.configuration = configuration
+            cacheSettings = configuration.cacheSettings
+            serverLimits = configuration.serverLimits
+        }
+    }
+
+    private let box: NIOLockedValueBox<Snapshot>
+
+    init(_ configuration: Configuration) {
+        box = NIOLockedValueBox(Snapshot(configuration))
+    }
+
+    var current: Snapshot { box.withLockedValue { $0 } }
+
+    func replace(by configuration: Configuration) {
+        let snapshot = Snapshot(configuration)
+        box.withLockedValue { $0 = snapshot }
+    }
+}

@@ -1,0 +1,58 @@
+import ArgumentParser
+import Glibc
+
+/// The command line: `thumbcached [--config FILE] [--check-config] [--log-level L] [--version]`.
+@main
+struct Main: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "thumbcached",
+        abstract: "The on-disk thumbnail cache that knows whom it belongs to.",
+        discussion: """
+            Serves profile pictures to local programs over a Unix socket, downloads what it lacks, and ends a user's \
+            cache when the user logs out, so that nothing of it can be read again. Talk to it with thumbcachectl or \
+            any Redis client. Stops on SIGTERM and SIGINT, reads its configuration again on SIGHUP.
+            """,
+        version: Version.current)
+
+    @Option(
+        name: .customLong("config"),
+        help: ArgumentHelp(
+            "The configuration file. Without it \(ConfigurationLoader.defaultFile) is read, if it exists.",
+            valueName: "file"))
+    var configurationFile: String?
+
+    @Flag(help: "Read the configuration, say whether it is good, and exit.")
+    var checkConfig = false
+
+    @Option(
+        help: ArgumentHelp(
+            "trace, debug, info, notice, warning or error: over the file's log.level.", valueName: "level"))
+    var logLevel: LogLevel?
+
+    mutating func run() async throws {
+        // What the daemon makes is nobody else's, whatever mode is asked for.
+        umask(0o077)
+        let setup = DaemonSetup(file: configurationFile, logLevel: logLevel?.level)
+        do throws(ConfigurationError) {
+            let configuration = try setup.load()
+            if checkConfig { return print("the configuration is good") }
+            await Self.serve(setup, configuration)
+        } catch {
+            Self.fail("\(error)")
+        }
+    }
+
+    private static func serve(_ setup: DaemonSetup, _ configuration: Configuration) async {
+        do {
+            try await Daemon.run(setup, configuration)
+        } catch {
+            fail("\(error)")
+        }
+    }
+
+    /// Says why on stderr and exits with 1.
+    private static func fail(_ reason: String) -> Never {
+        StandardError.write("thumbcached: \(reason)\n")
+        Glibc.exit(1)
+    }
+}

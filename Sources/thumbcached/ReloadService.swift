@@ -1,0 +1,57 @@
+import Glibc
+import ImageFetcher
+import Logging
+import ServiceLifecycle
+import UnixSignals
+
+/// Reads the configuration again on SIGHUP: limits, origins and the log level take effect at once; a file that is not good
+/// changes nothing.
+struct ReloadService: Service {
+    /// SIGHUP, trapped before anybody could send it.
+    let hangups: UnixSignalsSequence
+    let setup: DaemonSetup
+    let live: LiveConfiguration
+    let fetcher: CurlImageFetcher
+    let notifier: SystemdNotifier
+    let log: Logger
+
+    func run() async throws {
+        for await _ in hangups.cancelOnGracefulShutdown() { reload() }
+    }
+
+    private func reload() {
+        tell(.reloading(monotonic: Self.monotonicMicroseconds()))
+        defer { tell(.ready) }
+        do throws(ConfigurationError) {
+            let new = try setup.load()
+            let old = live.current.configuration
+            let merged = new.reloaded(over: old)
+            live.replace(by: merged)
+            fetcher.update(merged.fetcher)
+            let ignored = new.changesNeedingRestart(from: old)
+            if !ignored.isEmpty {
+                log.warning(
+                    "some changes take effect only after a restart",
+                    metadata: ["keys": "\(ignored.joined(separator: ","))"])
+            }
+            log.notice("configuration read again")
+        } catch {
+            log.error("the configuration is not good; the old one stays", metadata: ["reason": "\(error)"])
+        }
+    }
+
+    private func tell(_ message: SystemdNotifier.Message) {
+        do throws(SystemError) {
+            try notifier.send(message)
+        } catch {
+            log.warning("systemd could not be notified", metadata: ["reason": "\(error)"])
+        }
+    }
+
+    /// CLOCK_MONOTONIC, by which systemd tells a reload that has begun from one that is old.
+    private static func monotonicMicroseconds() -> UInt64 {
+        var moment = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &moment)
+        return UInt64(moment.tv_sec) * 1_000_000 + UInt64(moment.tv_nsec) / 1_000
+    }
+}

@@ -1,0 +1,101 @@
+import Glibc
+import Logging
+
+/// Log records on standard error: one line, one write. Handed to each logger; nothing is registered globally.
+///
+/// To the journal (systemd sets JOURNAL_STREAM) a line begins with its priority as `<6>` and has no time, since the
+/// journal keeps its own (sd-daemon(3)); anywhere else it begins with the time. The rest is logfmt:
+/// `level=info message="…" key=value`.
+struct StructuredLog: LogHandler {
+    let label: String
+    /// The least level that is written. Asked anew for each record, so that a reload takes effect on every logger.
+    let threshold: @Sendable () -> Logger.Level
+    let isJournal: Bool
+    var output = StandardError()
+    var clock = UTCTime.wallClock
+    var metadata: Logger.Metadata = [:]
+    var metadataProvider: Logger.MetadataProvider?
+    private var ownLevel: Logger.Level?
+
+    init(label: String, threshold: @escaping @Sendable () -> Logger.Level, isJournal: Bool) {
+        self.label = label
+        self.threshold = threshold
+        self.isJournal = isJournal
+    }
+
+    /// The threshold, until a level is set on this logger alone.
+    var logLevel: Logger.Level {
+        get { ownLevel ?? threshold() }
+        set { ownLevel = newValue }
+    }
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+        output.write(line(event))
+    }
+
+    func line(_ event: LogEvent) -> String {
+        var all = metadata
+        if let provided = metadataProvider?.get() { all.merge(provided) { $1 } }
+        if let own = event.metadata { all.merge(own) { $1 } }
+        if let error = event.error { all["error"] = .string("\(error)") }
+        let start: String
+        if isJournal {
+            start = "<\(event.level.priority)>"
+        } else {
+            let now = clock()
+            start = "time=\(UTCTime.format(seconds: now.seconds, nanoseconds: now.nanoseconds)) "
+        }
+        let fields = all.sorted { $0.key < $1.key }.map { (key: $0.key, value: $0.value.description) }
+        return start
+            + LogFormat.line([("level", event.level.rawValue), ("message", event.message.description)] + fields)
+    }
+
+    /// Whether a descriptor is the one that JOURNAL_STREAM names by device and inode: the variable is inherited, but
+    /// standard error may have been led elsewhere since (systemd.exec(5)).
+    static func isJournal(_ environment: [String: String], _ output: StandardError = StandardError()) -> Bool {
+        var status = stat()
+        guard let variable = environment["JOURNAL_STREAM"], fstat(output.descriptor, &status) == 0 else { return false }
+        return variable == "\(status.st_dev):\(status.st_ino)"
+    }
+}
+
+/// Standard error, or what a test puts in its place.
+struct StandardError: Sendable {
+    var descriptor = STDERR_FILENO
+
+    static func write(_ text: String) { StandardError().write(text) }
+
+    /// Writes all of a text in one call where the system takes it at once, so that lines of several threads do not mix.
+    /// Where it takes nothing there is nobody left to tell.
+    func write(_ text: String) {
+        var text = text
+        text.withUTF8 { bytes in
+            var rest = UnsafeRawBufferPointer(bytes)
+            while !rest.isEmpty {
+                let count = Glibc.write(descriptor, rest.baseAddress, rest.count)
+                if count < 0 && errno == EINTR { continue }
+                guard count > 0 else { return }
+                rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(count))
+            }
+        }
+    }
+}
+
+extension Logger.Level {
+    /// syslog(3).
+    fileprivate var priority: Int {
+        switch self {
+        case .trace, .debug: 7
+        case .info: 6
+        case .notice: 5
+        case .warning: 4
+        case .error: 3
+        case .critical: 2
+        }
+    }
+}

@@ -1,0 +1,235 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import ThumbnailCache
+
+/// A store in memory. Every step can be held at a gate, made to fail and counted, and is written down in a log; what it
+/// keeps outlives it, so that a test can start again on the same disk.
+public final class FakeStore: ImageStore {
+    /// Where a call can be held or made to fail, and what the log calls it.
+    public enum Step: String, Sendable {
+        case load, users, countUsers, commitLogin, commitSessions, commitPurge, commitLogout
+        case read, remove, drop
+        /// A write has begun.
+        case seal
+        /// A write is about to appear, before the commit lock is taken.
+        case appear
+        /// A vault refuses new work from here on and waits for what has begun. Cannot fail.
+        case close
+        /// Its keys are wiped. Cannot fail.
+        case wipe
+        /// Its directory is given to the trash. Cannot fail.
+        case discard
+    }
+
+    private struct State {
+        var gates: [Step: Gate] = [:]
+        var failures: [Step: (times: Int, error: StoreError, isAfterEffect: Bool)] = [:]
+        var calls: [Step: Int] = [:]
+        var violations: [String] = []
+    }
+
+    /// What a restart finds again.
+    final class Disk: Sendable {
+        struct Login {
+            var record: LoginRecord
+            var generation: Int
+        }
+
+        struct Contents {
+            var logins: [Owner: Login] = [:]
+            var images: [Int: [Slot: Kept]] = [:]
+            var lastGeneration = 0
+        }
+
+        struct Kept: Sendable {
+            let record: ImageRecord
+            let bytes: ByteBuffer
+        }
+
+        let contents = NIOLockedValueBox(Contents())
+    }
+
+    public let startNumber: UInt64
+    public let log: EventLog
+    let disk: Disk
+    /// Whether usage is known from the first moment on.
+    let isCounted: Bool
+    private let state = NIOLockedValueBox(State())
+    private let vaults = NIOLockedValueBox<[Owner: FakeVault]>([:])
+
+    public convenience init(log: EventLog = EventLog()) {
+        self.init(startNumber: 1, disk: Disk(), log: log, isCounted: true)
+    }
+
+    private init(startNumber: UInt64, disk: Disk, log: EventLog, isCounted: Bool) {
+        self.startNumber = startNumber
+        self.disk = disk
+        self.log = log
+        self.isCounted = isCounted
+    }
+
+    /// The store of the next start: the same disk, nothing else. What is held there is not yet counted, and a log-in
+    /// without a session that was kept is over: the connections that held the others are gone.
+    public func restarted() -> FakeStore {
+        disk.contents.withLockedValue { contents in
+            contents.logins = contents.logins.filter { !$0.value.record.sessions.isEmpty }
+        }
+        return FakeStore(startNumber: startNumber + 1, disk: disk, log: log, isCounted: false)
+    }
+
+    // MARK: What a test says and asks
+
+    /// Holds every call at this step until the gate is opened.
+    @discardableResult
+    public func hold(_ step: Step) -> Gate {
+        let gate = Gate()
+        state.withLockedValue { $0.gates[step] = gate }
+        return gate
+    }
+
+    /// Opens the gate at a step and takes it away.
+    public func release(_ step: Step) {
+        state.withLockedValue { $0.gates.removeValue(forKey: step) }?.open()
+    }
+
+    /// Makes the next calls of a step fail.
+    /// - Parameter afterEffect: the call takes effect and then fails, as a failed fsync may.
+    public func fail(_ step: Step, times: Int = 1, with error: StoreError = .failed("EIO"), afterEffect: Bool = false) {
+        state.withLockedValue { $0.failures[step] = (times, error, afterEffect) }
+    }
+
+    public func calls(_ step: Step) -> Int {
+        state.withLockedValue { $0.calls[step, default: 0] }
+    }
+
+    /// Calls that broke what ``ImageStore`` asks of its callers: must be empty at the end of every test.
+    public var violations: [String] { state.withLockedValue { $0.violations } }
+
+    /// Labels of the images that the owner's current generation holds on disk, sorted.
+    public func held(by owner: Owner) -> [String] {
+        disk.contents.withLockedValue { contents in
+            guard let login = contents.logins[owner] else { return [] }
+            return (contents.images[login.generation] ?? [:]).values.map { SampleImage.label(of: $0.bytes) }.sorted()
+        }
+    }
+
+    /// The log-in as the disk has it.
+    public func login(of owner: Owner) -> LoginRecord? {
+        disk.contents.withLockedValue { $0.logins[owner]?.record }
+    }
+
+    // MARK: Steps
+
+    /// Counts the step, waits at its gate, and fails where the test wants that. What it returns is to be thrown after
+    /// the step took effect.
+    func pass(_ step: Step) throws -> StoreError? {
+        log.record(step.rawValue)
+        let gate = state.withLockedValue { state in
+            state.calls[step, default: 0] += 1
+            return state.gates[step]
+        }
+        gate?.pass()
+        let failure: (error: StoreError, isAfterEffect: Bool)? = state.withLockedValue { state in
+            guard let failure = state.failures[step], failure.times > 0 else { return nil }
+            state.failures[step]?.times -= 1
+            return (failure.error, failure.isAfterEffect)
+        }
+        guard let failure else { return nil }
+        if failure.isAfterEffect { return failure.error }
+        throw failure.error
+    }
+
+    /// A step that cannot fail.
+    func note(_ step: Step) {
+        log.record(step.rawValue)
+        let gate = state.withLockedValue { state in
+            state.calls[step, default: 0] += 1
+            return state.gates[step]
+        }
+        gate?.pass()
+    }
+
+    func violation(_ sentence: String) {
+        state.withLockedValue { $0.violations.append(sentence) }
+    }
+
+    // MARK: ImageStore
+
+    public func load(_ owner: Owner) throws -> StoredLogin? {
+        if let late = try pass(.load) { throw late }
+        guard let login = disk.contents.withLockedValue({ $0.logins[owner] }) else { return nil }
+        return StoredLogin(record: login.record, vault: open(owner, login.generation))
+    }
+
+    public func users(of uid: UInt32) throws -> [OpaqueID] {
+        if let late = try pass(.users) { throw late }
+        return disk.contents.withLockedValue { $0.logins.keys.filter { $0.uid == uid }.map(\.user) }
+    }
+
+    public func countUsers(of uid: UInt32) throws -> Int {
+        if let late = try pass(.countUsers) { throw late }
+        return disk.contents.withLockedValue { $0.logins.keys.count { $0.uid == uid } }
+    }
+
+    public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault {
+        let late = try pass(.commitLogin)
+        let generation = disk.contents.withLockedValue { contents in
+            if contents.logins[owner] != nil { violation("commitLogin of an owner who is logged in") }
+            contents.lastGeneration += 1
+            contents.logins[owner] = Disk.Login(record: login, generation: contents.lastGeneration)
+            return contents.lastGeneration
+        }
+        if let late { throw late }
+        return open(owner, generation)
+    }
+
+    public func commitSessions(_ owner: Owner, _ login: LoginRecord) throws {
+        let late = try pass(.commitSessions)
+        disk.contents.withLockedValue { contents in
+            if contents.logins[owner] == nil { violation("commitSessions of an owner who is not logged in") }
+            contents.logins[owner]?.record = login
+        }
+        if let late { throw late }
+    }
+
+    public func commitPurge(_ owner: Owner) throws -> any ImageVault {
+        mustBeClosed(owner, before: .commitPurge)
+        let late = try pass(.commitPurge)
+        let generation = disk.contents.withLockedValue { contents in
+            if contents.logins[owner] == nil { violation("commitPurge of an owner who is not logged in") }
+            contents.lastGeneration += 1
+            contents.logins[owner]?.generation = contents.lastGeneration
+            return contents.lastGeneration
+        }
+        if let late { throw late }
+        return open(owner, generation)
+    }
+
+    public func commitLogout(_ owner: Owner) throws {
+        mustBeClosed(owner, before: .commitLogout)
+        let late = try pass(.commitLogout)
+        disk.contents.withLockedValue { $0.logins[owner] = nil }
+        if let late { throw late }
+    }
+
+    public func digest(of image: ByteBuffer) -> ImageDigest {
+        SampleImage.digest(of: image)
+    }
+
+    private func open(_ owner: Owner, _ generation: Int) -> FakeVault {
+        let vault = FakeVault(store: self, owner: owner, generation: generation)
+        let earlier = vaults.withLockedValue { $0.updateValue(vault, forKey: owner) }
+        if let earlier, !earlier.isWiped { violation("a vault was opened while an earlier one had its keys") }
+        return vault
+    }
+
+    private func mustBeClosed(_ owner: Owner, before step: Step) {
+        guard let vault = vaults.withLockedValue({ $0[owner] }) else { return }
+        if !vault.isWiped { violation("\(step) before the keys of the old generation were wiped") }
+    }
+
+    /// Whether a generation is the one that the owner's key file names.
+    func isNamed(_ generation: Int, of owner: Owner) -> Bool {
+        disk.contents.withLockedValue { $0.logins[owner]?.generation == generation }
+    }
+}

@@ -1,0 +1,144 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import ThumbnailCache
+
+/// One generation in memory, which keeps to what ``ImageVault`` promises: it drains before it wipes, and asks
+/// `isCurrent` with its commit lock held.
+public final class FakeVault: ImageVault {
+    private struct State {
+        var isClosed = false
+        var isWiped = false
+        var inFlight = 0
+    }
+
+    private let store: FakeStore
+    private let owner: Owner
+    private let generation: Int
+    private let state = NIOLockedValueBox(State())
+    /// Whether no work is in flight.
+    private let isQuiet = ConditionLock<Bool>(value: true)
+    private let commitLock = NIOLock()
+
+    init(store: FakeStore, owner: Owner, generation: Int) {
+        self.store = store
+        self.owner = owner
+        self.generation = generation
+    }
+
+    var isWiped: Bool { state.withLockedValue { $0.isWiped } }
+
+    public func read(_ slot: Slot, framing: ReplyFraming) throws -> Image? {
+        try work {
+            do {
+                if let late = try store.pass(.read) { throw late }
+            } catch {
+                // A read never fails: what cannot be read is a miss (I5).
+                return nil
+            }
+            let kept = store.disk.contents.withLockedValue { $0.images[generation]?[slot] }
+            return kept.map { Image(record: $0.record, bytes: ImageBytes(copying: $0.bytes, framing: framing)) }
+        }
+    }
+
+    public func write(_ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool {
+        try work {
+            if let late = try store.pass(.seal) { throw late }
+            if let late = try store.pass(.appear) { throw late }
+            return commitLock.withLock {
+                guard isCurrent() else { return false }
+                let kept = FakeStore.Disk.Kept(record: image.record, bytes: image.bytes.image)
+                store.disk.contents.withLockedValue { $0.images[generation, default: [:]][slot.detached()] = kept }
+                committed()
+                return true
+            }
+        }
+    }
+
+    public func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void) throws -> Usage {
+        try work {
+            var removed = Usage()
+            for profile in profiles {
+                // The fence comes first, whatever happens to the entries.
+                try commitLock.withLock {
+                    fence(profile)
+                    defer { fence(profile) }
+                    let late = try store.pass(.remove)
+                    store.disk.contents.withLockedValue { contents in
+                        for (slot, kept) in contents.images[generation] ?? [:] where slot.profile == profile {
+                            removed.images += 1
+                            removed.bytes += kept.bytes.readableBytes
+                            contents.images[generation]?[slot] = nil
+                        }
+                    }
+                    if let late { throw late }
+                }
+            }
+            return removed
+        }
+    }
+
+    public func drop(_ slot: Slot, isCurrent: () -> Bool) throws {
+        try work {
+            let late = try store.pass(.drop)
+            commitLock.withLock {
+                guard isCurrent() else { return }
+                store.disk.contents.withLockedValue { $0.images[generation]?[slot] = nil }
+            }
+            if let late { throw late }
+        }
+    }
+
+    public var usage: Usage? {
+        guard store.isCounted else { return nil }
+        return store.disk.contents.withLockedValue { contents in
+            (contents.images[generation] ?? [:]).values.reduce(Usage()) {
+                $0 + Usage(images: 1, bytes: $1.bytes.readableBytes)
+            }
+        }
+    }
+
+    public func close() {
+        guard state.withLockedValue({ state in !exchange(&state.isClosed, for: true) }) else { return awaitQuiet() }
+        store.note(.close)
+        awaitQuiet()
+        store.note(.wipe)
+        state.withLockedValue { $0.isWiped = true }
+    }
+
+    public func discard() {
+        if !isWiped { store.violation("discard of a generation that still has its keys") }
+        if store.isNamed(generation, of: owner) { store.violation("discard of the generation that the key file names") }
+        store.note(.discard)
+        store.disk.contents.withLockedValue { $0.images[generation] = nil }
+    }
+
+    /// Runs a piece of work that ``close()`` waits for.
+    private func work<Result>(_ body: () throws -> Result) throws -> Result {
+        isQuiet.lock()
+        let isClosed = state.withLockedValue { state in
+            if !state.isClosed { state.inFlight += 1 }
+            return state.isClosed
+        }
+        isQuiet.unlock(withValue: state.withLockedValue { $0.inFlight == 0 })
+        if isClosed { throw StoreError.closed }
+        defer {
+            isQuiet.lock()
+            isQuiet.unlock(
+                withValue: state.withLockedValue { state in
+                    state.inFlight -= 1
+                    return state.inFlight == 0
+                })
+        }
+        return try body()
+    }
+
+    private func awaitQuiet() {
+        isQuiet.lock(whenValue: true)
+        isQuiet.unlock()
+    }
+}
+
+private func exchange(_ flag: inout Bool, for value: Bool) -> Bool {
+    defer { flag = value }
+    return flag
+}

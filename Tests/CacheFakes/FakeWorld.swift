@@ -1,0 +1,45 @@
+import NIOConcurrencyHelpers
+import ThumbnailCache
+
+/// All that a cache is handed, made of fakes, with the settings in a box that a test may change.
+public final class FakeWorld: Sendable {
+    public let log: EventLog
+    public let store: FakeStore
+    public let fetcher: FakeFetcher
+    public let time: ManualTime
+    public let services: CacheServices
+    private let box: NIOLockedValueBox<CacheSettings>
+
+    /// An origin `default` whose freshness windows are small round numbers: an hour fresh, then ten minutes served while
+    /// revalidated, then until an hour past its life served on errors.
+    public static let origin = Origin(
+        name: "default", url: "https://origin.test/{user}/{profile}/{size}", allow: ["https://other.test/"],
+        defaultTTL: 3_600, negativeTTL: 300, staleWhileRevalidate: 600, staleIfError: 3_600)
+
+    public var settings: CacheSettings {
+        get { box.withLockedValue { $0 } }
+        set { box.withLockedValue { $0 = newValue } }
+    }
+
+    /// - Parameters:
+    ///   - disk: where images are read and written; work runs at once unless another pool is given.
+    ///   - lifecycle: where log-ins and endings run.
+    ///   - memory: bytes of the memory tier.
+    public init(
+        store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(),
+        lifecycle: any BlockingPool = ImmediatePool(), memory: Int = 1 << 20, time: ManualTime = ManualTime(),
+        settings: CacheSettings = CacheSettings(origins: ["default": FakeWorld.origin])
+    ) {
+        let log = store?.log ?? EventLog()
+        let box = NIOLockedValueBox(settings)
+        self.log = log
+        self.box = box
+        self.store = store ?? FakeStore(log: log)
+        self.fetcher = FakeFetcher(log: log)
+        self.time = time
+        self.services = CacheServices(
+            store: self.store, fetcher: fetcher, memory: MemoryTier(capacity: memory), disk: disk,
+            lifecycle: lifecycle, time: time, framing: .bare, counters: CacheCounters(),
+            settings: { box.withLockedValue { $0 } })
+    }
+}

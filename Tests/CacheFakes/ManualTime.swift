@@ -1,0 +1,73 @@
+import NIOConcurrencyHelpers
+import ThumbnailCache
+
+/// Time that passes when the test says so: a wall clock that can be set, and timers that fire while it advances.
+public final class ManualTime: Timekeeping {
+    private struct State {
+        /// Milliseconds since 1970; anybody may set it.
+        var wall: Int64
+        /// Milliseconds that have passed; nobody sets it.
+        var elapsed: Int64 = 0
+        var lastNumber = 0
+        var timers: [Int: (due: Int64, work: @Sendable () -> Void)] = [:]
+    }
+
+    private struct ManualTimer: Timer {
+        let number: Int
+        let time: ManualTime
+
+        func cancel() {
+            time.state.withLockedValue { $0.timers[number] = nil }
+        }
+    }
+
+    private let state: NIOLockedValueBox<State>
+
+    /// - Parameter now: seconds since 1970.
+    public init(now: Int64 = 1_800_000_000) {
+        state = NIOLockedValueBox(State(wall: now * 1_000))
+    }
+
+    /// Seconds since 1970. Setting it fires no timer, as setting a machine's clock does not.
+    public var now: Int64 {
+        get { state.withLockedValue { $0.wall / 1_000 } }
+        set { state.withLockedValue { $0.wall = newValue * 1_000 } }
+    }
+
+    /// How many timers wait.
+    public var timers: Int { state.withLockedValue { $0.timers.count } }
+
+    public func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any Timer {
+        state.withLockedValue { state in
+            state.lastNumber += 1
+            state.timers[state.lastNumber] = (state.elapsed + milliseconds, work)
+            return ManualTimer(number: state.lastNumber, time: self)
+        }
+    }
+
+    /// Lets time pass, and fires what falls due, in order; also what is set up by what fires.
+    public func advance(milliseconds: Int64) {
+        let end = state.withLockedValue { $0.elapsed + milliseconds }
+        while let work = nextDue(until: end) { work() }
+        state.withLockedValue { state in
+            state.wall += end - state.elapsed
+            state.elapsed = end
+        }
+    }
+
+    public func advance(seconds: Int64) {
+        advance(milliseconds: seconds * 1_000)
+    }
+
+    private func nextDue(until end: Int64) -> (@Sendable () -> Void)? {
+        state.withLockedValue { state in
+            let due = state.timers.filter { $0.value.due <= end }
+            guard let next = due.min(by: { ($0.value.due, $0.key) < ($1.value.due, $1.key) }) else { return nil }
+            state.timers[next.key] = nil
+            let passed = max(0, next.value.due - state.elapsed)
+            state.wall += passed
+            state.elapsed += passed
+            return next.value.work
+        }
+    }
+}

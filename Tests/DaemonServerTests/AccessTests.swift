@@ -1,0 +1,133 @@
+import CacheFakes
+import Foundation
+import NIOCore
+import RESP
+import Testing
+import ThumbnailCache
+
+@testable import DaemonServer
+
+/// Who may do what to whom.
+@Suite(.timeLimit(.minutes(5))) struct AccessTests {
+    private static let stranger = Peer(uid: 1001, pid: 1, isAdmin: false)
+
+    @Test(arguments: [["LOGOUT", "alice"], ["LOGOUT", "*"], ["PURGE", "alice"], ["PURGE", "*", "1", "bob"]])
+    func `F27: another uid is named by admins alone`(_ command: [String]) async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice()
+            let stranger = try await daemon.connect(as: Self.stranger)
+            let request = { (uid: String) in (command + ["UID", uid]).map { ByteBuffer(string: $0) } }
+            let expected = "UID 1000: you are uid 1001, and only admins may name another (access.admins)"
+            #expect(try await stranger.call(request("1000")) == .error(code: "DENIED", message: expected))
+            #expect(try await client.call("USERS") == .array([bulk("alice")]))
+            // One's own uid is no claim.
+            #expect(try await client.call(request("1000"))["epoch"] != nil)
+            _ = try await client.call("LOGIN", "alice")
+            let admin = try await daemon.connect(as: TestDaemon.admin)
+            #expect(try await admin.call(request("1000"))["epoch"] != nil)
+            let users: Value = command[0] == "LOGOUT" ? .array([]) : .array([bulk("alice")])
+            #expect(try await client.call("USERS") == users)
+        }
+    }
+
+    @Test(arguments: [stranger, TestDaemon.admin])
+    func `F28, I1: what belongs to another uid looks as if it did not exist, to admins too`(
+        _ peer: Peer
+    ) async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice()
+            let put = ["PUT", "alice", "bob"].map { ByteBuffer(string: $0) } + [SampleImage.png("bob")]
+            #expect(try await client.call(put) == .ok)
+            let other = try await daemon.connect(as: peer)
+            for user in ["alice", "nobody"] {
+                #expect(try await other.call("GET", user, "bob").code == "NOLOGIN")
+                #expect(try await other.call("MGET", user, "1", "bob").code == "NOLOGIN")
+                #expect(try await other.wire("STAT", user, "bob") == "*-1\r\n")
+                #expect(try await other.wire("STAT", user) == "*-1\r\n")
+                #expect(try await other.call("PURGE", user)["users"] == .integer(0))
+                #expect(try await other.call("LOGOUT", user)["users"] == .integer(0))
+            }
+            #expect(try await other.call("USERS") == .array([]))
+            #expect(try await other.call("LOGOUT", "*")["users"] == .integer(0))
+            // A user of the same name is another user.
+            #expect(try await other.call("LOGIN", "alice") == .ok)
+            #expect(try await other.call("GET", "alice", "bob", "CACHED") == .null)
+            #expect(try await other.call("LOGOUT", "alice")["users"] == .integer(1))
+            #expect(try await client.call("GET", "alice", "bob") == image("bob"))
+        }
+    }
+
+    @Test func `the kernel says who the peer is`() async throws {
+        try await TestDaemon.run {
+            $0.admins = AdminRule(uids: [getuid()], gids: [])
+            $0.info = ServerInfo([
+                .init("peer", isForAdmins: true) { [("uid", "\($0.uid)"), ("pid", "\($0.pid)")] }
+            ])
+        } _: { daemon in
+            let client = try await daemon.connect()
+            #expect(try await client.call("INFO") == bulk("# Peer\r\nuid:\(getuid())\r\npid:\(getpid())\r\n"))
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a member of an admin group is an admin`(_ isMember: Bool) async throws {
+        // The primary group; the supplementary ones are read alike, but a test cannot choose them.
+        let group = isMember ? getgid() : getgid() &+ 1_000_000
+        try await TestDaemon.run {
+            $0.admins = AdminRule(uids: [], gids: [group])
+            $0.info = ServerInfo([.init("it", isForAdmins: true) { _ in [] }])
+        } _: { daemon in
+            let client = try await daemon.connect()
+            #expect(try await client.call("INFO") == bulk(isMember ? "# It\r\n" : ""))
+        }
+    }
+
+    @Test(.enabled(if: geteuid() == 0, "changing the uid needs root"), arguments: [[], [50_001, 50_002]])
+    func `F27, F28: a process of another uid is that uid, and an admin by a supplementary group alone`(
+        _ groups: [Int]
+    ) async throws {
+        try await TestDaemon.run {
+            $0.admins = AdminRule(uids: [0], gids: [50_002])
+            $0.info = ServerInfo([.init("peer", isForAdmins: true) { [("uid", "\($0.uid)")] }])
+        } _: { daemon in
+            let script = """
+                import os, socket, sys
+                s = socket.socket(socket.AF_UNIX)
+                os.setgroups(\(groups)); os.setgid(50000); os.setuid(50000)
+                s.connect(sys.argv[1])
+                s.sendall(b"*1\\r\\n$4\\r\\nINFO\\r\\n*4\\r\\n$6\\r\\nLOGOUT\\r\\n$1\\r\\n*\\r\\n$3\\r\\nUID\\r\\n$1\\r\\n0\\r\\n")
+                s.shutdown(socket.SHUT_WR)
+                while chunk := s.recv(4096): sys.stdout.buffer.write(chunk)
+                """
+            try openToEverybody(daemon.path)
+            let output = try await run("python3", "-c", script, daemon.path)
+            if groups.isEmpty {
+                #expect(output.hasPrefix("$0\r\n\r\n-DENIED UID 0: you are uid 50000"))
+            } else {
+                #expect(output.hasPrefix("$19\r\n# Peer\r\nuid:50000\r\n\r\n*12\r\n$5\r\nusers\r\n:0\r\n"))
+            }
+        }
+    }
+
+    private func openToEverybody(_ socket: String) throws {
+        let directory = String(socket.dropLast("/socket".count))
+        guard chmod(directory, 0o755) == 0, chmod(socket, 0o666) == 0 else {
+            throw IOError(errnoCode: errno, reason: "chmod")
+        }
+    }
+
+    /// Runs a program and returns what it writes.
+    private func run(_ command: String...) async throws -> String {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.arguments = command
+        let output = Pipe()
+        process.standardOutput = output
+        let status: Int32 = try await withCheckedThrowingContinuation { continuation in
+            process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
+            do { try process.run() } catch { continuation.resume(throwing: error) }
+        }
+        #expect(status == 0)
+        return String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    }
+}

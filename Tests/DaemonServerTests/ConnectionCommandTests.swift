@@ -1,0 +1,129 @@
+import NIOCore
+import RESP
+import Testing
+
+@testable import DaemonServer
+
+/// What is answered without looking at any cache, to the byte.
+@Suite(.timeLimit(.minutes(5))) struct ConnectionCommandTests {
+    static let exact: [(request: [String], two: String, three: String)] = [
+        (["PING"], "+PONG\r\n", "+PONG\r\n"),
+        (["ping", "hey"], "$3\r\nhey\r\n", "$3\r\nhey\r\n"),
+        (["ECHO", ""], "$0\r\n\r\n", "$0\r\n\r\n"),
+        (["SELECT", "0"], "+OK\r\n", "+OK\r\n"),
+        (
+            ["SELECT", "1"], "-ERR no database '1': there is only 0\r\n",
+            "-ERR no database '1': there is only 0\r\n"
+        ),
+        (["CLIENT", "GETNAME"], "$-1\r\n", "_\r\n"),
+        (["CLIENT", "SETNAME", "app"], "+OK\r\n", "+OK\r\n"),
+        (["CLIENT", "SETINFO", "LIB-NAME", "redis-py"], "+OK\r\n", "+OK\r\n"),
+        (["COMMAND", "COUNT"], ":17\r\n", ":17\r\n"),
+        (["COMMAND", "INFO", "nonesuch"], "*1\r\n$-1\r\n", "*1\r\n_\r\n"),
+        (["COMMAND", "DOCS", "nonesuch"], "*0\r\n", "%0\r\n"),
+        (["USERS"], "*0\r\n", "*0\r\n"),
+        (
+            ["HELLO", "4"], "-NOPROTO no protocol version '4': expected 2 or 3\r\n",
+            "-NOPROTO no protocol version '4': expected 2 or 3\r\n"
+        ),
+        (
+            ["NONESUCH"], "-ERR unknown command 'NONESUCH', see COMMAND\r\n",
+            "-ERR unknown command 'NONESUCH', see COMMAND\r\n"
+        ),
+        (
+            ["HELLO", "3", "AUTH", "me", "secret"],
+            "-ERR AUTH is not needed: the kernel says that you are uid 1000\r\n",
+            "-ERR AUTH is not needed: the kernel says that you are uid 1000\r\n"
+        ),
+    ]
+
+    @Test(arguments: exact)
+    func `each reply is the one that the version asks for, to the byte`(
+        _ row: (request: [String], two: String, three: String)
+    ) async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect()
+            let arguments = row.request.map { ByteBuffer(string: $0) }
+            #expect(try await client.wire(arguments) == row.two)
+            _ = try await client.wire("CLIENT", "SETNAME", "")
+            _ = try await client.wire("HELLO", "3")
+            #expect(try await client.wire(arguments) == row.three)
+        }
+    }
+
+    @Test func `HELLO answers with the map that Redis clients expect, in the version it sets`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect()
+            let pairs =
+                "$6\r\nserver\r\n$11\r\nthumbcached\r\n$7\r\nversion\r\n$5\r\n9.8.7\r\n$5\r\nproto\r\n:P\r\n"
+                + "$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
+                + "$7\r\nmodules\r\n*0\r\n"
+            let two = "*14\r\n" + pairs.replacing(":P", with: ":2")
+            let three = "%7\r\n" + pairs.replacing(":P", with: ":3")
+            #expect(try await client.wire("HELLO") == two)
+            #expect(try await client.wire("HELLO", "3") == three)
+            #expect(try await client.wire("HELLO") == three)
+            #expect(try await client.wire("HELLO", "2") == two)
+        }
+    }
+
+    @Test func `a HELLO that fails leaves version and name as they were`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect()
+            #expect(try await client.call("HELLO", "3", "SETNAME", "one")["proto"] == .integer(3))
+            #expect(try await client.call("HELLO", "2", "AUTH", "a", "b", "SETNAME", "two").code == "ERR")
+            #expect(try await client.wire("STAT", "nobody") == "_\r\n")
+            #expect(try await client.call("CLIENT", "GETNAME") == bulk("one"))
+        }
+    }
+
+    @Test func `RESET goes back to version 2 without a name`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect()
+            _ = try await client.call("HELLO", "3", "SETNAME", "app")
+            #expect(try await client.wire("RESET") == "+RESET\r\n")
+            #expect(try await client.wire("CLIENT", "GETNAME") == "$-1\r\n")
+            #expect(try await client.wire("STAT", "nobody") == "*-1\r\n")
+        }
+    }
+
+    @Test func `every connection has an id of its own`() async throws {
+        try await TestDaemon.run { daemon in
+            let first = try await daemon.connect()
+            #expect(try await first.call("CLIENT", "ID") == .integer(1))
+            let second = try await daemon.connect()
+            #expect(try await second.call("CLIENT", "ID") == .integer(2))
+            #expect(try await first.call("CLIENT", "ID") == .integer(1))
+        }
+    }
+
+    @Test func `QUIT answers what came before it, then OK, then closes, and starts nothing behind it`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect()
+            try await client.pipeline([["PING"], ["QUIT"], ["PING"]])
+            #expect(try await client.rest() == "+PONG\r\n+OK\r\n")
+        }
+    }
+
+    @Test func `INFO shows the sections asked for, and figures of all uids only to admins`() async throws {
+        let info = ServerInfo([
+            .init("server", isForAdmins: false) { _ in [("version", "9.8.7")] },
+            .init("memory", isForAdmins: true) { _ in [("bytes", "12")] },
+            .init("sessions", isForAdmins: false) { [("uid", "\($0.uid)")] },
+        ])
+        try await TestDaemon.run {
+            $0.info = info
+        } _: { daemon in
+            let client = try await daemon.connect()
+            let mine = "# Server\r\nversion:9.8.7\r\n\r\n# Sessions\r\nuid:1000\r\n"
+            #expect(try await client.wire("INFO") == "$\(mine.utf8.count)\r\n\(mine)\r\n")
+            #expect(try await client.wire("INFO", "memory") == "$0\r\n\r\n")
+            _ = try await client.call("HELLO", "3")
+            let one = "# Sessions\r\nuid:1000\r\n"
+            #expect(try await client.wire("INFO", "SESSIONS") == "=\(one.utf8.count + 4)\r\ntxt:\(one)\r\n")
+
+            let admin = try await daemon.connect(as: TestDaemon.admin)
+            #expect(try await admin.call("INFO", "memory") == bulk("# Memory\r\nbytes:12\r\n"))
+        }
+    }
+}

@@ -1,0 +1,77 @@
+import CacheFakes
+import NIOCore
+import RESP
+import Testing
+import ThumbnailCache
+
+@testable import DaemonServer
+
+/// The daemon stops (F47).
+@Suite(.timeLimit(.minutes(5))) struct DrainTests {
+    @Test func `F47: what was begun is answered, nothing more is started, then connections close`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice()
+            let idle = try await daemon.connect()
+            #expect(try await idle.call("PING") == .simpleString("PONG"))
+            try await client.pipeline([["GET", "alice", "bob"], ["MGET", "alice", "2", "carol", "bob"]])
+            await daemon.fetcher.started(2)
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            #expect(try await idle.rest() == "")
+            try await client.send("LOGIN", "late")
+            daemon.land("bob")
+            daemon.land("carol")
+            #expect(try await client.replies(2) == [image("bob"), .array([image("carol"), image("bob")])])
+            #expect(try await client.rest() == "")
+            try await draining.value
+            #expect(daemon.store.calls(.commitLogin) == 1)
+            await #expect(throws: (any Error).self) { try await daemon.connect() }
+        }
+    }
+
+    @Test func `F47: a log-in that has begun is made durable and acknowledged`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect()
+            let idle = try await daemon.connect()
+            #expect(try await idle.call("PING") == .simpleString("PONG"))
+            let gate = daemon.store.hold(.commitLogin)
+            try await client.pipeline([["LOGIN", "alice"], ["PING"]])
+            await gate.reached()
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            #expect(try await idle.rest() == "")
+            daemon.store.release(.commitLogin)
+            #expect(try await client.rest() == "+OK\r\n")
+            try await draining.value
+        }
+    }
+
+    @Test func `F47: a reply that its peer has yet to read is sent to the end`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect(reads: false)
+            let idle = try await daemon.connect()
+            #expect(try await idle.call("PING") == .simpleString("PONG"))
+            let text = String(repeating: "x", count: 3 << 20)
+            client.sendWithoutWaiting(TestClient.request(["ECHO", text]))
+            // The client's event loop has written all of it when it comes to this, the server's has read it.
+            try await client.flushed()
+            #expect(try await idle.call("PING") == .simpleString("PONG"))
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            #expect(try await idle.rest() == "")
+            try await client.startReading()
+            #expect(try await client.rest() == "$\(text.count)\r\n\(text)\r\n")
+            try await draining.value
+        }
+    }
+
+    @Test func `F47: what hangs is waited for no longer than the grace`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice()
+            try await client.send("GET", "alice", "bob", "WAIT", "600000")
+            await daemon.fetcher.started(1)
+            try await daemon.server.drain(grace: .milliseconds(10))
+            #expect(daemon.registry.statistics.connections == 1)
+            daemon.server.close()
+            #expect(try await client.rest() == "")
+            try await eventually { daemon.registry.statistics.connections == 0 }
+        }
+    }
+}

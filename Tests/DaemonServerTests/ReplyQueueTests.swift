@@ -1,0 +1,40 @@
+import NIOCore
+import Testing
+
+@testable import DaemonServer
+
+@Suite struct ReplyQueueTests {
+    private func popAll(_ queue: inout ReplyQueue) -> [String] {
+        var popped: [String] = []
+        while let reply = queue.popReady() { popped.append(String(buffer: reply)) }
+        return popped
+    }
+
+    @Test func `replies leave in the order of their requests, whichever is ready first`() {
+        var queue = ReplyQueue()
+        let first = queue.reserve()
+        queue.append(ByteBuffer(string: "second"))
+        let third = queue.reserve()
+        queue.fill(third, with: ByteBuffer(string: "third"))
+        #expect(popAll(&queue) == [])
+        queue.fill(first, with: ByteBuffer(string: "first"))
+        #expect(popAll(&queue) == ["first", "second", "third"])
+        #expect(queue.isEmpty)
+    }
+
+    @Test func `a ticket is answered once, whether its reply waits still or is long gone`() {
+        var queue = ReplyQueue()
+        let first = queue.reserve()
+        let second = queue.reserve()
+        queue.fill(second, with: ByteBuffer(string: "two"))
+        queue.fill(second, with: ByteBuffer(string: "again"))
+        queue.fill(first, with: ByteBuffer(string: "one"))
+        #expect(popAll(&queue) == ["one", "two"])
+        queue.fill(first, with: ByteBuffer(string: "late"))
+        _ = queue.reserve()
+        queue.fill(first, with: ByteBuffer(string: "late"))
+        queue.fill(second, with: ByteBuffer(string: "late"))
+        #expect(popAll(&queue) == [])
+        #expect(!queue.isEmpty)
+    }
+}

@@ -1,0 +1,90 @@
+import NIOCore
+import RESP
+import Testing
+
+@testable import DaemonServer
+
+@Suite struct RequestReaderTests {
+    private func reader() -> RequestReader { RequestReader(limits: RequestLimits()) }
+
+    private func requests(_ reader: inout RequestReader) throws -> [[String]] {
+        var requests: [[String]] = []
+        while let request = try reader.next() {
+            requests.append((0..<request.count).map { String(buffer: request[$0]) })
+        }
+        return requests
+    }
+
+    private func isEmpty(_ reader: inout RequestReader) throws -> Bool {
+        if case .none = try reader.next() { true } else { false }
+    }
+
+    private static let words = [["PING"], ["ECHO", "hello"], ["SET", "", "x\r\ny"], ["PING"]]
+
+    private func stream() -> ByteBuffer {
+        var bytes = ByteBuffer()
+        for request in Self.words { bytes.writeRequest(request) }
+        return bytes
+    }
+
+    @Test func `what comes in pieces of any size is read as it was sent`() throws {
+        let bytes = Array(stream().readableBytesView)
+        for size in 1...bytes.count {
+            var reader = reader()
+            var read: [[String]] = []
+            for start in stride(from: 0, to: bytes.count, by: size) {
+                reader.append(ByteBuffer(bytes: bytes[start..<min(start + size, bytes.count)]))
+                read += try requests(&reader)
+            }
+            #expect(read == Self.words)
+            #expect(reader.readableBytes == 0 && !reader.isInsideFrame && reader.count == 4)
+        }
+    }
+
+    @Test func `what is read ahead waits its turn, whatever is held of what came before`() throws {
+        var reader = reader()
+        var held: [Request] = []
+        let bytes = Array(stream().readableBytesView)
+        for start in stride(from: 0, to: bytes.count, by: 7) {
+            reader.append(ByteBuffer(bytes: bytes[start..<min(start + 7, bytes.count)]))
+            // One at most, so that the reading runs ahead of it; kept, so that its storage is shared.
+            if let request = try reader.next() { held.append(request) }
+        }
+        while let request = try reader.next() { held.append(request) }
+        #expect(held.map { request in (0..<request.count).map { String(buffer: request[$0]) } } == Self.words)
+    }
+
+    @Test func `I8: a stream that always ends inside a frame does not make the buffer grow`() throws {
+        var reader = reader()
+        let frame = TestClient.request(["ECHO", String(repeating: "x", count: 100)])
+        let half = try #require(frame.getSlice(at: 0, length: 60))
+        var rest = try #require(frame.getSlice(at: 60, length: frame.readableBytes - 60))
+        rest.writeImmutableBuffer(half)
+        reader.append(half)
+        for _ in 0..<100_000 {
+            #expect(try isEmpty(&reader))
+            reader.append(rest)
+            #expect(try !isEmpty(&reader))
+        }
+        #expect(reader.capacity < 4_096)
+    }
+
+    @Test func `an idle connection holds no memory of what it sent`() throws {
+        var reader = reader()
+        reader.append(TestClient.request(["ECHO", String(repeating: "x", count: 1 << 20)]))
+        #expect(try !isEmpty(&reader))
+        #expect(reader.capacity == 0)
+    }
+
+    @Test func `a frame is unfinished only when all that came has been looked at`() throws {
+        var reader = reader()
+        reader.append(ByteBuffer(string: "*1\r\n$4\r\nPI"))
+        #expect(!reader.isInsideFrame)
+        #expect(try isEmpty(&reader))
+        #expect(reader.isInsideFrame)
+        reader.append(ByteBuffer(string: "NG\r\n"))
+        #expect(!reader.isInsideFrame)
+        #expect(try !isEmpty(&reader))
+        #expect(!reader.isInsideFrame)
+    }
+}

@@ -1,0 +1,191 @@
+import CacheFakes
+import Glibc
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import RESP
+import Testing
+import ThumbnailCache
+
+@testable import DaemonServer
+
+/// The real server on a real socket, with fakes for disk, network and clock behind it.
+final class TestDaemon: Sendable {
+    let path: String
+    let store: FakeStore
+    let fetcher: FakeFetcher
+    let time: ManualTime
+    let registry = PeerRegistry()
+    let server: DaemonServer
+    private let sessions: UserSessions
+    private let group: MultiThreadedEventLoopGroup
+    private let clients = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+    private let peers: NIOLockedValueBox<[Peer]>
+
+    /// Who connects when a test does not say.
+    static let somebody = Peer(uid: 1000, pid: 1, isAdmin: false)
+    static let admin = Peer(uid: 0, pid: 1, isAdmin: true)
+
+    /// As ``FakeWorld/origin``, but with more patience than a test has: requests wait by the real clock, and where their
+    /// time is not what is tested it must not be up on a machine that is slow.
+    static let origin: Origin = {
+        var origin = FakeWorld.origin
+        origin.timeout = 600_000
+        return origin
+    }()
+
+    /// What a daemon is to be like.
+    struct Setup {
+        var limits = ServerLimits()
+        var settings = CacheSettings(origins: ["default": TestDaemon.origin])
+        var threads = 1
+        var memory = 64 << 20
+        var info = ServerInfo([])
+        var lifecycleThreads = 2
+        /// nil: whoever a test says it is.
+        var admins: AdminRule?
+    }
+
+    /// Runs a daemon, the test, and sees to it that everything ends and no rule of the store was broken.
+    static func run(
+        _ configure: (inout Setup) -> Void = { _ in }, _ body: (TestDaemon) async throws -> Void
+    ) async throws {
+        var setup = Setup()
+        configure(&setup)
+        let daemon = try await TestDaemon(setup)
+        do {
+            try await body(daemon)
+        } catch {
+            try await daemon.stop()
+            throw error
+        }
+        try await daemon.stop()
+    }
+
+    private init(_ setup: Setup) async throws {
+        let directory = try Self.makeDirectory()
+        path = "\(directory)/socket"
+        store = FakeStore()
+        fetcher = FakeFetcher(log: store.log)
+        time = ManualTime()
+        group = MultiThreadedEventLoopGroup(numberOfThreads: setup.threads)
+        let disk = ThreadPool(threads: 2)
+        let settings = setup.settings
+        let services = CacheServices(
+            store: store, fetcher: fetcher, memory: MemoryTier(capacity: setup.memory), disk: disk,
+            lifecycle: ThreadPool(threads: setup.lifecycleThreads), time: time, framing: Self.framing,
+            counters: CacheCounters(), settings: { settings })
+        let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        sessions = UserSessions(services: services, log: log)
+        let limits = setup.limits
+        let dispatcher = Dispatcher(
+            sessions: sessions, logout: LogoutService(sessions: sessions, log: log), disk: disk, time: time,
+            info: setup.info, registry: registry, version: "9.8.7", limits: { limits }, log: log)
+        let peers = NIOLockedValueBox<[Peer]>([])
+        self.peers = peers
+        let admins = setup.admins
+        server = try await DaemonServer.start(
+            on: try Self.bind(path), dispatcher: dispatcher,
+            identify: { channel in
+                if let admins { return try Peer.of(channel, admins: admins) }
+                return peers.withLockedValue { $0.isEmpty ? Self.somebody : $0.removeFirst() }
+            }, group: group)
+    }
+
+    private func stop() async throws {
+        try await server.drain(grace: .zero)
+        server.close()
+        try await clients.shutdownGracefully()
+        try await group.shutdownGracefully()
+        unlink(path)
+        rmdir(String(path.dropLast("/socket".count)))
+        #expect(store.violations.isEmpty)
+    }
+
+    static let framing = ReplyFraming(
+        prefix: { ByteBuffer.bulkPrefix(count: $0) }, suffix: ByteBuffer.bulkSuffix)
+
+    // MARK: Clients
+
+    /// - Parameter peer: who the kernel is to say it is. Connect one after another where it matters.
+    func connect(as peer: Peer = somebody, reads: Bool = true) async throws -> TestClient {
+        peers.withLockedValue { $0.append(peer) }
+        return try await TestClient.connect(to: path, on: clients, reads: reads)
+    }
+
+    /// A client that speaks that version, with alice logged in.
+    func connectWithAlice(_ version: RESPVersion = .two, as peer: Peer = somebody) async throws -> TestClient {
+        let client = try await connect(as: peer)
+        if version == .three { _ = try await client.call("HELLO", "3") }
+        #expect(try await client.call("LOGIN", "alice") == .simpleString("OK"))
+        return client
+    }
+
+    /// Ends the download of alice's image of that profile, the latest if there are several.
+    func land(_ profile: String, size: Int = 128, headers: [String: [String]] = [:]) {
+        let url = Self.url(profile)
+        fetcher.downloads.last { $0.url == url }?.end(
+            SampleImage.downloaded(profile, size: size, headers: headers, framing: Self.framing))
+    }
+
+    static func url(_ profile: String, user: String = "alice") -> String {
+        "https://origin.test/\(user)/\(profile)/128"
+    }
+
+    /// Runs something on the server's event loop; on one of them, should it have several.
+    func onEventLoop(_ work: @escaping @Sendable () -> Void) {
+        group.next().execute(work)
+    }
+
+    /// Whether a user of ``somebody``'s is known to be logged in.
+    func isOpen(_ user: String) -> Bool {
+        sessions.openCache(Owner(uid: Self.somebody.uid, user: OpaqueID(user))) != nil
+    }
+
+    static let alice = Owner(uid: somebody.uid, user: OpaqueID("alice"))
+
+    // MARK: The system
+
+    private static func makeDirectory() throws -> String {
+        var template = Array("/tmp/thumbcached-test-XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else { throw IOError(errnoCode: errno, reason: "mkdtemp") }
+        return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    private static func bind(_ path: String) throws -> CInt {
+        let descriptor = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        guard descriptor >= 0 else { throw IOError(errnoCode: errno, reason: "socket") }
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                Glibc.bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+        guard result == 0 else { throw IOError(errnoCode: errno, reason: "bind") }
+        return descriptor
+    }
+}
+
+/// Waits until something holds that happens elsewhere and cannot be awaited; fails when a minute was not enough.
+func eventually(_ condition: () async throws -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async throws {
+    for _ in 0..<60_000 {
+        if try await condition() { return }
+        try await Task.sleep(for: .milliseconds(1))
+    }
+    Issue.record("it did not come about", sourceLocation: sourceLocation)
+}
+
+func bulk(_ text: String) -> Value { .bulk(ByteBuffer(string: text)) }
+func image(_ label: String, size: Int = 128) -> Value { .bulk(SampleImage.png(label, size: size)) }
+
+extension Value {
+    /// The code of an error, nil for any other reply.
+    var code: String? {
+        if case .error(let code, _) = self { code } else { nil }
+    }
+
+    static let ok = Value.simpleString("OK")
+}

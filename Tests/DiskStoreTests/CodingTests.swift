@@ -1,0 +1,88 @@
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import DiskStore
+
+private let fullRecord = ImageRecord(
+    shape: ImageShape(kind: .avif, width: 1, height: .max),
+    digest: ImageDigest(Array(0..<32))!, provenance: .url("https://example.org/ä"),
+    freshness: Freshness(
+        storedAt: -1, initialAge: .max, lifetime: 0, staleWhileRevalidate: 5, staleIfError: .min),
+    etag: "W/\"x\"", lastModified: "")
+
+@Test func `a record is read as it was written, whatever of it is there`() throws {
+    for (url, lifetime, etag, modified) in [
+        (false, false, false, false), (true, false, false, false), (false, true, false, false),
+        (false, false, true, false), (false, false, false, true), (true, true, true, true),
+    ] {
+        var record = fullRecord
+        if !url { record.provenance = .put }
+        if !lifetime { record.freshness.lifetime = nil }
+        if !etag { record.etag = nil }
+        if !modified { record.lastModified = nil }
+        let bytes = try #require(ImageRecordCoding.encode(record))
+        #expect(bytes.withUnsafeBytes { ImageRecordCoding.decode($0) } == record)
+    }
+}
+
+@Test func `a record cut off anywhere, or with anything after it, is none`() throws {
+    let bytes = try #require(ImageRecordCoding.encode(fullRecord))
+    for length in 0..<bytes.count {
+        #expect(bytes[..<length].withUnsafeBytes { ImageRecordCoding.decode($0) } == nil)
+    }
+    #expect((bytes + [0]).withUnsafeBytes { ImageRecordCoding.decode($0) } == nil)
+    for (position, value) in [(0, 2), (1, 16), (2, 0), (2, 6), (bytes.count - 8, 0xFF)] as [(Int, UInt8)] {
+        var wrong = bytes
+        wrong[position] = value
+        #expect(wrong.withUnsafeBytes { ImageRecordCoding.decode($0) } == nil, "byte \(position)")
+    }
+}
+
+@Test func `validators over a kilobyte are dropped, a URL over 64 KiB is refused`() throws {
+    var record = fullRecord
+    record.etag = String(repeating: "e", count: 1025)
+    record.lastModified = String(repeating: "m", count: 1024)
+    let bytes = try #require(ImageRecordCoding.encode(record))
+    let found = try #require(bytes.withUnsafeBytes { ImageRecordCoding.decode($0) })
+    #expect(found.etag == nil)
+    #expect(found.lastModified == record.lastModified)
+    record.provenance = .url(String(repeating: "u", count: 65_535))
+    #expect(ImageRecordCoding.encode(record) != nil)
+    record.provenance = .url(String(repeating: "u", count: 65_536))
+    #expect(ImageRecordCoding.encode(record) == nil)
+}
+
+@Test func `a session record is read as it was written, and nothing shorter or longer is one`() throws {
+    let logins = [
+        LoginRecord(loggedInAt: 0),
+        LoginRecord(
+            sessions: Set((0..<70).map { OpaqueID("session \($0)") }), origin: "", token: Secret([]), loggedInAt: .min),
+        LoginRecord(sessions: [OpaqueID("s")], origin: "o", token: Secret([0, 255]), loggedInAt: .max),
+    ]
+    for login in logins {
+        let record = SessionRecord(user: OpaqueID(ByteBuffer(bytes: [0, 0xFF, 0x2F])), login: login)
+        let bytes = try record.encoded().bytes
+        #expect(bytes.withUnsafeBytes { SessionRecord($0) } == record)
+        #expect((bytes + [0]).withUnsafeBytes { SessionRecord($0) } == nil)
+        for length in 0..<bytes.count { #expect(bytes[..<length].withUnsafeBytes { SessionRecord($0) } == nil) }
+    }
+    let tooLong = LoginRecord(token: Secret([UInt8](repeating: 0, count: 65_536)), loggedInAt: 0)
+    #expect(throws: StoreError.self) { try SessionRecord(user: OpaqueID("a"), login: tooLong).encoded() }
+}
+
+@Test func `an entry's header is of this format and its lengths make the file`() throws {
+    let header = EntryHeader(recordLength: 100, imageLength: 8192)
+    var bytes = [UInt8](repeating: 7, count: EntryHeader.size)
+    bytes.withUnsafeMutableBytes { header.write(to: $0) }
+    let size = 100 + 8192 + EntryHeader.overhead
+    #expect(bytes.withUnsafeBytes { EntryHeader($0, fileSize: size) } == header)
+    for wrong in [0, size - 1, size + 1] { #expect(bytes.withUnsafeBytes { EntryHeader($0, fileSize: wrong) } == nil) }
+    for position in 0..<12 {
+        var damaged = bytes
+        damaged[position] ^= 1
+        #expect(damaged.withUnsafeBytes { EntryHeader($0, fileSize: size) } == nil)
+    }
+    let huge = Array("TCE".utf8) + [1] + [UInt8](repeating: 0xFF, count: 8)
+    #expect(huge.withUnsafeBytes { EntryHeader($0, fileSize: huge.count) } == nil)
+}

@@ -1,0 +1,181 @@
+import DiskStore
+import Foundation
+import NIOConcurrencyHelpers
+import Synchronization
+import Testing
+import ThumbnailCache
+
+/// Runs bodies at once, each on a thread of its own, and waits for all.
+private func atOnce(_ bodies: [@Sendable () throws -> Void]) throws {
+    let failures = NIOLockedValueBox<[any Error]>([])
+    let group = DispatchGroup()
+    for body in bodies {
+        group.enter()
+        Thread.detachNewThread {
+            do { try body() } catch { failures.withLockedValue { $0.append(error) } }
+            group.leave()
+        }
+    }
+    group.wait()
+    if let first = failures.withLockedValue({ $0.first }) { throw first }
+}
+
+/// True while the vault is open; what else it throws is a failure.
+private func whileOpen(_ body: () throws -> Void) throws -> Bool {
+    do {
+        try body()
+        return true
+    } catch StoreError.closed {
+        return false
+    }
+}
+
+@Test func `F41, F42, F56: reads, writes, removals, purges and maintenance at once serve no wrong byte`() throws {
+    let tree = try TestTree()
+    let entry = 1123
+    try tree.withStore(tree.configuration(quota: 60 * entry, userQuota: 40 * entry)) { store in
+        try store.start()
+        let current = NIOLockedValueBox(try store.commitLogin(alice, .plain))
+        let epoch = Atomic<Int>(0)
+        let isDone = Atomic<Bool>(false)
+        /// Images carry the epoch that they were written in.
+        let workers: [@Sendable () throws -> Void] = (0..<4).map { worker in
+            {
+                var number = worker
+                while !isDone.load(ordering: .relaxed) {
+                    number += 1
+                    let (vault, now) = current.withLockedValue { ($0, epoch.load(ordering: .relaxed)) }
+                    _ = try whileOpen {
+                        let slot = slot("\(number % 60)")
+                        try vault.put(slot, picture(UInt8(now)))
+                        if let found = try vault.bytes(slot) { #expect(found == picture(UInt8(now)).content) }
+                        if number % 7 == 0 {
+                            _ = try vault.remove([OpaqueID("\(number % 60)")], fence: { _ in })
+                        }
+                    }
+                }
+            }
+        }
+        let purger: @Sendable () throws -> Void = {
+            for round in 1...40 {
+                let old = current.withLockedValue { $0 }
+                old.close()
+                let new = try store.commitPurge(alice)
+                current.withLockedValue { current in
+                    current = new
+                    epoch.store(round, ordering: .relaxed)
+                }
+                old.discard()
+                usleep(500)
+            }
+            isDone.store(true, ordering: .relaxed)
+        }
+        try atOnce(workers + [purger])
+        let vault = current.withLockedValue { $0 }
+        store.maintain()
+        #expect(vault.usage?.images == tree.entries.count)
+        #expect(store.usageTotal.images == tree.entries.count)
+        #expect(store.statistics.rejectedEntries == 0)
+        #expect(store.statistics.failedReads == 0)
+        #expect(tree.temporaries.isEmpty)
+    }
+}
+
+@Test func `F56: closing waits for the write that has begun, and nothing begins after`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        let vault = try store.commitLogin(alice, .plain)
+        let isInside = DispatchSemaphore(value: 0)
+        let mayGoOn = DispatchSemaphore(value: 0)
+        let order = NIOLockedValueBox<[String]>([])
+        try atOnce([
+            {
+                _ = try vault.write(slot("bob"), picture(1)) {
+                    isInside.signal()
+                    mayGoOn.wait()
+                    return true
+                } committed: {
+                    order.withLockedValue { $0.append("written") }
+                }
+            },
+            {
+                isInside.wait()
+                try atOnce([
+                    {
+                        vault.close()
+                        order.withLockedValue { $0.append("closed") }
+                    },
+                    {
+                        // The gate closes at some point while the write is held inside.
+                        while try whileOpen({ _ = try vault.bytes(slot("eve")) }) {}
+                        mayGoOn.signal()
+                    },
+                ])
+            },
+        ])
+        #expect(order.withLockedValue { $0 } == ["written", "closed"])
+        vault.close()
+    }
+}
+
+@Test func `I3: a write that began before a removal does not appear after it`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        let vault = try store.commitLogin(alice, .plain)
+        let fenced = Atomic<Int>(0)
+        try atOnce(
+            (0..<4).map { worker in
+                {
+                    for round in 0..<200 {
+                        let seen = fenced.load(ordering: .acquiring)
+                        _ = try vault.write(
+                            slot("bob", UInt16(worker)), picture(UInt8(truncatingIfNeeded: round)),
+                            isCurrent: { fenced.load(ordering: .acquiring) == seen }, committed: {})
+                    }
+                }
+            } + [
+                {
+                    for _ in 0..<50 {
+                        _ = try vault.remove([OpaqueID("bob")]) { _ in fenced.add(1, ordering: .acquiringAndReleasing) }
+                    }
+                }
+            ])
+        #expect(vault.usage?.images == tree.entries.count)
+        _ = try vault.remove([OpaqueID("bob")]) { _ in fenced.add(1, ordering: .acquiringAndReleasing) }
+        #expect(tree.entries.isEmpty)
+    }
+}
+
+@Test func `the maintenance thread does what is due, and ends when told`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        try store.start()
+        let vault = try store.commitLogin(alice, .plain)
+        for number in 0..<200 { try vault.put(slot("\(number)"), picture(1)) }
+        vault.close()
+        try store.commitLogout(alice)
+        vault.discard()
+        // Whether the thread got to it before it ends or not: what is left is done here.
+        store.shutdown()
+    }
+    try tree.withStore { store in
+        store.maintain()
+        #expect(tree.files(under: tree.cache + "/trash").isEmpty)
+    }
+}
+
+@Test func `users of one uid that is new may log in at once`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        for uid in 2_000..<2_060 as Range<UInt32> {
+            try atOnce(
+                (0..<4).map { number in
+                    {
+                        let owner = Owner(uid: uid, user: OpaqueID("user \(number)"))
+                        _ = try store.commitLogin(owner, .plain)
+                    }
+                })
+            #expect(try store.countUsers(of: uid) == 4)
+        }
+    }
+}

@@ -1,0 +1,158 @@
+import CLinux
+import DiskStore
+import Foundation
+import Testing
+import ThumbnailCache
+
+/// What somebody plants in place of an entry.
+enum Plant: String, CaseIterable, CustomTestStringConvertible {
+    case link, danglingLink, fifo, socket, hardLink, directory, fullDirectory
+    var testDescription: String { rawValue }
+
+    /// - Parameter victim: a file that nothing may happen to.
+    func put(at path: String, victim: String) throws {
+        let manager = FileManager.default
+        switch self {
+        case .link: try manager.createSymbolicLink(atPath: path, withDestinationPath: victim)
+        case .danglingLink: try manager.createSymbolicLink(atPath: path, withDestinationPath: "/nonexistent/x")
+        case .fifo: #expect(mkfifo(path, 0o600) == 0)
+        case .socket: #expect(mknod(path, S_IFSOCK | 0o600, 0) == 0)
+        case .hardLink: try manager.linkItem(atPath: victim, toPath: path)
+        case .directory: try manager.createDirectory(atPath: path, withIntermediateDirectories: false)
+        case .fullDirectory:
+            try manager.createDirectory(atPath: path + "/deep/deeper", withIntermediateDirectories: true)
+            try manager.linkItem(atPath: victim, toPath: path + "/deep/deeper/file")
+        }
+    }
+}
+
+private func exists(_ path: String) -> Bool {
+    var status = stat()
+    return lstat(path, &status) == 0
+}
+
+@Test(arguments: Plant.allCases)
+func `F24, F26: what is planted in place of an entry is not followed, does not block, and goes`(plant: Plant) throws {
+    let tree = try TestTree()
+    let victim = tree.root + "/victim"
+    try tree.withStore { store in
+        let vault = try store.commitLogin(alice, .plain)
+        try vault.put(slot("bob"), picture(1))
+        let path = try #require(tree.entries.first)
+        // The victim is a good entry even, so that only the kind of thing it is speaks against it.
+        try FileManager.default.moveItem(atPath: path, toPath: victim)
+        let before = try Data(contentsOf: URL(fileURLWithPath: victim))
+        try plant.put(at: path, victim: victim)
+        #expect(try vault.bytes(slot("bob")) == nil)
+        #expect(!exists(path))
+        #expect(store.statistics.rejectedEntries == 1)
+
+        try plant.put(at: path, victim: victim)
+        try vault.put(slot("bob"), picture(2))
+        #expect(try vault.bytes(slot("bob")) == picture(2).content)
+        store.maintain()
+        #expect(try Data(contentsOf: URL(fileURLWithPath: victim)) == before)
+        #expect(tree.files(under: tree.cache + "/trash").isEmpty)
+    }
+}
+
+@Test(arguments: ["users", "users/1000", "users/1000/GENERATION", "users/1000/GENERATION/BUCKET"])
+func `F24: a link in place of a directory is not followed, and what it points to stays`(place: String) throws {
+    let tree = try TestTree()
+    let target = tree.root + "/target"
+    var path = tree.cache + "/" + place
+    try tree.withStore { store in
+        try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+        let parts = try #require(tree.entries.first).dropFirst(tree.cache.count + 1).split(separator: "/")
+        path = path.replacingOccurrences(of: "GENERATION", with: String(parts[2]))
+            .replacingOccurrences(of: "BUCKET", with: String(parts[3]))
+        try FileManager.default.moveItem(atPath: path, toPath: target)
+        try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: target)
+    }
+    let before = tree.files(under: target)
+    try tree.withStore { store in
+        let vault = try #require(try store.load(alice)).vault
+        #expect(try vault.bytes(slot("bob")) == nil)
+        try vault.put(slot("bob"), picture(2))
+        #expect(try vault.bytes(slot("bob")) == picture(2).content)
+        store.maintain()
+        vault.close()
+        try store.commitLogout(alice)
+        vault.discard()
+        store.maintain()
+        #expect(tree.files(under: target) == before)
+        #expect(before.count == 1)
+        #expect(tree.entries.isEmpty)
+    }
+}
+
+@Test func `F24: a link in place of the trash is not followed`() throws {
+    let tree = try TestTree()
+    let target = tree.root + "/target"
+    try FileManager.default.createDirectory(atPath: target, withIntermediateDirectories: true)
+    try Data([1]).write(to: URL(fileURLWithPath: target + "/file"))
+    try tree.withStore { $0.maintain() }
+    try FileManager.default.removeItem(atPath: tree.cache + "/trash")
+    try FileManager.default.createSymbolicLink(atPath: tree.cache + "/trash", withDestinationPath: target)
+    try tree.withStore { store in
+        let vault = try store.commitLogin(alice, .plain)
+        try vault.put(slot("bob"), picture(1))
+        vault.close()
+        vault.discard()
+        store.maintain()
+        #expect(tree.files(under: target) == [target + "/file"])
+    }
+}
+
+@Test func `F25: directories swapped for links while the trash is emptied lead nobody out of it`() throws {
+    let tree = try TestTree()
+    let target = tree.root + "/target"
+    let system = FaultySystem()
+    try FileManager.default.createDirectory(atPath: target, withIntermediateDirectories: true)
+    for number in 0..<50 { try Data([1]).write(to: URL(fileURLWithPath: target + "/\(number)")) }
+    try tree.withStore(system: system) { store in
+        let vault = try store.commitLogin(alice, .plain)
+        for number in 0..<50 { try vault.put(slot("profile \(number)"), picture(1)) }
+        vault.close()
+        try store.commitLogout(alice)
+        vault.discard()
+        // Before every single call of the walk, each directory in the trash changes places with a link to the target.
+        let link = tree.root + "/link"
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: target)
+        let trash = tree.cache + "/trash"
+        system.plan { _, number, _ in
+            guard number < 2_000 else { return nil }
+            for name in (try? FileManager.default.contentsOfDirectory(atPath: trash)) ?? [] {
+                _ = clinux_rename_exchange(AT_FDCWD, trash + "/" + name, AT_FDCWD, link)
+            }
+            return nil
+        }
+        store.maintain()
+        system.heal()
+        store.maintain()
+        #expect(tree.files(under: target).count == 50)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: trash).isEmpty)
+    }
+}
+
+@Test func `F26: what does not belong into a generation is removed when it is counted, and is not counted`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(slot("bob"), picture(1)) }
+    let entry = try #require(tree.entries.first)
+    let bucket = (entry as NSString).deletingLastPathComponent
+    let generation = (bucket as NSString).deletingLastPathComponent
+    for place in [bucket + "/x", bucket + "/x.64", entry + "0.tmp", generation + "/zz", generation + "/file"] {
+        try Data([1]).write(to: URL(fileURLWithPath: place))
+    }
+    try Data([1]).write(to: URL(fileURLWithPath: generation + "/tmp.0123456789abcdef.1"))
+    #expect(mkfifo(bucket + "/fifo", 0o600) == 0)
+    try tree.withStore { store in
+        let vault = try #require(try store.load(alice)).vault
+        #expect(vault.usage == nil)
+        store.maintain()
+        #expect(vault.usage?.images == 1)
+        #expect(tree.entries == [entry])
+        #expect(!exists(bucket + "/fifo"))
+        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+    }
+}

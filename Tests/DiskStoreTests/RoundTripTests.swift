@@ -1,0 +1,187 @@
+import DiskStore
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@Test func `I5: what is written is read back, bytes and record, framed as asked`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        let vault = try store.commitLogin(alice, .plain)
+        var image = picture(1, url: "https://example.org/a?s=64")
+        image.record.freshness = Freshness(
+            storedAt: 7, initialAge: 8, lifetime: 9, staleWhileRevalidate: 10, staleIfError: 11)
+        image.record.etag = "\"abc\""
+        image.record.lastModified = "Tue, 15 Nov 1994 12:45:26 GMT"
+        #expect(try vault.put(slot("bob", 64), image))
+
+        let framing = ReplyFraming(prefix: { Array("$\($0)\r\n".utf8) }, suffix: Array("\r\n".utf8))
+        let found = try #require(try vault.read(slot("bob", 64), framing: framing))
+        #expect(found.record == image.record)
+        #expect(found.content == image.content)
+        #expect(
+            Array(found.bytes.framed.readableBytesView) == Array("$1000\r\n".utf8) + image.content + Array("\r\n".utf8))
+        #expect(try vault.read(slot("bob", 65), framing: .bare) == nil)
+        #expect(try vault.read(slot("bob"), framing: .bare) == nil)
+        #expect(vault.usage?.images == 1)
+    }
+}
+
+@Test(arguments: [0, 1, 15, 16, 17, 4096, 100_000, 5 << 20])
+func `I5: an image of any length survives`(count: Int) throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        let vault = try store.commitLogin(alice, .plain)
+        let image = picture(3, count: count)
+        try vault.put(slot("bob"), image)
+        #expect(try vault.bytes(slot("bob")) == image.content)
+    }
+}
+
+@Test func `F23: ids are opaque bytes, and no two are taken for each other`() throws {
+    let tree = try TestTree()
+    let ids: [[UInt8]] = [
+        Array("..".utf8), Array("../../etc/passwd".utf8), Array("/".utf8), [0], [0, 0], Array("a\nb".utf8),
+        [0xFF, 0xFE], [0xC3, 0x28], [UInt8](repeating: 0x41, count: 511), [UInt8](repeating: 0x41, count: 512),
+        Array("é".utf8), Array("e\u{301}".utf8), Array("UID".utf8), Array("*".utf8),
+    ]
+    func id(_ bytes: [UInt8]) -> OpaqueID { OpaqueID(ByteBuffer(bytes: bytes)) }
+    try tree.withStore { store in
+        for (index, user) in ids.enumerated() {
+            let vault = try store.commitLogin(Owner(uid: 7, user: id(user)), .plain)
+            try vault.put(Slot(profile: id(user)), picture(UInt8(index)))
+        }
+    }
+    try tree.withStore { store in
+        #expect(try Set(store.users(of: 7)) == Set(ids.map(id)))
+        for (index, user) in ids.enumerated() {
+            let vault = try #require(try store.load(Owner(uid: 7, user: id(user)))).vault
+            for (other, profile) in ids.enumerated() {
+                #expect(
+                    try vault.bytes(Slot(profile: id(profile)))
+                        == (other == index ? picture(UInt8(index)).content : nil))
+            }
+        }
+    }
+}
+
+@Test func `a log-in survives a restart with sessions, origin and token, and so do its images`() throws {
+    let tree = try TestTree()
+    let record = LoginRecord(
+        sessions: [OpaqueID("one"), OpaqueID("two")], origin: "work", token: Secret(Array("t0ken".utf8)),
+        loggedInAt: 1_700_000_000)
+    try tree.withStore { store in
+        #expect(try store.load(alice) == nil)
+        try store.commitLogin(alice, record).put(slot("bob"), picture(1))
+    }
+    try tree.withStore { store in
+        let login = try #require(try store.load(alice))
+        #expect(login.record == record)
+        #expect(try login.vault.bytes(slot("bob")) == picture(1).content)
+        #expect(try store.users(of: 1000) == [alice.user])
+        #expect(try store.countUsers(of: 1000) == 1)
+        #expect(try store.countUsers(of: 1001) == 0)
+        #expect(try store.uidsLoggedIn() == [1000])
+        var changed = record
+        changed.sessions = [OpaqueID("two")]
+        try store.commitSessions(alice, changed)
+    }
+    try tree.withStore { store in
+        let login = try #require(try store.load(alice))
+        #expect(login.record.sessions == [OpaqueID("two")])
+    }
+}
+
+@Test func `I2, I3: after a log-out nothing leads to what was stored`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        let vault = try store.commitLogin(alice, .plain)
+        try vault.put(slot("bob"), picture(1))
+        vault.close()
+        try store.commitLogout(alice)
+        vault.discard()
+        #expect(tree.keyFiles.isEmpty)
+        #expect(tree.sessionFiles.isEmpty)
+        #expect(tree.entries.isEmpty)
+        #expect(store.statistics.trash.images == 1)
+        store.maintain()
+        #expect(tree.files(under: tree.cache + "/trash").isEmpty)
+        #expect(store.statistics.trash == Usage())
+        #expect(try store.load(alice) == nil)
+        try store.commitLogout(alice)
+        #expect(throws: StoreError.closed) { try vault.put(slot("bob"), picture(1)) }
+        #expect(throws: StoreError.closed) { try vault.bytes(slot("bob")) }
+        #expect(throws: StoreError.closed) { try vault.remove([OpaqueID("bob")], fence: { _ in }) }
+    }
+}
+
+@Test func `I3, F42: after a purge the old images are gone and new ones are kept, also over a restart`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        let old = try store.commitLogin(alice, .plain)
+        try old.put(slot("bob"), picture(1))
+        old.close()
+        let new = try store.commitPurge(alice)
+        #expect(try new.bytes(slot("bob")) == nil)
+        #expect(new.usage == Usage())
+        try new.put(slot("eve"), picture(2))
+        old.discard()
+        #expect(old.usage?.images == 1)
+        #expect(try new.bytes(slot("eve")) == picture(2).content)
+    }
+    try tree.withStore { store in
+        let login = try #require(try store.load(alice))
+        #expect(login.record == .plain)
+        #expect(try login.vault.bytes(slot("bob")) == nil)
+        #expect(try login.vault.bytes(slot("eve")) == picture(2).content)
+        store.maintain()
+        #expect(try login.vault.bytes(slot("eve")) == picture(2).content)
+        #expect(tree.entries.count == 1)
+    }
+}
+
+@Test func `I3: removing profiles takes every size of them and no other, fencing each before and after`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        let vault = try store.commitLogin(alice, .plain)
+        for size in [0, 1, 64, 4096] as [UInt16] { try vault.put(slot("bob", size), picture(1)) }
+        try vault.put(slot("eve", 64), picture(2))
+        // Who was fenced, and what there was then: before the entries go no write may follow, and after they went no read
+        // that saw them.
+        var fenced: [OpaqueID] = []
+        var entries: [Int] = []
+        let removed = try vault.remove([OpaqueID("bob"), OpaqueID("nobody")]) { profile in
+            fenced.append(profile)
+            entries.append(tree.entries.count)
+        }
+        #expect(fenced == ["bob", "bob", "nobody", "nobody"].map { OpaqueID($0) })
+        #expect(entries == [5, 1, 1, 1])
+        #expect(removed.images == 4)
+        #expect(try vault.bytes(slot("bob", 64)) == nil)
+        #expect(try vault.bytes(slot("eve", 64)) == picture(2).content)
+        #expect(vault.usage?.images == 1)
+    }
+}
+
+@Test func `a write that is no longer current leaves nothing`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        let vault = try store.commitLogin(alice, .plain)
+        try vault.put(slot("bob"), picture(1))
+        var committed = false
+        #expect(try !vault.write(slot("bob"), picture(2), isCurrent: { false }, committed: { committed = true }))
+        #expect(!committed)
+        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+        #expect(tree.temporaries.isEmpty)
+    }
+}
+
+@Test func `I8: an image over the quota is refused and says so`() throws {
+    let tree = try TestTree()
+    try tree.withStore(tree.configuration(userQuota: 1000)) { store in
+        let vault = try store.commitLogin(alice, .plain)
+        #expect(throws: StoreError.noSpace("the image takes 1123 bytes, over the quota of 1000")) {
+            try vault.put(slot("bob"), picture(1))
+        }
+        #expect(tree.entries.isEmpty)
+    }
+}

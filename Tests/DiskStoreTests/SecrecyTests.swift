@@ -1,0 +1,85 @@
+import DiskStore
+import Foundation
+import NIOConcurrencyHelpers
+import Testing
+import ThumbnailCache
+
+/// Real random bytes, remembered.
+private final class RememberedRandom: RandomSource {
+    private let drawn = NIOLockedValueBox<[[UInt8]]>([])
+
+    /// All draws of a key's length.
+    var keys: [[UInt8]] { drawn.withLockedValue { $0.filter { $0.count == 32 } } }
+
+    func fill(_ buffer: UnsafeMutableRawBufferPointer) throws {
+        try SecureRandom().fill(buffer)
+        drawn.withLockedValue { $0.append(Array(buffer)) }
+    }
+}
+
+@Test func `I11: no id, URL, token, image byte or key is found on disk while users are logged in`() throws {
+    let tree = try TestTree()
+    let random = RememberedRandom()
+    let store = try tree.open(random: random)
+    defer { store.shutdown() }
+    let record = LoginRecord(
+        sessions: [OpaqueID("session-of-alice")], origin: "origin-name", token: Secret(Array("token-of-alice".utf8)),
+        loggedInAt: 1_700_000_000)
+    let vault = try store.commitLogin(alice, record)
+    try vault.put(slot("profile-of-bob", 64), picture(1, url: "https://example.org/profile-of-bob"))
+    try vault.put(slot("profile-of-bob"), picture(2))
+    try store.commitSessions(alice, record)
+    store.maintain()
+
+    var secrets = [
+        "alice@example.org", "session-of-alice", "origin-name", "token-of-alice", "profile-of-bob", "https:",
+    ]
+    .map { Array($0.utf8) }
+    secrets += [picture(1), picture(2)].map { Array($0.content[100..<116]) }
+    // names.key, image key, session key: each only in the file that is for it.
+    #expect(random.keys.count == 3)
+    let keyFiles = tree.keyFiles + [tree.state + "/names.key"]
+    let all = tree.files()
+    #expect(all.count == 10, "\(all)")
+    for path in all {
+        let bytes = try Data(contentsOf: URL(fileURLWithPath: path))
+        for secret in secrets {
+            #expect(bytes.range(of: Data(secret)) == nil, "\(path)")
+            #expect(Data(path.utf8).range(of: Data(secret)) == nil)
+        }
+        for key in random.keys where !keyFiles.contains(path) {
+            for part in [key[..<16], key[16...]] { #expect(bytes.range(of: Data(part)) == nil, "\(path)") }
+        }
+    }
+}
+
+@Test func `I11: keys of a purged or ended generation are in no file any more`() throws {
+    let tree = try TestTree()
+    let random = RememberedRandom()
+    let store = try tree.open(random: random)
+    defer { store.shutdown() }
+    let vault = try store.commitLogin(alice, .plain)
+    try vault.put(slot("bob"), picture(1))
+    vault.close()
+    let purged = random.keys[1]
+    _ = try store.commitPurge(alice)
+    func isAnywhere(_ key: [UInt8]) throws -> Bool {
+        try tree.files().contains { try Data(contentsOf: URL(fileURLWithPath: $0)).range(of: Data(key)) != nil }
+    }
+    #expect(try !isAnywhere(purged))
+    #expect(try isAnywhere(random.keys[2]) && isAnywhere(random.keys[3]))
+    try store.commitLogout(alice)
+    #expect(try !isAnywhere(random.keys[2]) && !isAnywhere(random.keys[3]))
+}
+
+@Test func `I11: errors and descriptions name no secret`() throws {
+    let tree = try TestTree()
+    let system = FaultySystem()
+    try tree.withStore(system: system) { store in
+        system.plan { call, _, _ in call == .rename ? .fail(EIO) : nil }
+        let record = LoginRecord(sessions: [], token: Secret(Array("token".utf8)), loggedInAt: 0)
+        #expect(throws: StoreError.failed("logging in: renameat: EIO (Input/output error)")) {
+            _ = try store.commitLogin(alice, record)
+        }
+    }
+}

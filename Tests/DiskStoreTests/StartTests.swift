@@ -1,0 +1,279 @@
+import DiskStore
+import Foundation
+import NIOConcurrencyHelpers
+import Testing
+import ThumbnailCache
+
+private func failure(_ body: () throws -> Void) -> String? {
+    do {
+        try body()
+        return nil
+    } catch {
+        return "\(error)"
+    }
+}
+
+@Test func `F44, F60: a second daemon on the cache or on the state is told so and changes nothing`() throws {
+    let tree = try TestTree()
+    try tree.withStore { _ in
+        let files = tree.files()
+        let same = failure { _ = try tree.open() }
+        #expect(same?.contains("another thumbcached uses the cache directory \(tree.cache)") == true)
+        var other = tree.configuration()
+        other.cacheDirectory = tree.root + "/other"
+        let sharedState = failure { _ = try tree.open(other) }
+        #expect(sharedState?.contains("another thumbcached uses the state directory \(tree.state)") == true)
+        #expect(tree.files() == (files + [tree.root + "/other/lock"]).sorted())
+    }
+    #expect(failure { try tree.withStore { _ in } } == nil)
+}
+
+@Test func `starts are numbered from 1 on, durably, whatever the disk has left of the number`() throws {
+    let tree = try TestTree()
+    for number in 1...5 { try tree.withStore { #expect($0.startNumber == UInt64(number)) } }
+    let path = URL(fileURLWithPath: tree.state + "/starts")
+    var bytes = try Data(contentsOf: path)
+    // The newer copy is torn: it may have held 5, so it does not come again.
+    bytes[512 + 9] ^= 1
+    try bytes.write(to: path)
+    try tree.withStore { #expect($0.startNumber == 6) }
+    try tree.withStore { #expect($0.startNumber == 7) }
+    // Nothing is left: days since 1970.
+    try Data([UInt8](repeating: 0xAA, count: 1024)).write(to: path)
+    tree.clock.withLockedValue { $0 = 20_000 * 86_400 + 5 }
+    try tree.withStore { #expect($0.startNumber == 20_000) }
+    try Data([1, 2, 3]).write(to: path)
+    try tree.withStore { #expect($0.startNumber == 20_000) }
+    try tree.withStore { #expect($0.startNumber == 20_001) }
+    try FileManager.default.removeItem(at: path)
+    try tree.withStore { #expect($0.startNumber == 1) }
+}
+
+@Test(arguments: ["wrong size", "damaged", "mode", "link", "directory", "empty"])
+func `F51: a names.key that is wrong stops the start, says what is wrong, and nothing is lost`(how: String) throws {
+    let tree = try TestTree()
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(slot("bob"), picture(1)) }
+    let path = tree.state + "/names.key"
+    let good = try Data(contentsOf: URL(fileURLWithPath: path))
+    let expected: String
+    switch how {
+    case "wrong size":
+        try good.dropLast().write(to: URL(fileURLWithPath: path))
+        expected = "has 55 bytes instead of 56"
+    case "empty":
+        try Data().write(to: URL(fileURLWithPath: path))
+        expected = "has 0 bytes instead of 56"
+    case "damaged":
+        var bad = good
+        bad[20] ^= 1
+        try bad.write(to: URL(fileURLWithPath: path))
+        expected = "is damaged"
+    case "mode":
+        #expect(chmod(path, 0o640) == 0)
+        expected = "has mode 640 instead of 600"
+    case "link":
+        try FileManager.default.moveItem(atPath: path, toPath: tree.root + "/k")
+        try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: tree.root + "/k")
+        expected = "is no plain file"
+    default:
+        try FileManager.default.removeItem(atPath: path)
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+        expected = "is no plain file"
+    }
+    let said = failure { _ = try tree.open() }
+    #expect(said?.contains("\(path) \(expected)") == true, "\(said ?? "started")")
+    try FileManager.default.removeItem(atPath: path)
+    try good.write(to: URL(fileURLWithPath: path))
+    #expect(chmod(path, 0o600) == 0)
+    try tree.withStore { store in
+        let vault = try #require(try store.load(alice)).vault
+        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+    }
+}
+
+@Test func `F51: with names.key gone everybody is logged out, the keys first, and a new one is made`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(slot("bob"), picture(1)) }
+    try FileManager.default.removeItem(atPath: tree.state + "/names.key")
+    try tree.withStore { store in
+        #expect(tree.keyFiles.isEmpty)
+        #expect(try store.load(alice) == nil)
+        #expect(try store.users(of: 1000) == [])
+        store.maintain()
+        #expect(tree.entries.isEmpty)
+        #expect(tree.sessionFiles.isEmpty)
+        #expect(tree.files(under: tree.cache + "/trash").isEmpty)
+        try store.commitLogin(alice, .plain).put(slot("bob"), picture(2))
+    }
+    try tree.withStore { store in
+        let found = try store.users(of: 1000) == [alice.user]
+        #expect(found)
+    }
+}
+
+@Test(arguments: ["short", "flipped", "zeros", "from another user", "from another uid"])
+func `F51: a damaged key file logs its user out and nobody else`(how: String) throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        for owner in [alice, bob, carol] { try store.commitLogin(owner, .plain).put(slot("bob"), picture(1)) }
+    }
+    let ofUID = tree.files(under: tree.state + "/keys/1000")
+    let ofOther = tree.files(under: tree.state + "/keys/1001")
+    let path = URL(fileURLWithPath: ofUID[0])
+    var bytes = try Data(contentsOf: path)
+    switch how {
+    case "short": bytes = bytes.dropLast()
+    case "flipped": bytes[40] ^= 1
+    case "zeros": bytes = Data(count: bytes.count)
+    case "from another user": bytes = try Data(contentsOf: URL(fileURLWithPath: ofUID[1]))
+    default: bytes = try Data(contentsOf: URL(fileURLWithPath: ofOther[0]))
+    }
+    try bytes.write(to: path)
+    try tree.withStore { store in
+        #expect(try store.users(of: 1000).count == 1)
+        #expect(try store.users(of: 1001) == [carol.user])
+        #expect(!FileManager.default.fileExists(atPath: path.path))
+        #expect(store.statistics.damagedLogins == 1)
+        store.maintain()
+        #expect(tree.entries.count == 2)
+        #expect(tree.sessionFiles.count == 2)
+        let vault = try #require(try store.load(carol)).vault
+        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+    }
+}
+
+@Test(arguments: ["missing", "flipped", "short", "from another user"])
+func `a session file that cannot be trusted ends the log-in durably`(how: String) throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        for owner in [alice, bob] { try store.commitLogin(owner, .plain).put(slot("bob"), picture(1)) }
+    }
+    let path = URL(fileURLWithPath: tree.sessionFiles[0])
+    var bytes = try Data(contentsOf: path)
+    switch how {
+    case "missing": try FileManager.default.removeItem(at: path)
+    case "short": try bytes.dropLast().write(to: path)
+    case "flipped":
+        bytes[25] ^= 1
+        try bytes.write(to: path)
+    default: try Data(contentsOf: URL(fileURLWithPath: tree.sessionFiles[1])).write(to: path)
+    }
+    try tree.withStore { store in
+        let found = try [alice, bob].filter { try store.load($0) != nil }
+        #expect(found.count == 1)
+        #expect(tree.keyFiles.count == 1)
+    }
+}
+
+@Test func `log-ins whose sessions were all held by connections do not survive a restart, but live until then`() throws
+{
+    let tree = try TestTree()
+    let held = LoginRecord(sessions: [], loggedInAt: 1)
+    try tree.withStore { store in
+        for owner in [alice, bob, carol] { try store.commitLogin(owner, held).put(slot("bob"), picture(1)) }
+        store.maintain()
+        #expect(try store.load(alice) != nil)
+        #expect(tree.keyFiles.count == 3)
+    }
+    try tree.withStore { store in
+        #expect(try store.load(alice) == nil)
+        #expect(tree.keyFiles.count == 2)
+        // One that comes back before the sweep is not swept.
+        try store.commitLogin(bob, held).put(slot("eve"), picture(2))
+        store.maintain()
+        #expect(tree.keyFiles.count == 1)
+        #expect(try store.users(of: 1000) == [bob.user])
+        #expect(try store.users(of: 1001) == [])
+        #expect(tree.entries.count == 1)
+        #expect(tree.sessionFiles.count == 1)
+    }
+}
+
+@Test func `a store of a newer format is refused; images of an unknown one are thrown away, log-ins stay`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(slot("bob"), picture(1)) }
+    let path = URL(fileURLWithPath: tree.cache + "/VERSION")
+    #expect(try String(contentsOf: path, encoding: .utf8) == "thumbcached 1\n")
+    try Data("thumbcached 2\n".utf8).write(to: path)
+    let said = failure { _ = try tree.open() }
+    #expect(said?.contains("has format 2, made by a newer thumbcached") == true)
+    #expect(tree.entries.count == 1)
+    for unknown in ["thumbcached 0\n", "", "something else", "thumbcached -1\n"] {
+        try Data(unknown.utf8).write(to: path)
+        try tree.withStore { store in
+            let vault = try #require(try store.load(alice)).vault
+            #expect(try vault.bytes(slot("bob")) == nil)
+            try vault.put(slot("bob"), picture(1))
+            store.maintain()
+            #expect(tree.entries.count == 1)
+            #expect(tree.files(under: tree.cache + "/trash").isEmpty)
+        }
+    }
+}
+
+@Test func `F52: with keys in the runtime directory a reboot is a log-out for everyone`() throws {
+    let tree = try TestTree()
+    let configuration = tree.configuration(keys: .runtime)
+    try tree.withStore(configuration) { store in
+        try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+        #expect(tree.files(under: tree.state + "/keys").isEmpty)
+        #expect(!FileManager.default.fileExists(atPath: tree.state + "/names.key"))
+    }
+    try tree.withStore(configuration) { store in
+        let found = try store.users(of: 1000) == [alice.user]
+        #expect(found)
+    }
+    try FileManager.default.removeItem(atPath: tree.runtime)
+    try tree.withStore(configuration) { store in
+        try #require(try store.load(alice) == nil)
+        store.maintain()
+        #expect(tree.entries.isEmpty)
+        #expect(tree.sessionFiles.isEmpty)
+    }
+}
+
+@Test(arguments: [DiskStoreConfiguration.KeyStorage.disk, .runtime])
+func `F51: keys left where the configuration no longer looks are destroyed`(first: DiskStoreConfiguration.KeyStorage)
+    throws
+{
+    let tree = try TestTree()
+    let second: DiskStoreConfiguration.KeyStorage = first == .disk ? .runtime : .disk
+    try tree.withStore(tree.configuration(keys: first)) { store in
+        try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+    }
+    try tree.withStore(tree.configuration(keys: second)) { store in
+        try #require(try store.load(alice) == nil)
+        store.maintain()
+        #expect(tree.entries.isEmpty)
+    }
+    try tree.withStore(tree.configuration(keys: first)) { store in
+        let found = try store.load(alice) == nil
+        #expect(found)
+    }
+}
+
+@Test func `a directory that others may write to, or that is not absolute, is refused`() throws {
+    let tree = try TestTree()
+    try FileManager.default.createDirectory(atPath: tree.state, withIntermediateDirectories: true)
+    #expect(chmod(tree.state, 0o777) == 0)
+    let said = failure { _ = try tree.open() }
+    #expect(said?.contains("the state directory \(tree.state) has mode 777, writable for others") == true)
+    var relative = tree.configuration()
+    relative.cacheDirectory = "cache"
+    #expect(failure { _ = try tree.open(relative) } == "the cache directory must be an absolute path, not \"cache\"")
+}
+
+@Test func `everything is made for its owner's eyes only`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+        let all = try #require(FileManager.default.enumerator(atPath: tree.root)?.allObjects as? [String])
+        for path in all {
+            var status = stat()
+            #expect(lstat(tree.root + "/" + path, &status) == 0)
+            let isDirectory = status.st_mode & S_IFMT == S_IFDIR
+            #expect(status.st_mode & 0o7777 == (isDirectory ? 0o700 : 0o600), "\(path)")
+        }
+        #expect(all.count > 10)
+    }
+}

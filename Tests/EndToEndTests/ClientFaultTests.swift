@@ -1,0 +1,314 @@
+import Foundation
+import Glibc
+import Testing
+
+extension EndToEnd {
+    /// Clients that misbehave, and clients whose ids look like something else.
+    struct ClientFaultTests {
+        @Test
+        func `I8, F17: a client that sends and never reads costs bounded memory and is disconnected; others are not`()
+            throws
+        {
+            try withMachine { machine in
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings["limits", "output"] = "2MiB"
+                    daemon.settings["limits", "stall"] = "1s"
+                }
+                let other = try daemon.connect()
+                #expect(try other.call("LOGIN", "alice") == .ok)
+                let picture = Picture.gif("bob", size: 1_000_000)
+                #expect(try other.call("PUT", "alice", "bob", picture) == .ok)
+                #expect(try other.call("GET", "alice", "bob") == .bulk(picture))
+                let before = try daemon.residentMemory()
+
+                let deaf = try daemon.connect()
+                try deaf.sendRaw(Array(repeatElement(RESPClient.frame(["GET", "alice", "bob"]), count: 400).joined()))
+                var most = 0
+                var calls = 0
+                while !deaf.isHungUp(within: 5) {
+                    #expect(try other.call("GET", "alice", "bob") == .bulk(picture))
+                    most = max(most, try daemon.residentMemory())
+                    calls += 1
+                    guard calls < 20_000 else { throw Failure("the client that never reads was not disconnected") }
+                }
+                // All of its replies would have been 400 MB.
+                print("  F17: \(calls) calls of another client meanwhile, \((most - before) >> 10) KiB more")
+                #expect(most - before < 40 << 20)
+                #expect(calls > 2)
+                #expect(try other.call("PING") == .simple("PONG"))
+            }
+        }
+
+        @Test func `F17: a client that reads slowly but reads gets everything`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon { $0.settings["limits", "output"] = "1MiB" }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                let picture = Picture.gif("bob", size: 400_000)
+                #expect(try client.call("PUT", "alice", "bob", picture) == .ok)
+                try client.sendRaw(
+                    Array(repeatElement(RESPClient.frame(["GET", "alice", "bob"]), count: 100).joined()))
+                for _ in 0..<100 { #expect(try client.receive() == .bulk(picture)) }
+            }
+        }
+
+        enum Departure: String, CaseIterable, Sendable {
+            case closed, reset
+        }
+
+        @Test(arguments: Departure.allCases)
+        func `I6, F19: clients that leave are reaped; their download goes on for a grace, then is cancelled`(
+            departure: Departure
+        ) throws {
+            try withMachine { machine in
+                let origin = try GatedOrigin { _ in [.silence] }
+                defer { origin.end() }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["origins.default", "timeout"] = "100s"
+                }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                let waiters = try (0..<20).map { _ in try daemon.connect() }
+                for waiter in waiters {
+                    // Unread when the waiter closes: this makes the kernel reset the connection.
+                    if departure == .reset { try waiter.send("PING") }
+                    try waiter.send("GET", "alice", "bob")
+                }
+                try origin.waitForRequests(1)
+                try daemon.takeUpEverythingSent()
+                try eventually("all are connected") { try daemon.info("connected_clients", client) == "21" }
+                for waiter in waiters { waiter.end() }
+                try eventually("the connections are gone") { try daemon.info("connected_clients", client) == "1" }
+                try origin.waitForAbandoned(1)
+                #expect(origin.requests.count == 1)
+                #expect(try client.call("PING") == .simple("PONG"))
+            }
+        }
+
+        @Test func `F19: a client that says no more but still reads gets its replies, then the daemon closes`() throws {
+            try withMachine { machine in
+                let origin = try GatedOrigin { _ in [.silence] }
+                defer { origin.end() }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["origins.default", "timeout"] = "300ms"
+                }
+                let (client, other) = (try daemon.connect(), try daemon.connect())
+                let picture = Picture.gif("eve", size: 2_000_000)
+                #expect(try other.call("LOGIN", "alice") == .ok)
+                #expect(try other.call("PUT", "alice", "eve", picture) == .ok)
+                try client.send("GET", "alice", "bob")
+                try client.send("PING")
+                try client.send("GET", "alice", "eve")
+                shutdown(client.descriptor, CInt(SHUT_WR))
+                #expect(try client.receive().code == "TIMEOUT")
+                #expect(try client.receive() == .simple("PONG"))
+                #expect(try client.receive() == .bulk(picture))
+                #expect(client.isClosedByPeer())
+                #expect(try daemon.info("connected_clients", other) == "1")
+            }
+        }
+
+        @Test func `I6: a client that gives up and asks again within the grace finds its download under way`() throws {
+            try withMachine { machine in
+                let picture = Picture.gif("bob")
+                let origin = try GatedOrigin { _ in [.wait("gate"), .send(GatedOrigin.response(picture))] }
+                defer { origin.end() }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["origins.default", "timeout"] = "100s"
+                }
+                let first = try daemon.connect()
+                #expect(try first.call("LOGIN", "alice") == .ok)
+                try first.send("GET", "alice", "bob")
+                try origin.waitForRequests(1)
+                first.end()
+                let second = try daemon.connect()
+                try second.send("GET", "alice", "bob")
+                try daemon.takeUpEverythingSent()
+                origin.open("gate")
+                #expect(try second.receive() == .bulk(picture))
+                #expect(origin.requests.count == 1)
+            }
+        }
+
+        @Test(arguments: [
+            "*1\r\n$9223372036854775807\r\n", "*1\r\n$9223372036854775808\r\n", "*1\r\n$-1\r\n", "*1\r\n$-2\r\n",
+            "*1000000000\r\n", "*9223372036854775807\r\n", "*-2\r\n", "*99999999999999999999999\r\n",
+            "*1\r\n*1\r\n$4\r\nPING\r\n", "*1\r\n:5\r\n", "*1\r\n+PING\r\n", "*x\r\n", "*1\r\n$x\r\n", "*\r\n",
+            "*1\r\n$4\r\nPINGxx", "$4\r\nPING\r\n", ":1\r\n", "*1\n$4\nPING\n", "*1\r\n$ 4\r\nPING\r\n",
+            "*+1\r\n$4\r\nPING\r\n",
+            "*1\r\n$2000000000\r\n", "\0\0\0\0", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "*1\r\n%1\r\n",
+            "*1025\r\n",
+        ])
+        func `F21: a frame that cannot be right is a protocol error and a close; other connections stay`(
+            frame: String
+        ) throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let other = try daemon.connect()
+                let before = try daemon.residentMemory()
+                let client = try daemon.connect()
+                try client.sendRaw(RESPClient.frame(["ECHO", "before"]) + Array(frame.utf8))
+                #expect(try client.receive() == .bulk(Array("before".utf8)))
+                guard case .error(let code, let words) = try client.receive() else { throw Failure("no error") }
+                #expect(code == "TOOLARGE" || code == "ERR" && words.hasPrefix("Protocol error: "), "\(code) \(words)")
+                #expect(client.isClosedByPeer())
+                #expect(try daemon.residentMemory() - before < 8 << 20)
+                #expect(try other.call("PING") == .simple("PONG"))
+            }
+        }
+
+        @Test func `F22: frames with random faults never harm the daemon or another connection`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let pid = daemon.pid
+                let other = try daemon.connect()
+                #expect(try other.call("LOGIN", "alice") == .ok)
+                #expect(try other.call("PUT", "alice", "bob", Picture.gif("bob")) == .ok)
+                var noise = Noise(seed: "F22")
+                let good: [[any Word]] = [
+                    ["HELLO", "3"], ["PING"], ["LOGIN", "mallory", "SESSION", "x"], ["STAT", "mallory"],
+                    ["PUT", "mallory", "bob", Picture.gif("x"), "TTL", "5"], ["GET", "mallory", "bob", "SIZE", "64"],
+                    ["MGET", "mallory", "2", "bob", "eve"], ["PURGE", "mallory", "1", "bob"],
+                    ["COMMAND", "DOCS", "get"],
+                ]
+                var errors = 0
+                for round in 0..<400 {
+                    var bytes = (0..<4).flatMap { _ in
+                        RESPClient.frame(good[Int.random(in: 0..<good.count, using: &noise)])
+                    }
+                    for _ in 0..<Int.random(in: 1...6, using: &noise) {
+                        let place = Int.random(in: 0..<bytes.count, using: &noise)
+                        switch Int.random(in: 0..<4, using: &noise) {
+                        case 0: bytes[place] = noise.next()
+                        case 1: bytes.insert(noise.next(), at: place)
+                        case 2: bytes.remove(at: place)
+                        default: bytes[place] ^= 1 << UInt8.random(in: 0..<8, using: &noise)
+                        }
+                    }
+                    let client = try RESPClient(daemon.socket)
+                    // The daemon may close before it has read everything.
+                    do { try client.sendRaw(bytes) } catch {}
+                    shutdown(client.descriptor, CInt(SHUT_WR))
+                    do {
+                        while true {
+                            if case .error = try client.receive() { errors += 1 }
+                        }
+                    } catch {}
+                    if round % 50 == 0 { #expect(try other.call("GET", "alice", "bob") == .bulk(Picture.gif("bob"))) }
+                }
+                #expect(errors > 100)
+                #expect(daemon.pid == pid && daemon.process?.ending() == nil)
+                #expect(try other.call("GET", "alice", "bob") == .bulk(Picture.gif("bob")))
+            }
+        }
+
+        @Test(arguments: [
+            "UID", "SIZE", "CACHED", "META", "*", "HOLD", "SESSION", "URL", "WAIT", "IFNOT", "TTL", "NOWAIT", "-1", "0",
+            "2", "$5", "", "bob",
+        ])
+        func `F63: a profile called like an option is a profile`(profile: String) throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                let picture = Picture.gif(profile)
+                guard !profile.isEmpty else {
+                    #expect(try client.call("PUT", "alice", profile, picture).code == "ERR")
+                    return
+                }
+                #expect(try client.call("PUT", "alice", profile, picture) == .ok)
+                #expect(try client.call("PUT", "alice", profile, picture, "SIZE", "64") == .ok)
+                #expect(try client.call("GET", "alice", profile) == .bulk(picture))
+                #expect(try client.call("GET", "alice", profile, "SIZE", "64", "CACHED") == .bulk(picture))
+                #expect(
+                    try client.call("MGET", "alice", "2", profile, profile, "CACHED")
+                        == .array([.bulk(picture), .bulk(picture)]))
+                #expect(try client.call("STAT", "alice", profile)["length"] == .integer(Int64(picture.count)))
+                #expect(try client.call("STAT", "alice", profile, "SIZE", "64") != .null)
+                #expect(try client.call("PUT", "alice", "other", picture) == .ok)
+                #expect(try client.call("PURGE", "alice", "1", profile)["images"] == .integer(2))
+                #expect(try client.call("GET", "alice", profile) == .null)
+                #expect(try client.call("GET", "alice", "other") == .bulk(picture))
+            }
+        }
+
+        @Test func `F23: ids are bytes, whatever they are; 512 of them are taken and 513 refused`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let client = try daemon.connect()
+                let ids: [[UInt8]] = [
+                    Array("../../../../etc/passwd".utf8), Array("/".utf8), Array("..".utf8), Array(".".utf8), [0],
+                    Array("a\0b".utf8), Array("a\r\nb".utf8), [0xff, 0xfe, 0xc0], Array("**".utf8),
+                    .init(repeating: 0x61, count: 512), .init(repeating: 0xff, count: 512), Array("ä".utf8),
+                    Array("a\u{308}".utf8),
+                ]
+                for user in ids {
+                    #expect(try client.call("LOGIN", user) == .ok)
+                    for profile in ids {
+                        #expect(try client.call("PUT", user, profile, Picture.gif("\(user) \(profile)")) == .ok)
+                    }
+                }
+                try daemon.restart()
+                let later = try daemon.connect()
+                for user in ids {
+                    for profile in ids {
+                        let held = try later.call("GET", user, profile)
+                        #expect(held == .bulk(Picture.gif("\(user) \(profile)")))
+                    }
+                    try eventually("all images are counted") {
+                        try later.call("STAT", user)["images"] == .integer(Int64(ids.count))
+                    }
+                }
+                let long = [UInt8](repeating: 0x61, count: 513)
+                for refused in [["LOGIN", long], ["GET", "alice", long], ["PUT", long, "bob", Picture.gif("x")]]
+                    as [[any Word]]
+                {
+                    try later.send(refused)
+                    #expect(try later.receive().code == "ERR")
+                }
+                #expect(try later.call("LOGIN", "*").code == "ERR")
+                // Nothing was written outside of the directories.
+                #expect(Files.entries(under: daemon.directory).filter { $0.contains("etc") }.isEmpty)
+                let users = try #require(try later.call("USERS").elements)
+                #expect(Set(users.compactMap(\.bytes)) == Set(ids))
+            }
+        }
+
+        @Test func `I8: a frame over the image limit is TOOLARGE and a close, one at the limit is taken`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon { $0.settings["limits", "image"] = "100KiB" }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                let largest = Picture.gif("bob", size: 100 << 10)
+                #expect(try client.call("PUT", "alice", "bob", largest) == .ok)
+                #expect(try client.call("GET", "alice", "bob") == .bulk(largest))
+                // Only the announcement: the daemon does not wait for the bytes.
+                try client.sendRaw(Array("*4\r\n$3\r\nPUT\r\n$5\r\nalice\r\n$3\r\neve\r\n$\((100 << 10) + 1)\r\n".utf8))
+                #expect(try client.receive().code == "TOOLARGE")
+                #expect(client.isClosedByPeer())
+            }
+        }
+
+        @Test func `I8: over a uid's share of connections a client is told BUSY; when one leaves, there is room`()
+            throws
+        {
+            try withMachine { machine in
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings["limits", "connections-per-uid"] = 5
+                    daemon.settings["access", "admins"] = []
+                }
+                var clients = try (0..<5).map { _ in try daemon.connect() }
+                let refused = try RESPClient(daemon.socket)
+                #expect(try refused.receive().code == "BUSY")
+                #expect(refused.isClosedByPeer())
+                clients.removeLast().end()
+                try eventually("there is room again") {
+                    (try? RESPClient(daemon.socket).call("PING")) == .simple("PONG")
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+import Foundation
+import Glibc
+
+func read(_ path: String) throws -> [UInt8] {
+    guard let data = FileManager.default.contents(atPath: path) else { throw Failure("cannot read \(path)") }
+    return [UInt8](data)
+}
+
+func write(_ bytes: [UInt8], to path: String) throws {
+    try Data(bytes).write(to: URL(fileURLWithPath: path))
+}
+
+func write(_ text: String, to path: String) throws {
+    try write([UInt8](text.utf8), to: path)
+}
+
+enum Files {
+    /// The repository: the directory that holds Package.swift.
+    static let repository = URL(fileURLWithPath: #filePath)
+        .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent().path
+
+    /// Where the programs lie that were built together with these tests.
+    static let programs =
+        ProcessInfo.processInfo.environment["THUMBCACHED_PROGRAMS"]
+        ?? URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().path
+
+    /// Every plain file below a directory, by its path.
+    static func under(_ directory: String) -> [String] {
+        entries(under: directory).filter { (try? kind(of: $0)) == S_IFREG }
+    }
+
+    /// Everything below a directory, by its path. What vanishes meanwhile is passed over.
+    static func entries(under directory: String) -> [String] {
+        guard let stream = opendir(directory) else { return [] }
+        defer { closedir(stream) }
+        var found: [String] = []
+        while let entry = readdir(stream) {
+            let name = withUnsafeBytes(of: entry.pointee.d_name) {
+                String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            if name == "." || name == ".." { continue }
+            let path = "\(directory)/\(name)"
+            found.append(path)
+            if (try? kind(of: path)) == S_IFDIR { found += entries(under: path) }
+        }
+        return found
+    }
+
+    /// `S_IFREG`, `S_IFDIR`, `S_IFSOCK` and so on.
+    static func kind(of path: String) throws -> mode_t {
+        var status = stat()
+        guard lstat(path, &status) == 0 else { throw Failure(systemCall: "lstat \(path)") }
+        return status.st_mode & S_IFMT
+    }
+
+    static func exists(_ path: String) -> Bool { access(path, F_OK) == 0 }
+
+    static func makeExecutable(_ path: String) { chmod(path, 0o755) }
+}

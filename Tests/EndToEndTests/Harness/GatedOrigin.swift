@@ -1,0 +1,178 @@
+import Foundation
+import Glibc
+
+/// An HTTP server on loopback that answers as a script tells it: at once, when a gate opens, in parts, or never.
+///
+/// Each connection has a thread. They end when the peer closes or the origin ends.
+final class GatedOrigin: Sendable {
+    struct Request: Sendable {
+        /// 1 for the first that came, and so on.
+        var number: Int
+        var path: String
+        /// By lower-case name.
+        var headers: [String: String]
+    }
+
+    enum Step: Sendable {
+        case send([UInt8])
+        /// Goes on when `open` is called for this gate.
+        case wait(String)
+        /// Sends nothing more, until the peer gives up.
+        case silence
+        case close
+    }
+
+    private struct State: Sendable {
+        var requests: [Request] = []
+        var openGates: Set<String> = []
+        /// Silent connections that the peer gave up.
+        var abandoned = 0
+        var connections: Set<CInt> = []
+        var hasEnded = false
+    }
+
+    let port: UInt16
+    private let listener: CInt
+    private let state = Watched(State())
+    private let answer: @Sendable (Request) -> [Step]
+
+    /// - Parameter answer: the script: what happens to a request. Called on the connection's thread.
+    init(_ answer: @escaping @Sendable (Request) -> [Step]) throws {
+        (listener, port) = try listenTCP(backlog: 1_024)
+        self.answer = answer
+        Thread.detachNewThread { [self] in acceptConnections() }
+    }
+
+    /// An image at once for every path: whatever `image` gives for it.
+    static func images(_ image: @escaping @Sendable (Request) -> [UInt8]) throws -> GatedOrigin {
+        try GatedOrigin { request in [.send(GatedOrigin.response(image(request)))] }
+    }
+
+    var url: String { "http://127.0.0.1:\(port)" }
+    var requests: [Request] { state.current.requests }
+
+    /// Lets pass everyone who waits or will wait at a gate.
+    func open(_ gate: String) { state.change { _ = $0.openGates.insert(gate) } }
+
+    func waitForRequests(_ count: Int) throws {
+        guard state.wait(patience, until: { $0.requests.count >= count }) else {
+            throw Failure("the origin saw \(requests.count) requests, not \(count)")
+        }
+    }
+
+    /// Waits until the peer has given up so many silent connections.
+    func waitForAbandoned(_ count: Int) throws {
+        guard state.wait(patience, until: { $0.abandoned >= count }) else {
+            throw Failure("\(state.current.abandoned) connections were given up, not \(count)")
+        }
+    }
+
+    func end() {
+        let connections = state.change { state in
+            state.hasEnded = true
+            return state.connections
+        }
+        shutdown(listener, CInt(SHUT_RDWR))
+        for connection in connections { shutdown(connection, CInt(SHUT_RDWR)) }
+    }
+
+    // MARK: What is sent
+
+    static func response(
+        _ body: [UInt8], status: String = "200 OK", headers: [String] = [], length: Int? = nil
+    ) -> [UInt8] {
+        let lines =
+            ["HTTP/1.1 \(status)", "Content-Type: image/gif", "Content-Length: \(length ?? body.count)"] + headers
+        return Array((lines.joined(separator: "\r\n") + "\r\n\r\n").utf8) + body
+    }
+
+    // MARK: The server
+
+    private func acceptConnections() {
+        while true {
+            let connection = accept(listener, nil, nil)
+            guard connection >= 0 else { break }
+            let isWanted = state.change { state in
+                if !state.hasEnded { state.connections.insert(connection) }
+                return !state.hasEnded
+            }
+            guard isWanted else {
+                close(connection)
+                break
+            }
+            Thread.detachNewThread { [self] in
+                serve(connection)
+                state.change { _ = $0.connections.remove(connection) }
+                close(connection)
+            }
+        }
+        close(listener)
+    }
+
+    private func serve(_ connection: CInt) {
+        var input: [UInt8] = []
+        while let head = readHead(connection, &input) {
+            let request = record(head)
+            for step in answer(request) {
+                switch step {
+                case .send(let bytes):
+                    guard sendAll(connection, bytes) else { return }
+                case .wait(let gate):
+                    guard state.wait(300, until: { $0.openGates.contains(gate) || $0.hasEnded }),
+                        !state.current.hasEnded
+                    else { return }
+                case .silence:
+                    var byte: UInt8 = 0
+                    while recv(connection, &byte, 1, 0) > 0 {}
+                    state.change { $0.abandoned += 1 }
+                    return
+                case .close:
+                    return
+                }
+            }
+        }
+    }
+
+    private func record(_ head: String) -> Request {
+        let lines = head.split(separator: "\r\n")
+        let path = lines.first?.split(separator: " ").dropFirst().first.map(String.init) ?? ""
+        let headers = lines.dropFirst().compactMap { line -> (String, String)? in
+            guard let colon = line.firstIndex(of: ":") else { return nil }
+            return (line[..<colon].lowercased(), line[line.index(after: colon)...].trimmingCharacters(in: .whitespaces))
+        }
+        return state.change { state in
+            let request = Request(
+                number: state.requests.count + 1, path: path,
+                headers: Dictionary(headers, uniquingKeysWith: { $0 + ", " + $1 }))
+            state.requests.append(request)
+            return request
+        }
+    }
+
+    /// A request's lines; null when the peer has closed.
+    private func readHead(_ connection: CInt, _ input: inout [UInt8]) -> String? {
+        let end = Array("\r\n\r\n".utf8)
+        var buffer = [UInt8](repeating: 0, count: 8_192)
+        while true {
+            if let range = input.firstRange(of: end) {
+                defer { input.removeSubrange(..<range.upperBound) }
+                return String(decoding: input[..<range.lowerBound], as: UTF8.self)
+            }
+            let count = recv(connection, &buffer, buffer.count, 0)
+            guard count > 0 else { return nil }
+            input += buffer[..<count]
+        }
+    }
+
+    private func sendAll(_ connection: CInt, _ bytes: [UInt8]) -> Bool {
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes[sent...].withUnsafeBytes {
+                Glibc.send(connection, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL))
+            }
+            guard count > 0 else { return false }
+            sent += count
+        }
+        return true
+    }
+}

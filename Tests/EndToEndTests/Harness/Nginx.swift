@@ -1,0 +1,129 @@
+import Foundation
+import Glibc
+
+/// A real nginx on loopback that serves a directory, and its access log.
+final class Nginx {
+    let port: UInt16
+    var url: String { "http://127.0.0.1:\(port)" }
+    private let log: String
+    private let process: ChildProcess
+
+    init(_ machine: Machine, serving pictures: String) throws {
+        let home = try machine.makeDirectory("nginx-\(machine.takeNumber())")
+        log = "\(home)/access.log"
+        port = try freePort()
+        try write(
+            """
+            daemon off;
+            worker_processes 1;
+            \(geteuid() == 0 ? "user root;" : "")
+            pid \(home)/pid;
+            error_log \(home)/error.log;
+            events { worker_connections 1024; }
+            http {
+                log_format path '$uri $status';
+                access_log \(log) path;
+                client_body_temp_path \(home)/body;
+                proxy_temp_path \(home)/proxy;
+                fastcgi_temp_path \(home)/fastcgi;
+                uwsgi_temp_path \(home)/uwsgi;
+                scgi_temp_path \(home)/scgi;
+                types {
+                    image/png png;
+                    image/jpeg jpg;
+                    image/gif gif;
+                    image/webp webp;
+                    image/avif avif;
+                }
+                server {
+                    listen 127.0.0.1:\(port) backlog=1024;
+                    root \(pictures);
+                    location / { try_files $uri $uri.png $uri.jpg $uri.gif $uri.webp $uri.avif =404; }
+                }
+            }
+
+            """, to: "\(home)/nginx.conf")
+        process = try machine.start(
+            ["nginx", "-c", "\(home)/nginx.conf", "-e", "\(home)/error.log", "-p", home],
+            errors: .file("\(home)/stderr.log"))
+        try eventually("nginx answers on port \(port)") {
+            if let status = process.ending() {
+                throw Failure(
+                    "nginx ended with status \(status): \(String(decoding: try read("\(home)/stderr.log"), as: UTF8.self))"
+                )
+            }
+            return (try? fetch("/ready")) != nil
+        }
+    }
+
+    /// What was asked for so far. nginx has one worker, which writes a request's line before it takes up the next one;
+    /// so once a request of our own is in the log, so is everything that was answered before.
+    func requests() throws -> [String] {
+        let marker = "/marker-\(UInt64.random(in: 0 ... .max))"
+        try fetch(marker)
+        var lines: [String] = []
+        try eventually("nginx logs a request") {
+            lines = String(decoding: try read(log), as: UTF8.self).split(separator: "\n").map(String.init)
+            return lines.last?.hasPrefix(marker) == true
+        }
+        return lines.filter { !$0.hasPrefix("/marker-") && !$0.hasPrefix("/ready") }
+    }
+
+    /// Asks nginx for a path, on a connection of its own, and waits for the end of the answer.
+    private func fetch(_ path: String) throws {
+        let connection = try connectTCP(port)
+        defer { close(connection) }
+        let request = Array("GET \(path) HTTP/1.0\r\n\r\n".utf8)
+        guard write(connection, request, request.count) == request.count else { throw Failure(systemCall: "write") }
+        var buffer = [UInt8](repeating: 0, count: 4_096)
+        while Glibc.read(connection, &buffer, buffer.count) > 0 {}
+    }
+}
+
+/// A TCP port of 127.0.0.1 that nobody listens on.
+func freePort() throws -> UInt16 {
+    let (descriptor, port) = try listenTCP(backlog: 1)
+    close(descriptor)
+    return port
+}
+
+/// Listens on a port of 127.0.0.1 that the kernel chooses.
+func listenTCP(backlog: CInt) throws -> (descriptor: CInt, port: UInt16) {
+    let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+    guard descriptor >= 0 else { throw Failure(systemCall: "socket") }
+    var address = loopback(port: 0)
+    var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let bound = withUnsafeMutablePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            bind(descriptor, $0, size) == 0 && listen(descriptor, backlog) == 0
+                && getsockname(descriptor, $0, &size) == 0
+        }
+    }
+    guard bound else { throw Failure(systemCall: "listening on 127.0.0.1") }
+    return (descriptor, UInt16(bigEndian: address.sin_port))
+}
+
+func connectTCP(_ port: UInt16) throws -> CInt {
+    let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+    guard descriptor >= 0 else { throw Failure(systemCall: "socket") }
+    var address = loopback(port: port)
+    let connected = withUnsafePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+        }
+    }
+    guard connected == 0 else {
+        let code = errno
+        close(descriptor)
+        throw Failure(systemCall: "connect to 127.0.0.1:\(port)", code)
+    }
+    return descriptor
+}
+
+private func loopback(port: UInt16) -> sockaddr_in {
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_port = port.bigEndian
+    address.sin_addr.s_addr = in_addr_t(0x7f00_0001).bigEndian
+    return address
+}

@@ -1,0 +1,29 @@
+/// Images that say when they came to be: each carries a number that grows over the whole test, so that whoever gets one
+/// can tell whether it is older than a purge.
+struct Serial {
+    private let last = Watched(0)
+
+    /// The newest number given out.
+    var newest: Int { last.current }
+
+    func next() -> Int {
+        last.change { number in
+            number += 1
+            return number
+        }
+    }
+
+    /// An image of a profile, of a size that follows from its number.
+    static func image(_ profile: String, _ number: Int) -> [UInt8] {
+        Picture.gif("\(profile) #\(number).", size: 100 + number &* 7_919 % 30_000)
+    }
+
+    /// The number of an image, if its every byte is as it was made and it is the profile's.
+    static func number(of image: [UInt8], _ profile: String) -> Int? {
+        let text = String(decoding: image.dropFirst(22).prefix { $0 != 0 }, as: UTF8.self)
+        guard let mark = text.lastIndex(of: "#"), text.last == ".",
+            let number = Int(text[text.index(after: mark)...].dropLast()), areSame(Self.image(profile, number), image)
+        else { return nil }
+        return number
+    }
+}

@@ -1,0 +1,282 @@
+import Foundation
+import Testing
+
+extension EndToEnd {
+    /// A real origin with real pictures, and how often it is asked.
+    struct OriginTests {
+        /// With the memory tier at its default, most of the second round comes from memory; without one, all of it comes
+        /// from disk.
+        @Test(arguments: ["64MiB", "0"])
+        func `I5: 500 pictures come back byte for byte; a second round, and one after a restart, ask nothing of nginx`(
+            memoryTier: String
+        ) throws {
+            try withMachine { machine in
+                let made = try machine.run([
+                    "\(Files.repository)/tools/make-images", machine.path("pictures"), "500",
+                ])
+                #expect(made.status == 0, "\(made.everything)")
+                let names = try FileManager.default.contentsOfDirectory(atPath: machine.path("pictures")).sorted()
+                #expect(names.count == 500)
+                #expect(Set(names.map { URL(fileURLWithPath: $0).pathExtension }).count == 5)
+                let nginx = try Nginx(machine, serving: machine.path("pictures"))
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(nginx.url)/{profile}")
+                    daemon.settings["storage", "user-quota"] = "512MiB"
+                    daemon.settings["memory", "tier"] = .string(memoryTier)
+                }
+                #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
+
+                func round(_ name: String) throws -> [String: Int] {
+                    let client = try daemon.connect()
+                    var sources: [String: Int] = [:]
+                    var wrong: [String] = []
+                    let duration = try milliseconds {
+                        for name in names {
+                            let profile = URL(fileURLWithPath: name).deletingPathExtension().lastPathComponent
+                            let reply = try client.call("GET", "alice", profile, "META")
+                            sources[reply["source"]?.text ?? reply.brief, default: 0] += 1
+                            if reply["image"]?.bytes != (try read(machine.path("pictures/\(name)"))) {
+                                wrong.append(name)
+                            }
+                        }
+                    }
+                    #expect(wrong.isEmpty, "\(name)")
+                    print("  500 pictures, memory tier \(memoryTier), \(name): \(Int(duration)) ms, \(sources)")
+                    return sources
+                }
+
+                #expect(try round("first round")["origin"] == 500)
+                #expect(try Set(nginx.requests().map { $0.split(separator: " ").first ?? "" }).count == 500)
+                #expect(try nginx.requests().count == 500)
+                let second = try round("second round")
+                #expect(try nginx.requests().count == 500)
+                if memoryTier == "0" { #expect(second == ["disk": 500]) }
+                try daemon.restart()
+                #expect(try round("after a restart") == ["disk": 500])
+                #expect(try nginx.requests().count == 500)
+            }
+        }
+
+        @Test func `I6: 1,000 GETs of one missing image over 200 connections are one request of the origin`() throws {
+            try withMachine { machine in
+                let pictures = try machine.makeDirectory("pictures")
+                let picture = Picture.gif("bob", size: 8_192)
+                try write(picture, to: "\(pictures)/bob.gif")
+                let nginx = try Nginx(machine, serving: pictures)
+                let daemon = try machine.daemon { $0.settings.setOrigin("\(nginx.url)/{profile}") }
+                #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
+
+                let clients = try (0..<200).map { _ in try daemon.connect() }
+                let request = RESPClient.frame(["GET", "alice", "bob"])
+                for client in clients { try client.sendRaw(Array(repeatElement(request, count: 5).joined())) }
+                var right = 0
+                for client in clients {
+                    for _ in 0..<5 where try client.receive() == .bulk(picture) { right += 1 }
+                }
+                #expect(right == 1_000)
+                #expect(try nginx.requests() == ["/bob.gif 200"])
+            }
+        }
+
+        @Test func `I6: 1,000 GETs that come while the download is held all get its one result`() throws {
+            try withMachine { machine in
+                let picture = Picture.gif("bob", size: 8_192)
+                let origin = try GatedOrigin { _ in [.wait("gate"), .send(GatedOrigin.response(picture))] }
+                defer { origin.end() }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["origins.default", "timeout"] = "60s"
+                }
+                #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
+                let clients = try (0..<200).map { _ in try daemon.connect() }
+                let request = RESPClient.frame(["GET", "alice", "bob"])
+                for client in clients { try client.sendRaw(Array(repeatElement(request, count: 5).joined())) }
+                try origin.waitForRequests(1)
+                // PING goes unanswered behind GETs that wait; another connection's shows that the daemon is well.
+                #expect(try daemon.connect().call("PING") == .simple("PONG"))
+                #expect(clients.allSatisfy { !$0.hasReply(within: 0) })
+                origin.open("gate")
+                var right = 0
+                for client in clients {
+                    for _ in 0..<5 where try client.receive() == .bulk(picture) { right += 1 }
+                }
+                #expect(right == 1_000)
+                #expect(origin.requests.count == 1)
+            }
+        }
+
+        @Test func `F55: GETs for one profile with two URLs at once are two downloads, and each gets its own image`()
+            throws
+        {
+            try withMachine { machine in
+                let origin = try GatedOrigin { request in
+                    [.wait(request.path), .send(GatedOrigin.response(Picture.gif(request.path)))]
+                }
+                defer { origin.end() }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["origins.default", "allow"] = [.string(origin.url)]
+                }
+                let (one, two) = (try daemon.connect(), try daemon.connect())
+                #expect(try one.call("LOGIN", "alice") == .ok)
+                try one.send("GET", "alice", "bob", "URL", "\(origin.url)/one")
+                try two.send("GET", "alice", "bob", "URL", "\(origin.url)/two")
+                try origin.waitForRequests(2)
+                origin.open("/two")
+                #expect(try two.receive() == .bulk(Picture.gif("/two")))
+                origin.open("/one")
+                #expect(try one.receive() == .bulk(Picture.gif("/one")))
+                #expect(Set(origin.requests.map(\.path)) == ["/one", "/two"])
+            }
+        }
+
+        @Test(arguments: [
+            "http://127.0.0.1.evil.example/a/x", "http://127.0.0.1@evil.example/a/x", "http://evil.example/a/x",
+            "http://127.0.0.1:PORT/a/../b", "http://127.0.0.1:PORT/a/%2e%2e/b", "http://127.0.0.1:PORT/ab",
+            "http://127.0.0.1:PORT.evil.example/a/x", "http://127.0.0.1:PORT@evil.example/a/x",
+            "http://127.0.0.1:1/a/x",
+            "https://127.0.0.1:PORT/a/x", "ftp://127.0.0.1:PORT/a/x", "file:///a/x", "/a/x", "",
+            "http://127.0.0.1:PORT/a/x y", "http://127.0.0.1:PORT\\@evil.example/a/x",
+        ])
+        func `F57: a URL outside what the origin allows is refused, and nobody is asked`(url: String) throws {
+            try withMachine { machine in
+                let origin = try GatedOrigin.images { _ in Picture.gif("bob") }
+                defer { origin.end() }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["origins.default", "allow"] = [.string("\(origin.url)/a")]
+                }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                let refused = try client.call(
+                    "GET", "alice", "bob", "URL", url.replacing("PORT", with: "\(origin.port)"))
+                #expect(refused.code == "DENIED" || refused.code == "ERR", "\(refused.brief)")
+                #expect(origin.requests.isEmpty)
+                let allowed = try client.call("GET", "alice", "bob", "URL", "\(origin.url)/a/x")
+                #expect(allowed == .bulk(Picture.gif("bob")))
+            }
+        }
+
+        /// Where the origin hangs, before or in the middle of what it sends.
+        enum Hang: String, CaseIterable, Sendable {
+            case beforeConnect, beforeHeaders, inHeaders, inBody
+        }
+
+        @Test(arguments: Hang.allCases)
+        func `F36: an origin that hangs is a TIMEOUT, and its place is free again`(hang: Hang) throws {
+            try withMachine { machine in
+                let picture = Picture.gif("bob", size: 4_000)
+                let whole = GatedOrigin.response(picture)
+                let origin = try GatedOrigin { request in
+                    guard request.path == "/hang" else { return [.send(whole)] }
+                    return switch hang {
+                    case .beforeConnect, .beforeHeaders: [.silence]
+                    case .inHeaders: [.send(Array(whole.prefix(30))), .silence]
+                    case .inBody: [.send(Array(whole.prefix(1_000))), .silence]
+                    }
+                }
+                defer { origin.end() }
+                // A listener whose queue is full: the kernel answers no more connections to it.
+                let (full, fullPort) = try listenTCP(backlog: 0)
+                let filler = try connectTCP(fullPort)
+                defer {
+                    close(full)
+                    close(filler)
+                }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["origins.default", "allow"] = [.string("http://127.0.0.1:\(fullPort)")]
+                    daemon.settings["origins.default", "connections"] = 1
+                    daemon.settings["origins.default", "connect-timeout"] = "300ms"
+                    daemon.settings["origins.default", "timeout"] = "600ms"
+                    daemon.settings["limits", "downloads-per-uid"] = 1
+                }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                let hung =
+                    hang == .beforeConnect
+                    ? try client.call("GET", "alice", "bob", "URL", "http://127.0.0.1:\(fullPort)/hang")
+                    : try client.call("GET", "alice", "hang")
+                #expect(hung.code == "TIMEOUT", "\(hung.brief)")
+                #expect(try client.call("GET", "alice", "good") == .bulk(picture))
+                #expect(try client.call("GET", "alice", "hang", "CACHED") == .null)
+            }
+        }
+
+        @Test func `F36: an image that is held is served although its origin hangs`() throws {
+            try withMachine { machine in
+                let picture = Picture.gif("bob")
+                let origin = try GatedOrigin { request in
+                    request.number > 1
+                        ? [.silence] : [.send(GatedOrigin.response(picture, headers: ["Cache-Control: max-age=0"]))]
+                }
+                defer { origin.end() }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["origins.default", "timeout"] = "500ms"
+                }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                #expect(try client.call("GET", "alice", "bob") == .bulk(picture))
+                let stale = try client.call("GET", "alice", "bob", "META")
+                #expect(stale["image"] == .bulk(picture), "\(stale.brief)")
+                #expect(stale["state"]?.text == "stale")
+            }
+        }
+
+        @Test func `I5, F35: a body that ends early or never ends is an error, and nothing of it is held`() throws {
+            try withMachine { machine in
+                let picture = Picture.gif("bob", size: 4_000)
+                let origin = try GatedOrigin { request in
+                    switch request.path {
+                    case "/short": [.send(GatedOrigin.response(Array(picture.prefix(1_000)), length: 4_000)), .close]
+                    case "/endless":
+                        [.send(Array("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".utf8))]
+                            + Array(
+                                repeating: .send(
+                                    Array("10000\r\n".utf8) + .init(repeating: 7, count: 65_536) + [13, 10]),
+                                count: 200) + [.silence]
+                    default: [.send(GatedOrigin.response(picture))]
+                    }
+                }
+                defer { origin.end() }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["limits", "image"] = "1MiB"
+                }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                #expect(try client.call("GET", "alice", "short").code == "ORIGIN")
+                #expect(try client.call("GET", "alice", "endless").code == "TOOLARGE")
+                #expect(try client.call("GET", "alice", "whole") == .bulk(picture))
+                // A download is answered before it is on disk.
+                try eventually("one image is held") { try client.call("STAT", "alice")["images"] == .integer(1) }
+                #expect(try client.call("GET", "alice", "short", "CACHED") == .null)
+                #expect(try client.call("GET", "alice", "endless", "CACHED") == .null)
+                #expect(daemon.imageFiles.count == 1)
+            }
+        }
+
+        @Test func `F38: what is no image, whatever its declared type, is BADIMAGE and is not held`() throws {
+            try withMachine { machine in
+                let huge: [UInt8] = Array("GIF89a".utf8) + [0xff, 0xff, 0xff, 0xff] + Picture.gif("x").dropFirst(10)
+                let origin = try GatedOrigin { request in
+                    switch request.path {
+                    case "/html": [.send(GatedOrigin.response(Array("<html><body>no</body></html>".utf8)))]
+                    case "/svg": [.send(GatedOrigin.response(Array("<svg xmlns='http://www.w3.org/2000/svg'/>".utf8)))]
+                    default: [.send(GatedOrigin.response(huge))]
+                    }
+                }
+                defer { origin.end() }
+                let daemon = try machine.daemon { $0.settings.setOrigin("\(origin.url)/{profile}") }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                for profile in ["html", "svg", "huge"] {
+                    #expect(try client.call("GET", "alice", profile).code == "BADIMAGE")
+                    #expect(try client.call("GET", "alice", profile, "CACHED") == .null)
+                }
+                #expect(daemon.imageFiles.isEmpty)
+            }
+        }
+    }
+}

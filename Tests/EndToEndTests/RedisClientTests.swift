@@ -1,0 +1,139 @@
+import Foundation
+import Testing
+
+extension EndToEnd {
+    /// Programs that others wrote for Redis are clients of the daemon.
+    struct RedisClientTests {
+        @Test func `redis-cli logs in, puts a picture from a file, and gets it in the spelling of a terminal`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let picture = Picture.gif("bob", size: 3_000)
+                try write(picture, to: machine.path("bob.gif"))
+                func cli(_ words: [String], input: [UInt8] = []) throws -> Finished {
+                    try machine.run(["redis-cli", "-s", daemon.socket] + words, input: input)
+                }
+
+                #expect(try cli(["LOGIN", "alice"]).text == "OK\n")
+                #expect(try cli(["-x", "PUT", "alice", "bob"], input: picture).text == "OK\n")
+                let quoted = try cli(["--no-raw", "GET", "alice", "bob"])
+                #expect(quoted.text.hasPrefix("\"GIF89a"), "\(quoted.everything)")
+                #expect(unquoted(quoted.text) == picture)
+                #expect(try cli(["GET", "alice", "bob"]).output == picture + [10])
+                #expect(try cli(["--no-raw", "GET", "alice", "eve"]).text == "(nil)\n")
+                #expect(try cli(["--json", "-3", "STAT", "alice"]).text.contains("\"images\":1"))
+                #expect(try cli(["GET", "eve", "bob"]).text.hasPrefix("NOLOGIN "))
+                #expect(try cli(["--no-raw", "LOGOUT", "alice"]).text.contains("\"epoch\""))
+            }
+        }
+
+        @Test func `redis-cli works interactively: it has the commands' documentation`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let shown = try machine.run(
+                    [
+                        "python3", "\(Files.repository)/Tests/EndToEndTests/python/interactive.py",
+                        "redis \(daemon.socket)>", "redis-cli", "-s", daemon.socket,
+                    ], input: Array("LOGIN alice\nhelp put\nUSERS\nGET alice bob\nexit\n".utf8))
+                #expect(shown.status == 0, "\(shown.everything)")
+                let lines = shown.text.split(whereSeparator: \.isNewline).map {
+                    $0.replacing(/\u{1b}\[[0-9;]*m/, with: "").trimmingCharacters(in: .whitespaces)
+                }
+                #expect(lines.contains("OK"))
+                #expect(lines.contains("1) \"alice\""))
+                #expect(lines.contains("(nil)"))
+                #expect(lines.contains { $0.hasPrefix("PUT user profile image") }, "\(lines)")
+                #expect(lines.contains { $0.hasPrefix("summary: ") })
+            }
+        }
+
+        @Test func `redis-cli works in pipes, line by line and with --pipe`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let lines = "LOGIN alice\nPING\nGET alice bob\nUSERS\n"
+                let piped = try machine.run(["redis-cli", "-s", daemon.socket], input: Array(lines.utf8))
+                #expect(piped.text == "OK\nPONG\n\nalice\n", "\(piped.everything)")
+
+                let frames = (0..<200).flatMap {
+                    RESPClient.frame(["PUT", "alice", "friend \($0)", Picture.gif("\($0)")])
+                }
+                let mass = try machine.run(["redis-cli", "-s", daemon.socket, "--pipe"], input: frames)
+                #expect(mass.text.contains("errors: 0, replies: 200"), "\(mass.everything)")
+                #expect(try daemon.connect().call("GET", "alice", "friend 199") == .bulk(Picture.gif("199")))
+            }
+        }
+
+        @Test(arguments: [2, 3])
+        func `the Python client of Redis runs every command`(version: Int) throws {
+            try withMachine { machine in
+                let fromOrigin = Picture.gif("origin", size: 5_000)
+                let origin = try GatedOrigin.images { _ in fromOrigin }
+                defer { origin.end() }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}?s={size}")
+                    daemon.settings["origins.default", "allow"] = [.string("\(origin.url)/elsewhere")]
+                }
+                let made = try machine.run(["\(Files.repository)/tools/make-images", machine.path("pictures"), "1"])
+                #expect(made.status == 0, "\(made.everything)")
+                let picture = machine.path("pictures/friend-001.png")
+                try write(fromOrigin, to: picture + ".origin")
+                let finished = try machine.run([
+                    try pythonWithRedis(), "\(Files.repository)/Tests/EndToEndTests/python/every_command.py",
+                    daemon.socket, "\(version)", picture, origin.url,
+                ])
+                #expect(finished.status == 0, "\(finished.everything)")
+                #expect(finished.text.hasSuffix("replies were right\n"))
+            }
+        }
+
+        @Test
+        func `F54: with a hanging origin the Python client's defaults see TIMEOUT, after one request of the origin`()
+            throws
+        {
+            try withMachine { machine in
+                let origin = try GatedOrigin { _ in [.silence] }
+                defer { origin.end() }
+                let daemon = try machine.daemon { $0.settings.setOrigin("\(origin.url)/{profile}") }
+                #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
+                let finished = try machine.run([
+                    try pythonWithRedis(), "\(Files.repository)/Tests/EndToEndTests/python/default_timeouts.py",
+                    daemon.socket, "alice", "bob",
+                ])
+                #expect(finished.text.hasPrefix("the daemon said: TIMEOUT"), "\(finished.everything)")
+                #expect(origin.requests.count == 1)
+            }
+        }
+    }
+}
+
+/// The interpreter of the virtual environment that `make test` prepares.
+func pythonWithRedis() throws -> String {
+    let python = "\(Files.repository)/.build/python-client/bin/python"
+    guard Files.exists(python) else {
+        throw Failure("\(python) is missing: run tools/install-python-client, as make test does")
+    }
+    return python
+}
+
+/// The bytes that redis-cli shows in quotes.
+private func unquoted(_ text: String) -> [UInt8] {
+    var bytes: [UInt8] = []
+    var rest = Substring(text.trimmingCharacters(in: .newlines)).dropFirst().dropLast()
+    while let character = rest.popFirst() {
+        guard character == "\\", let kind = rest.popFirst() else {
+            bytes += Array(String(character).utf8)
+            continue
+        }
+        switch kind {
+        case "n": bytes.append(10)
+        case "r": bytes.append(13)
+        case "t": bytes.append(9)
+        case "a": bytes.append(7)
+        case "b": bytes.append(8)
+        case "x":
+            bytes.append(UInt8(rest.prefix(2), radix: 16) ?? 0)
+            rest = rest.dropFirst(2)
+        default: bytes += Array(String(kind).utf8)
+        }
+    }
+    return bytes
+}

@@ -1,0 +1,284 @@
+import Foundation
+import Glibc
+import Testing
+
+extension EndToEnd {
+    /// Starting: on what is there already, and on what cannot be.
+    struct StartTests {
+        /// Starts a daemon that must refuse, and gives what it said.
+        private func refusal(_ daemon: Daemon) throws -> String {
+            try daemon.launch()
+            let status = try #require(daemon.process).waitForEnd()
+            #expect(status != 0 && status < 128, "it ended with \(status): \(daemon.log)")
+            return daemon.log
+        }
+
+        // MARK: One daemon per store
+
+        /// What two daemons share.
+        enum Shared: String, CaseIterable, Sendable {
+            case cache, state
+        }
+
+        @Test(arguments: Shared.allCases)
+        func `F44, F60: a second daemon on the cache or the state directory of another one exits and says why`(
+            shared: Shared
+        ) throws {
+            try withMachine { machine in
+                let first = try machine.daemon("first")
+                let client = try first.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                #expect(try client.call("PUT", "alice", "bob", Picture.gif("bob")) == .ok)
+                let second = Daemon(machine, "second")
+                second.settings["storage", shared.rawValue] =
+                    .string(shared == .cache ? first.cache : first.state)
+                let words = try refusal(second)
+                #expect(words.contains(shared == .cache ? first.cache : first.state), "\(words)")
+                #expect(!Files.exists(second.socket))
+                #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif("bob")))
+                // When the first is gone, the second can have it.
+                try first.stop()
+                try second.start()
+                #expect(try second.connect().call("PING") == .simple("PONG"))
+            }
+        }
+
+        @Test func `F44: a second daemon with the same configuration leaves the first its socket`() throws {
+            try withMachine { machine in
+                let first = try machine.daemon("first")
+                let second = Daemon(machine, "second")
+                second.settings = first.settings
+                _ = try refusal(second)
+                #expect(try first.connect().call("LOGIN", "alice") == .ok)
+            }
+        }
+
+        // MARK: The socket's path
+
+        @Test func `F49: a socket file that a killed daemon left is taken over`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                daemon.kill()
+                #expect(try Files.kind(of: daemon.socket) == S_IFSOCK)
+                try daemon.start()
+                try daemon.stop()
+                #expect(!Files.exists(daemon.socket))
+            }
+        }
+
+        @Test func `F49: a file in place of the socket stays, and the daemon says why it does not start`() throws {
+            try withMachine { machine in
+                let daemon = Daemon(machine, "daemon")
+                try daemon.writeConfiguration()
+                try write("precious", to: daemon.socket)
+                #expect(try refusal(daemon).contains(daemon.socket))
+                #expect(try read(daemon.socket) == Array("precious".utf8))
+            }
+        }
+
+        @Test func `F49: a socket that another program listens on stays its own`() throws {
+            try withMachine { machine in
+                let daemon = Daemon(machine, "daemon")
+                try daemon.writeConfiguration()
+                let other = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+                defer { close(other) }
+                #expect(withUnixAddress(daemon.socket) { bind(other, $0, $1) } == 0)
+                #expect(listen(other, 8) == 0)
+                #expect(try refusal(daemon).contains(daemon.socket))
+                let probe = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+                defer { close(probe) }
+                #expect(connectUnix(probe, daemon.socket) == 0)
+            }
+        }
+
+        @Test func `F49: a daemon that ends removes only its own socket file`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                unlink(daemon.socket)
+                try write("another's by now", to: daemon.socket)
+                #expect(try daemon.stop() == 0)
+                #expect(try read(daemon.socket) == Array("another's by now".utf8))
+            }
+        }
+
+        @Test(arguments: [
+            ("/proc/socket", "/proc/socket"), ("/etc/passwd/socket", "/etc/passwd"),
+            ("/tmp/" + String(repeating: "long", count: 30), "socket.path"),
+        ])
+        func `F49: a socket path that is too long, or where none can be, is an error that says so`(
+            path: String, name: String
+        ) throws {
+            try withMachine { machine in
+                let daemon = Daemon(machine, "daemon")
+                daemon.settings["socket", "path"] = .string(path)
+                let words = try refusal(daemon)
+                #expect(words.contains(name), "\(words)")
+            }
+        }
+
+        @Test(.enabled(if: geteuid() == 0, "only root can start the daemon as somebody who may not write there"))
+        func `F49: without permission to make the socket, the error names its path`() throws {
+            try withMachine { machine in
+                let daemon = Daemon(machine, "daemon")
+                daemon.settings["socket", "path"] = "\(machine.path("no-socket"))"
+                try daemon.writeConfiguration()
+                for directory in [daemon.cache, daemon.state, daemon.runtime] { chown(directory, 4_001, 4_001) }
+                chmod(daemon.configuration, 0o644)
+                try write("", to: daemon.logFile)
+                daemon.wrapper = ["setpriv", "--reuid=4001", "--regid=4001", "--clear-groups"]
+                let mayRun = try Self.mayRunAsAnother(machine)
+                try #require(mayRun, "the programs lie where another uid may not read them")
+                #expect(try refusal(daemon).contains(machine.path("no-socket")))
+            }
+        }
+
+        private static func mayRunAsAnother(_ machine: Machine) throws -> Bool {
+            try machine.run(["setpriv", "--reuid=4001", "--clear-groups", Daemon.program, "--version"]).status == 0
+        }
+
+        @Test func `the socket has the mode that is configured`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon { $0.settings["socket", "mode"] = "0640" }
+                let attributes = try FileManager.default.attributesOfItem(atPath: daemon.socket)
+                #expect(attributes[.posixPermissions] as? Int == 0o640)
+            }
+        }
+
+        // MARK: The configuration
+
+        /// What is wrong, and what the message must name.
+        static let badConfigurations: [(String, [String])] = [
+            ("thread = 1", ["thread"]),
+            ("threads = \"two\"", ["threads"]),
+            ("threads = 0", ["threads"]),
+            ("[socket]\npath = 7", ["socket.path"]),
+            ("[socket]\nmode = \"0999\"", ["socket.mode", "0999"]),
+            ("[storage]\nquota = \"1 gigabyte\"", ["storage.quota", "1 gigabyte"]),
+            ("[storage]\nquota = \"-1MiB\"", ["storage.quota", "-1MiB"]),
+            ("[storage]\nkeys = \"cloud\"", ["storage.keys", "cloud"]),
+            ("[storage]\ncolour = \"red\"", ["storage.colour"]),
+            ("[memory]\ntier = true", ["memory.tier"]),
+            ("[origins.default]\nurl = \"ftp://example.org/{profile}\"", ["origins.default", "url", "http"]),
+            ("[origins.default]\nurl = \"https://{profile}.example.org/\"", ["origins.default", "url"]),
+            ("[origins.default]\nurl = \"https://example.org/{nobody}\"", ["origins.default", "url", "nobody"]),
+            (
+                "[origins.default]\nurl = \"https://example.org/{profile}\"\ntimeout = \"4 parsecs\"",
+                ["timeout", "4 parsecs"]
+            ),
+            ("[origins.default]\nurl = \"https://example.org/{profile}\"\nallow = \"https://example.org\"", ["allow"]),
+            ("[origins.default]\nurl = \"https://example.org/{profile}\"\nretries = 3", ["origins.default.retries"]),
+            ("[limits]\nid = 100000", ["limits.id", "100000"]),
+            ("[limits]\nimage = \"0\"", ["limits.image"]),
+            ("[log]\nlevel = \"loud\"", ["log.level", "loud"]),
+            ("[access]\nadmins = [\"nobody-by-that-name\"]", ["access.admins", "nobody-by-that-name"]),
+            ("[socket\npath = \"x\"", ["bad.toml:1"]),
+            ("threads = 1\nthreads = 2", ["threads"]),
+            ("\n\n[log]\nlevel = ", ["bad.toml:4"]),
+            ("[metrics]\nlisten = \"everywhere\"", ["metrics.listen", "everywhere"]),
+        ]
+
+        @Test(arguments: badConfigurations)
+        func `F50: a bad configuration is refused, by --check-config too, and the message names the key or the line`(
+            text: String, names: [String]
+        ) throws {
+            try withMachine { machine in
+                let file = machine.path("bad.toml")
+                try write(text + "\n", to: file)
+                for arguments in [["--check-config"], []] {
+                    let finished = try machine.run([Daemon.program, "--config", file] + arguments)
+                    #expect(finished.status != 0 && finished.status < 128, "\(finished.everything)")
+                    for name in names { #expect(finished.errors.contains(name), "\(finished.everything)") }
+                    #expect(finished.errors.contains(file), "\(finished.everything)")
+                }
+            }
+        }
+
+        @Test func `F50: a configuration that cannot be read is refused; a good one is not`() throws {
+            try withMachine { machine in
+                for path in [machine.path("absent.toml"), machine.directory] {
+                    let finished = try machine.run([Daemon.program, "--check-config", "--config", path])
+                    #expect(finished.status != 0 && finished.errors.contains(path), "\(finished.everything)")
+                }
+                let example = "\(Files.repository)/config/thumbcached.toml"
+                let finished = try machine.run([Daemon.program, "--check-config", "--config", example])
+                #expect(finished.status == 0, "\(finished.everything)")
+                let empty = machine.path("empty.toml")
+                try write("", to: empty)
+                // Where directories are not configured they are those of the session, which a bare su does not make.
+                let session = "XDG_RUNTIME_DIR=\(machine.directory)"
+                let bare = try machine.run(["env", session, Daemon.program, "--check-config", "--config", empty])
+                #expect(bare.status == 0, "\(bare.everything)")
+            }
+        }
+
+        @Test
+        func `F50: a reload takes up new limits and origins; a bad file is named, and the old one stays in force`()
+            throws
+        {
+            try withMachine { machine in
+                let origin = try GatedOrigin.images { Picture.gif($0.path) }
+                defer { origin.end() }
+                let notify = try NotifySocket(machine)
+                let daemon = try machine.daemon { daemon in
+                    daemon.environment["NOTIFY_SOCKET"] = notify.path
+                    daemon.settings.setOrigin("\(origin.url)/one/{profile}")
+                    daemon.settings["limits", "image"] = "1KiB"
+                }
+                try notify.wait(for: "READY=1")
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif("/one/bob")))
+                #expect(try client.call("PUT", "alice", "big", Picture.gif("big", size: 2_000)).code == "TOOLARGE")
+
+                daemon.settings.setOrigin("\(origin.url)/two/{profile}")
+                daemon.settings["limits", "image"] = "4KiB"
+                try daemon.writeConfiguration()
+                daemon.process?.signal(SIGHUP)
+                try notify.wait(for: "RELOADING=1")
+                try notify.wait(for: "READY=1")
+                // A connection keeps the limits that it began with; and the frame over them has closed the first.
+                let fresh = try daemon.connect()
+                #expect(try fresh.call("GET", "alice", "carol") == .bulk(Picture.gif("/two/carol")))
+                #expect(try fresh.call("PUT", "alice", "big", Picture.gif("big", size: 2_000)) == .ok)
+
+                try write("[limits]\nimages = \"4KiB\"\n", to: daemon.configuration)
+                daemon.process?.signal(SIGHUP)
+                try notify.wait(for: "RELOADING=1")
+                try notify.wait(for: "READY=1")
+                #expect(daemon.log.contains("limits.images"), "\(daemon.log)")
+                #expect(try fresh.call("GET", "alice", "dave") == .bulk(Picture.gif("/two/dave")))
+                #expect(try fresh.call("PUT", "alice", "big", Picture.gif("big", size: 3_000)) == .ok)
+            }
+        }
+
+        @Test func `after a start what is held is counted, also for a user who held nothing`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let client = try daemon.connect()
+                for user in ["alice", "eve"] { #expect(try client.call("LOGIN", user) == .ok) }
+                #expect(try client.call("PUT", "alice", "bob", Picture.gif("bob")) == .ok)
+                try daemon.restart()
+                let later = try daemon.connect()
+                for (user, images) in [("alice", 1), ("eve", 0)] {
+                    try eventually("\(user)'s images are counted") {
+                        try later.call("STAT", user)["images"] == .integer(Int64(images))
+                    }
+                }
+            }
+        }
+
+        @Test func `a store of a newer format is refused`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
+                try daemon.stop()
+                let version = try String(decoding: read("\(daemon.cache)/VERSION"), as: UTF8.self)
+                try write(version.replacing("1", with: "999"), to: "\(daemon.cache)/VERSION")
+                #expect(try refusal(daemon).contains("999"))
+                try write(version, to: "\(daemon.cache)/VERSION")
+                try daemon.start()
+                #expect(try daemon.connect().call("USERS") == .array([.bulk(Array("alice".utf8))]))
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+"""Runs every command of docs/protocol.md through the Python Redis client, as a program that uses the daemon would.
+
+    every_command.py SOCKET 2|3 IMAGE ORIGIN-URL
+
+IMAGE is put; the origin serves its own bytes for every profile. Ends with status 0 when every reply was right.
+"""
+
+import hashlib
+import pathlib
+import sys
+import time
+
+import redis
+
+socket, protocol, image_path, origin = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+image = pathlib.Path(image_path).read_bytes()
+digest = hashlib.sha256(image).hexdigest()
+server = redis.Redis(unix_socket_path=socket, protocol=protocol)
+# Replies as they came, where the client has a conversion of its own for a command of Redis that is called the same.
+connection = redis.UnixDomainSocketConnection(path=socket, protocol=protocol)
+connection.connect()
+checks = 0
+
+
+def raw(*words):
+    connection.send_command(*words)
+    reply = connection.read_response()
+    return as_map(reply)
+
+
+def as_map(reply):
+    """A map, which RESP2 spells as a flat array."""
+    if isinstance(reply, dict):
+        return {key.decode(): value for key, value in reply.items()}
+    if protocol == 2 and isinstance(reply, list) and reply and len(reply) % 2 == 0 and reply[0] in MAP_KEYS:
+        return {key.decode(): value for key, value in zip(reply[::2], reply[1::2])}
+    return reply
+
+
+MAP_KEYS = (b"server", b"users", b"images", b"image", b"digest")
+
+
+def check(what, got, expected):
+    global checks
+    checks += 1
+    if got != expected:
+        sys.exit(f"RESP{protocol}: {what}: got {got!r}, not {expected!r}")
+
+
+def refused(what, code, *words):
+    """The error of a command."""
+    try:
+        got = raw(*words)
+    except redis.ResponseError as error:
+        # The client takes the code ERR off the words.
+        check(what, str(error).split(" ")[0] if code != "ERR" else "ERR", code)
+    else:
+        sys.exit(f"RESP{protocol}: {what}: got {got!r}, not an error {code}")
+
+
+# The connection.
+check("PING", server.ping(), True)
+check("PING with a message", raw("PING", "hello"), b"hello")
+check("ECHO", server.echo("hello"), b"hello")
+check("SELECT 0", raw("SELECT", 0), b"OK")
+refused("SELECT 1", "ERR", "SELECT", 1)
+hello = raw("HELLO", protocol, "SETNAME", "tester")
+check("HELLO's server", hello["server"], b"thumbcached")
+check("HELLO's protocol", hello["proto"], protocol)
+check("HELLO's keys", sorted(hello), ["id", "mode", "modules", "proto", "role", "server", "version"])
+refused("HELLO 4", "NOPROTO", "HELLO", 4)
+refused("HELLO with AUTH", "ERR", "HELLO", protocol, "AUTH", "default", "secret")
+check("CLIENT GETNAME", raw("CLIENT", "GETNAME"), b"tester")
+check("CLIENT SETNAME", raw("CLIENT", "SETNAME", "other"), b"OK")
+check("CLIENT GETNAME again", raw("CLIENT", "GETNAME"), b"other")
+check("CLIENT SETINFO", raw("CLIENT", "SETINFO", "lib-name", "tests"), b"OK")
+check("CLIENT ID", raw("CLIENT", "ID"), hello["id"])
+check("another connection's CLIENT ID", server.client_id() != hello["id"], True)
+
+# What the server says about itself.
+commands = server.command()
+check("COMMAND", {"get", "mget", "put", "purge", "stat", "login", "logout", "users"} <= set(commands), True)
+check("COMMAND COUNT", server.command_count(), len(commands))
+check("COMMAND INFO", [row[0] for row in raw("COMMAND", "INFO", "get", "put")], [b"get", b"put"])
+docs = server.execute_command("COMMAND DOCS", "login")
+docs = docs if isinstance(docs, dict) else dict(zip(docs[::2], docs[1::2]))
+check("COMMAND DOCS", [key.lower() for key in docs], [b"login"])
+information = server.info()
+check("INFO is read by the client", isinstance(information, dict) and len(information) > 10, True)
+for section in ("server", "clients", "memory", "cache", "store", "fetch", "sessions", "purge"):
+    check(f"INFO {section}", f"# {section}" in raw("INFO", section).decode().lower(), True)
+
+# Before the log-in there is nothing.
+user = f"alice{protocol}"
+refused("GET before LOGIN", "NOLOGIN", "GET", user, "bob")
+refused("PUT before LOGIN", "NOLOGIN", "PUT", user, "bob", image)
+refused("MGET before LOGIN", "NOLOGIN", "MGET", user, 1, "bob")
+check("STAT before LOGIN", raw("STAT", user), None)
+nothing = raw("LOGOUT", user)
+check("LOGOUT before LOGIN", (nothing["users"], nothing["cancelled"], nothing["sessions"]), (0, 0, 0))
+check("a receipt's keys", sorted(nothing), ["bytes", "cancelled", "epoch", "images", "sessions", "users"])
+
+# The log-in.
+check("LOGIN", raw("LOGIN", user), b"OK")
+check("LOGIN of a second session", raw("login", user, "session", "phone", "token", "t0k", "origin", "default"), b"OK")
+refused("another ORIGIN", "ERR", "LOGIN", user, "ORIGIN", "elsewhere")
+check("LOGIN with HOLD", raw("LOGIN", user + "h", "HOLD", "SESSION", "one"), b"OK")
+check("USERS", sorted(raw("USERS")), [user.encode(), user.encode() + b"h"])
+check("LOGOUT of the held session", raw("LOGOUT", user + "h", "SESSION", "one")["users"], 1)
+
+# Images.
+check("PUT", raw("PUT", user, "bob", image), b"OK")
+check("PUT with options", raw("PUT", user, "bob", image, "TTL", 60, "SIZE", 64), b"OK")
+check("GET", raw("GET", user, "bob"), image)
+check("GET of a size", raw("GET", user, "bob", "SIZE", 64), image)
+check("GET of what nobody holds", raw("GET", user, "eve", "CACHED"), None)
+check("GET IFNOT", raw("GET", user, "bob", "IFNOT", digest), b"UNCHANGED")
+check("GET IFNOT of another", raw("GET", user, "bob", "IFNOT", "0" * 64), image)
+meta = raw("GET", user, "bob", "META")
+expected = sorted("image digest type length width height age ttl state source epoch".split())
+check("META's keys", sorted(meta), expected)
+check("META's image", meta["image"], image)
+check("META's digest", meta["digest"].decode(), digest)
+check("META's length", meta["length"], len(image))
+check("META's size in pixels", (meta["width"], meta["height"]), (32, 32))
+check("META's source and state", (meta["source"] in (b"memory", b"disk", b"put"), meta["state"]), (True, b"fresh"))
+check("META's ttl", meta["ttl"], None)
+check("META IFNOT", raw("GET", user, "bob", "META", "IFNOT", digest), b"UNCHANGED")
+check("GET that downloads", raw("GET", user, "carol", "WAIT", 5000), pathlib.Path(image_path + ".origin").read_bytes())
+check("its source", raw("GET", user, "dave", "META")["source"], b"origin")
+allowed = raw("GET", user, "frank", "URL", f"{origin}/elsewhere/frank")
+check("GET with a URL", allowed, pathlib.Path(image_path + ".origin").read_bytes())
+refused("GET with a URL not allowed", "DENIED", "GET", user, "frank", "URL", "http://example.org/frank")
+check("MGET", raw("MGET", user, 2, "bob", "eve", "CACHED"), [image, None])
+check("MGET of a size", raw("MGET", user, 1, "bob", "SIZE", 64, "WAIT", 5000), [image])
+refused("PUT of no image", "BADIMAGE", "PUT", user, "bob", b"<html>no</html>")
+refused("GET with a bad size", "ERR", "GET", user, "bob", "SIZE", 4097)
+refused("GET with a bad option", "ERR", "GET", user, "bob", "SIDEWAYS")
+refused("GET without a profile", "ERR", "GET", user)
+
+# What is held.
+deadline = time.monotonic() + 20  # a download is answered before it is on disk
+while (held := raw("STAT", user))["images"] != 5 and time.monotonic() < deadline:
+    time.sleep(0.005)
+check("STAT's keys", sorted(held), ["bytes", "epoch", "images", "logged-in-at", "origin", "sessions"])
+check("STAT's images", held["images"], 5)
+check("STAT's sessions", held["sessions"], 2)
+check("STAT's origin: none but the default one was named", held["origin"] in (None, b"default"), True)
+entry = raw("STAT", user, "bob")
+check("STAT of a profile", sorted(entry), [key for key in expected if key != "image"])
+check("STAT of a profile and size", raw("STAT", user, "bob", "SIZE", 64)["digest"].decode(), digest)
+check("STAT of what nobody holds", raw("STAT", user, "eve"), None)
+
+# Purging.
+one = raw("PURGE", user, 1, "bob")
+check("PURGE of a profile", (one["users"], one["images"], one["sessions"]), (1, 2, 2))
+check("GET after it", raw("GET", user, "bob", "CACHED"), None)
+check("another profile after it", raw("GET", user, "carol", "CACHED") is not None, True)
+everything = raw("PURGE", user)
+check("PURGE of the user", (everything["users"], everything["images"], everything["sessions"]), (1, 3, 2))
+check("GET after that", raw("GET", user, "carol", "CACHED"), None)
+all_users = raw("PURGE", "*")
+check("PURGE of all users", all_users["users"], 1)
+check("epochs grow", nothing["epoch"] < one["epoch"] < everything["epoch"] < all_users["epoch"], True)
+
+# The log-out. The client's own commands work, too: they are called like Redis's.
+check("PUT again", raw("PUT", user, "bob", image), b"OK")
+check("the client's get", server.execute_command("GET", user, "bob"), image)
+check("a pipeline", server.pipeline(transaction=False).execute_command("GET", user, "bob").echo("x").execute(), [image, b"x"])
+session = raw("LOGOUT", user, "SESSION", "phone")
+check("LOGOUT of one of two sessions", (session["users"], session["sessions"]), (0, 1))
+check("the user is still there", raw("GET", user, "bob"), image)
+last = raw("LOGOUT", user)
+check("LOGOUT", (last["users"], last["images"], last["sessions"]), (1, 1, 0))
+check("its bytes: of the sealed image, which is a little larger", 0 <= last["bytes"] - len(image) < 1000, True)
+refused("GET after LOGOUT", "NOLOGIN", "GET", user, "bob")
+check("LOGOUT of all", raw("LOGOUT", "*")["users"], 0)
+check("USERS after it", raw("USERS"), [])
+refused("a command that is none", "ERR", "FLUSHALL")
+check("RESET", raw("RESET"), b"RESET")
+connection.disconnect()
+connection = redis.UnixDomainSocketConnection(path=socket, protocol=protocol)
+connection.connect()
+check("QUIT", raw("QUIT"), b"OK")
+print(f"RESP{protocol}: {checks} replies were right")

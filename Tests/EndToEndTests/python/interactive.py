@@ -1,0 +1,41 @@
+"""Runs a program on a terminal of its own, types lines into it, and prints all that the terminal showed.
+
+    interactive.py 'PROMPT' PROGRAM [ARGUMENT …] < LINES
+
+Each line is typed when the prompt has come again. The program is expected to end after the last one.
+"""
+
+import os
+import pty
+import select
+import sys
+
+
+def main():
+    prompt, program = sys.argv[1].encode(), sys.argv[2:]
+    lines = sys.stdin.buffer.read().splitlines()
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ["TERM"] = "dumb"
+        os.execvp(program[0], program)
+    shown, seen = b"", 0
+    while True:
+        ready, _, _ = select.select([terminal], [], [], 20)
+        if not ready:
+            sys.exit(f"nothing came within 20 s after {shown!r}")
+        try:
+            data = os.read(terminal, 65536)
+        except OSError:  # how a terminal says that its last program is gone
+            break
+        if not data:
+            break
+        shown += data
+        while lines and shown.find(prompt, seen) >= 0:
+            seen = shown.find(prompt, seen) + len(prompt)
+            os.write(terminal, lines.pop(0) + b"\n")
+    _, status = os.waitpid(child, 0)
+    sys.stdout.buffer.write(shown)
+    sys.exit(os.waitstatus_to_exitcode(status))
+
+
+main()

@@ -1,0 +1,41 @@
+import DiskStore
+import ThumbnailCache
+
+/// Feeds the decoders of everything that the store reads from disk with bytes that anybody may have written. What
+/// decodes must encode to the same bytes again, where there is an encoder without a key; nothing may trap.
+@_cdecl("LLVMFuzzerTestOneInput")
+public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
+    let bytes = UnsafeRawBufferPointer(start: start, count: count)
+    if let record = ImageRecordCoding.decode(bytes), let encoded = ImageRecordCoding.encode(record) {
+        // Only overlong validators are dropped on the way back.
+        let isShorter = encoded.count < bytes.count
+        precondition(isShorter || encoded.elementsEqual(bytes), "a record does not encode to what it was read from")
+    }
+    if let header = EntryHeader(bytes, fileSize: count) {
+        precondition(header.imageLength >= 0 && header.recordLength >= 0, "a length is negative")
+        precondition(header.imageLength + header.recordLength < count, "a length is beyond the file")
+    }
+    _ = SessionRecord(bytes)
+    _ = KeyFile(bytes) { _, check in
+        // A check value that the fuzzer can hit, so that it gets past it.
+        check.initializeMemory(as: UInt8.self, repeating: 0)
+    }
+    StoreFileNames.read(bytes)
+    return 0
+}
+
+@_silgen_name("LLVMFuzzerRunDriver")
+func runDriver(
+    _ argumentCount: UnsafeMutablePointer<CInt>,
+    _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?>,
+    _ test: @convention(c) (UnsafePointer<UInt8>?, Int) -> CInt
+) -> CInt
+
+@_cdecl("EntryFuzzer_main")
+public func main(
+    _ argumentCount: CInt, _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
+) -> CInt {
+    var count = argumentCount
+    var arguments = arguments
+    return runDriver(&count, &arguments, testOneInput)
+}

@@ -1,0 +1,167 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+/// Which addresses are connected to, seen from the servers that listen there.
+@Suite struct AddressTests {
+    private static let permitted = IPAddress.v4(0x7F00_0002)
+
+    @Test(arguments: [
+        "127.0.0.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "017700000001", "127.1", "127.0.0.1.",
+        "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "localhost", "0", "0.0.0.0", "[::]", "[::127.0.0.1]",
+        "[64:ff9b::127.0.0.1]", "[2002:7f00:1::]",
+    ])
+    func `F32: a private address is refused in every spelling, without a packet sent`(host: String) async throws {
+        let server = try TestOrigin()
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let outcome = try await fetcher.fetch(server.url("/a", host: host), of: .test(private: false))
+            #expect(outcome.kind == "denied", "\(outcome)")
+            #expect(outcome.sentence.contains("allow-private-addresses"))
+            #expect(server.connections == 0)
+            #expect(fetcher.statistics.failures.denied == 1 && fetcher.statistics.refusedAddresses > 0)
+        }
+    }
+
+    @Test func `F31: a name that resolves to a private address is refused when it is connected to`() async throws {
+        let server = try TestOrigin()
+        defer { server.stop() }
+        let port = server.port
+        try await withFetcher {
+            $0.resolverOverrides = { ["public.example:\(port):127.0.0.1"] }
+        } _: { fetcher in
+            let outcome = try await fetcher.fetch(server.url("/a", host: "public.example"), of: .test(private: false))
+            #expect(outcome.kind == "denied")
+            #expect(outcome.sentence.contains("public.example") && outcome.sentence.contains("127.0.0.1"))
+            #expect(server.connections == 0)
+        }
+    }
+
+    @Test func `F31: a name that resolves to a private address only the second time is refused then`() async throws {
+        let inner = try TestOrigin(address: "127.0.0.1")
+        // The same port at an address that counts as public; it ends its connections, so that the next needs a new one.
+        let outer = try TestOrigin(
+            address: "127.0.0.2", port: inner.port,
+            [
+                "/a": { _, peer in
+                    peer.answer(TestImage.png, headers: ["Connection: close"])
+                    peer.hangUp()
+                }
+            ])
+        defer {
+            inner.stop()
+            outer.stop()
+        }
+        let answer = NIOLockedValueBox("127.0.0.2")
+        try await withFetcher {
+            $0.addressGuard.exceptions = [Self.permitted]
+            $0.resolverOverrides = { ["rebind.example:\(inner.port):\(answer.withLockedValue { $0 })"] }
+        } _: { fetcher in
+            let url = outer.url("/a", host: "rebind.example")
+            let outcome1 = try await fetcher.fetch(url, of: .test(private: false))
+            #expect(outcome1.kind == "image")
+            answer.withLockedValue { $0 = "127.0.0.1" }
+            let outcome2 = try await fetcher.fetch(url, of: .test(private: false))
+            #expect(outcome2.kind == "denied")
+            #expect(outer.connections == 1 && inner.connections == 0)
+        }
+    }
+
+    @Test func `F32: an IPv6 address is judged by all of its bits, when connecting and when connected`() async throws {
+        let server = try TestOrigin(address: "::1")
+        defer { server.stop() }
+        let url = server.url("/a", host: "[::1]")
+        try await withFetcher {
+            $0.addressGuard.exceptions = [.v6(0, 1)]
+        } _: { fetcher in
+            for _ in 0..<2 {
+                let permitted = try await fetcher.fetch(url, of: .test(private: false))
+                #expect(permitted.kind == "image", "\(permitted)")
+            }
+            #expect(server.connections == 1)
+        }
+        try await withFetcher { fetcher in
+            let refused = try await fetcher.fetch(url, of: .test(private: false))
+            #expect(refused.kind == "denied" && refused.sentence.contains("::1, a loopback address"))
+            #expect(server.connections == 1)
+        }
+    }
+
+    @Test func `F31: of a name's addresses only those that may be reached are tried`() async throws {
+        let inner = try TestOrigin(address: "127.0.0.1")
+        let outer = try TestOrigin(address: "127.0.0.2", port: inner.port)
+        defer {
+            inner.stop()
+            outer.stop()
+        }
+        try await withFetcher {
+            $0.addressGuard.exceptions = [Self.permitted]
+            $0.resolverOverrides = { ["both.example:\(inner.port):127.0.0.1,127.0.0.2"] }
+        } _: { fetcher in
+            let outcome = try await fetcher.fetch(inner.url("/a", host: "both.example"), of: .test(private: false))
+            #expect(outcome.kind == "image")
+            #expect(inner.connections == 0 && outer.connections == 1)
+        }
+    }
+
+    @Test func `F58: a connection opened for an origin that may is not used by one that may not`() async throws {
+        let server = try TestOrigin()
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let free = Origin.test("free")
+            let bound = Origin.test("bound", private: false)
+            let outcome3 = try await fetcher.fetch(server.url("/a"), of: free)
+            #expect(outcome3.kind == "image")
+            let refused = try await fetcher.fetch(server.url("/b"), of: bound)
+            #expect(refused.kind == "denied" && refused.sentence.contains("127.0.0.1"))
+            let outcome4 = try await fetcher.fetch(server.url("/c"), of: free)
+            #expect(outcome4.kind == "image")
+            #expect(server.requests.map(\.path) == ["/a", "/c"])
+        }
+    }
+
+    @Test func `F33: proxies of the environment and .netrc are not asked`() async throws {
+        let server = try TestOrigin()
+        defer { server.stop() }
+        // Every test here runs in that environment, with a proxy that nobody serves: see HostileEnvironment.
+        try await withFetcher { fetcher in
+            let outcome5 = try await fetcher.fetch(server.url("/a"))
+            #expect(outcome5.kind == "image")
+            #expect(server.requests.first?.headers["authorization"] == nil)
+            #expect(server.requests.first?.headers["proxy-connection"] == nil)
+            #expect(server.requests.first?.target == "/a")
+        }
+    }
+
+    @Test func `F33: the proxy of the configuration is asked, wherever it is, but not for a private address`()
+        async throws
+    {
+        let proxy = try TestOrigin()
+        defer { proxy.stop() }
+        try await withFetcher { fetcher in
+            var origin = Origin.test(private: false)
+            origin.proxy = proxy.url("")
+            let target = "http://images.example/a"
+            let outcome6 = try await fetcher.fetch(target, of: origin)
+            #expect(outcome6.kind == "image")
+            #expect(proxy.requests.map(\.target) == [target])
+            let denied = try await fetcher.fetch("http://0x7f.1:\(proxy.port)/a", of: origin)
+            #expect(denied.kind == "denied" && proxy.requests.count == 1)
+        }
+    }
+
+    @Test func `the request says what the fetcher wants and who it is, and nothing else`() async throws {
+        let server = try TestOrigin()
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            _ = try await fetcher.fetch(server.url("/a?b=%20c"))
+            let request = try #require(server.requests.first)
+            #expect(request.target == "/a?b=%20c")
+            #expect(Set(request.headers.keys) == ["host", "user-agent", "accept"])
+            #expect(request.headers["user-agent"] == "thumbcached-tests")
+        }
+    }
+}

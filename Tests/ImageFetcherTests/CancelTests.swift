@@ -1,0 +1,163 @@
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+@Suite struct CancelTests {
+    /// Starts a download whose outcome is recorded.
+    private func start(
+        _ fetcher: CurlImageFetcher, _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000,
+        into outcomes: NIOLockedValueBox<[String]>
+    ) throws -> any DownloadHandle {
+        let target = DownloadTarget(url: url, isNamedByClient: false)
+        return try fetcher.start(Download(uid: uid, origin: origin, target: target, token: nil, framing: .bare)) {
+            outcome in
+            outcomes.withLockedValue { $0.append(outcome.kind) }
+        }
+    }
+
+    @Test(arguments: [
+        "", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n\u{89}PNG",
+    ])
+    func `F40: a cancelled download tells nothing any more, and its connection ends`(start answer: String) async throws
+    {
+        let arrived = Gate()
+        let ended = Gate()
+        let server = try TestOrigin([
+            "/a": { _, peer in
+                peer.send(answer)
+                arrived.open()
+                peer.waitForEnd()
+                ended.open()
+            }
+        ])
+        defer { server.stop() }
+        let outcomes = NIOLockedValueBox<[String]>([])
+        try await withFetcher { fetcher in
+            let handle = try start(fetcher, server.url("/a"), into: outcomes)
+            await arrived.opened()
+            handle.cancel()
+            handle.cancel()
+            await ended.opened()
+            // The slot is free again, and the fetcher as good as before.
+            let after = try await fetcher.fetch(server.url("/b"))
+            #expect(after.kind == "image")
+            #expect(fetcher.statistics.inFlight == 0 && fetcher.statistics.cancelled == 1)
+        }
+        #expect(outcomes.withLockedValue { $0 } == [])
+    }
+
+    @Test func `F40: cancelling a download that has ended does nothing`() async throws {
+        let server = try TestOrigin()
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let ended = Gate()
+            let target = DownloadTarget(url: server.url("/a"), isNamedByClient: false)
+            let download = Download(uid: 1, origin: .test(), target: target, token: nil, framing: .bare)
+            let handle = try fetcher.start(download) { _ in ended.open() }
+            await ended.opened()
+            handle.cancel()
+            #expect(fetcher.statistics.images == 1 && fetcher.statistics.cancelled == 0)
+        }
+    }
+
+    @Test func `F40: cancelling returns at once though the fetcher's thread is stuck in libcurl`() async throws {
+        let server = try TestOrigin()
+        defer { server.stop() }
+        let stuck = Gate()
+        let release = Gate()
+        let outcomes = NIOLockedValueBox<[String]>([])
+        try await withFetcher {
+            // Asked on the thread itself, so that nothing else happens there until it answers.
+            $0.resolverOverrides = {
+                stuck.open()
+                release.block()
+                return []
+            }
+        } _: { fetcher in
+            let first = try start(fetcher, server.url("/a"), into: outcomes)
+            await stuck.opened()
+            let second = try start(fetcher, server.url("/b"), into: outcomes)
+            // If either of these waited for the thread, the gate would never open.
+            first.cancel()
+            second.cancel()
+            release.open()
+            let after = try await fetcher.fetch(server.url("/c"))
+            #expect(after.kind == "image")
+            #expect(server.requests.map(\.path) == ["/c"])
+        }
+        #expect(outcomes.withLockedValue { $0 } == [])
+    }
+
+    @Test func `a download that waits is taken out of the queue, and never sent`() async throws {
+        let arrived = Gate()
+        let release = Gate()
+        let server = try TestOrigin([
+            "/slow": { _, peer in
+                arrived.open()
+                release.block()
+                peer.answer(TestImage.png)
+            }
+        ])
+        defer { server.stop() }
+        let outcomes = NIOLockedValueBox<[String]>([])
+        try await withFetcher { fetcher in
+            let origin = Origin.test(connections: 1)
+            async let slow = fetcher.fetch(server.url("/slow"), of: origin)
+            await arrived.opened()
+            let waiting = try start(fetcher, server.url("/never"), of: origin, into: outcomes)
+            #expect(fetcher.statistics.queued == 1)
+            waiting.cancel()
+            #expect(fetcher.statistics.queued == 0)
+            async let next = fetcher.fetch(server.url("/next"), of: origin)
+            release.open()
+            let kinds = try await [slow.kind, next.kind]
+            #expect(kinds == ["image", "image"])
+            #expect(server.requests.map(\.path) == ["/slow", "/next"])
+        }
+        #expect(outcomes.withLockedValue { $0 } == [])
+    }
+
+    @Test func `shutting down ends every download once, whether it runs or waits, and takes no more`() async throws {
+        let arrived = Gate()
+        let server = try TestOrigin([
+            "/slow": { _, peer in
+                arrived.open()
+                peer.waitForEnd()
+            }
+        ])
+        defer { server.stop() }
+        let outcomes = NIOLockedValueBox<[String]>([])
+        try await withFetcher { fetcher in
+            let origin = Origin.test(connections: 2)
+            let cancelled = try start(fetcher, server.url("/slow"), of: origin, into: outcomes)
+            for _ in 0..<5 { _ = try start(fetcher, server.url("/slow"), of: origin, into: outcomes) }
+            await arrived.opened()
+            cancelled.cancel()
+            fetcher.shutdown()
+            #expect(outcomes.withLockedValue { $0 } == Array(repeating: "shuttingDown", count: 5))
+            #expect(throws: DownloadFailure.shuttingDown) { try start(fetcher, server.url("/a"), into: outcomes) }
+            fetcher.shutdown()
+            let statistics = fetcher.statistics
+            #expect(statistics.inFlight == 0 && statistics.queued == 0 && statistics.failures.shuttingDown == 5)
+        }
+    }
+
+    @Test func `a fetcher that was never started takes nothing and can be shut down`() throws {
+        let fetcher = CurlImageFetcher(configuration: .init(), log: Logger(label: "tests"))
+        let outcomes = NIOLockedValueBox<[String]>([])
+        #expect(throws: DownloadFailure.shuttingDown) { try start(fetcher, "http://127.0.0.1:1/", into: outcomes) }
+        fetcher.shutdown()
+        #expect(throws: FetcherError.self) { try fetcher.start() }
+    }
+
+    @Test func `a fetcher is started once`() async throws {
+        try await withFetcher { fetcher in
+            #expect(throws: FetcherError.self) { try fetcher.start() }
+        }
+    }
+}

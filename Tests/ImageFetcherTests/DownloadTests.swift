@@ -1,0 +1,84 @@
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+@Suite struct DownloadTests {
+    @Test func `a whole image of a known kind is an image, framed for its reply`() async throws {
+        let body = TestImage.png(count: 20_000)
+        let server = try TestOrigin(["/a": { _, peer in peer.answer(body) }])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let framing = ReplyFraming(prefix: { Array("$\($0)\r\n".utf8) }, suffix: Array("\r\n".utf8))
+            let outcome = try await fetcher.fetch(server.url("/a"), framing: framing)
+            let image = try #require(outcome.image)
+            #expect(image.shape == ImageShape(kind: .png, width: 17, height: 11))
+            #expect(Array(image.bytes.image.readableBytesView) == body)
+            #expect(Array(image.bytes.framed.readableBytesView) == Array("$20000\r\n".utf8) + body + Array("\r\n".utf8))
+        }
+    }
+
+    @Test func `the header fields that matter to a cache are kept, by lower-case names`() async throws {
+        let server = try TestOrigin([
+            "/a": { _, peer in
+                peer.answer(
+                    TestImage.png,
+                    headers: [
+                        "CACHE-CONTROL: max-age=60", "Cache-Control:  private ", "ETag: \"x\"", "Set-Cookie: a=b",
+                        "Content-Type: image/png", "Age: 5", "Last-Modified: \(String(repeating: "x", count: 1025))",
+                    ])
+            }
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let headers = try #require(try await fetcher.fetch(server.url("/a")).image).headers
+            #expect(
+                headers.fields == [
+                    "cache-control": ["max-age=60", "private"], "etag": ["\"x\""], "content-type": ["image/png"],
+                    "age": ["5"],
+                ])
+        }
+    }
+
+    @Test(arguments: [
+        ("404 Not Found", "missing"), ("410 Gone", "missing"), ("401 Unauthorized", "unauthorized"),
+        ("403 Forbidden", "origin"), ("500 Internal Server Error", "origin"), ("503 Slow Down", "origin"),
+        ("204 No Content", "origin"), ("206 Partial Content", "origin"), ("203 Changed", "origin"),
+        ("300 Choose", "origin"), ("304 Not Modified", "origin"), ("305 Use Proxy", "origin"), ("302 Found", "origin"),
+    ])
+    func `F37: an answer is judged by its status`(status: String, kind: String) async throws {
+        let server = try TestOrigin([
+            "/a": { _, peer in
+                let hasBody = !status.hasPrefix("204") && !status.hasPrefix("304")
+                peer.answer(hasBody ? TestImage.png : [], status: status, headers: ["Retry-After: 7"])
+            }
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let outcome = try await fetcher.fetch(server.url("/a"))
+            #expect(outcome.kind == kind)
+            if let headers = outcome.missing {
+                #expect(headers["retry-after"] == "7")
+            } else {
+                #expect(outcome.sentence.contains(String(status.prefix(3))) && outcome.sentence.contains("127.0.0.1"))
+            }
+        }
+    }
+
+    @Test func `connections are used again, also after an answer without an image`() async throws {
+        let server = try TestOrigin([
+            "/none": { _, peer in peer.answer(Array(repeating: 0x20, count: 10_000), status: "404 Not Found") }
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            for _ in 0..<10 {
+                let present = try await fetcher.fetch(server.url("/a"))
+                let absent = try await fetcher.fetch(server.url("/none"))
+                #expect(present.kind == "image" && absent.kind == "missing")
+            }
+            #expect(server.connections == 1)
+            #expect(server.requests.count == 20)
+        }
+    }
+}

@@ -1,0 +1,143 @@
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+/// Against a real server.
+@Suite struct NginxTests {
+    private func withNginx(
+        files: [String: [UInt8]] = ["a.png": TestImage.png(count: 8_000)],
+        _ body: (Nginx, CurlImageFetcher, Origin) async throws -> Void
+    ) async throws {
+        let nginx = try Nginx(files: files)
+        defer { nginx.stop() }
+        let ports = [nginx.securePort, nginx.securePlainPort]
+        try await withFetcher {
+            $0.resolverOverrides = {
+                ports.flatMap { ["images.example:\($0):127.0.0.1", "other.example:\($0):127.0.0.1"] }
+            }
+        } _: { fetcher in
+            var origin = Origin.test()
+            origin.caFile = nginx.caFile
+            try await body(nginx, fetcher, origin)
+        }
+    }
+
+    /// Downloads all of the files at once and compares each.
+    private func fetchAll(
+        _ files: [String: [UInt8]], from base: String, _ fetcher: CurlImageFetcher, _ origin: Origin
+    ) async throws {
+        try await withThrowingTaskGroup(of: (String, [UInt8]?).self) { group in
+            for name in files.keys {
+                group.addTask { (name, try await fetcher.fetch("\(base)/\(name)", of: origin).imageBytes) }
+            }
+            for try await (name, bytes) in group { #expect(bytes == files[name], "\(name)") }
+        }
+    }
+
+    private static func manyFiles() -> [String: [UInt8]] {
+        Dictionary(
+            uniqueKeysWithValues: (0..<120).map { number in
+                ("\(number).png", TestImage.png(count: 100 + number * number * 5, seed: number))
+            })
+    }
+
+    @Test func `many images at once arrive whole, over no more connections than the origin allows`() async throws {
+        let files = Self.manyFiles()
+        try await withNginx(files: files) { nginx, fetcher, origin in
+            var origin = origin
+            origin.connections = 8
+            try await fetchAll(files, from: "http://127.0.0.1:\(nginx.plainPort)", fetcher, origin)
+            let requests = try nginx.requests()
+            #expect(requests.count == files.count)
+            #expect(Set(requests.map { $0[0] }).count <= 8)
+            #expect(Set(requests.map { $0[1] }) == ["HTTP/1.1"])
+        }
+    }
+
+    @Test func `over HTTP/2 many images at once share one connection`() async throws {
+        let files = Self.manyFiles()
+        try await withNginx(files: files) { nginx, fetcher, origin in
+            try await fetchAll(files, from: "https://images.example:\(nginx.securePort)", fetcher, origin)
+            let requests = try nginx.requests()
+            #expect(requests.count == files.count)
+            #expect(Set(requests.map { $0[1] }) == ["HTTP/2.0"])
+            #expect(Set(requests.map { $0[0] }).count == 1)
+        }
+    }
+
+    @Test func `over TLS without HTTP/2 connections are used again`() async throws {
+        let files = Self.manyFiles()
+        try await withNginx(files: files) { nginx, fetcher, origin in
+            var origin = origin
+            origin.connections = 4
+            try await fetchAll(files, from: "https://images.example:\(nginx.securePlainPort)", fetcher, origin)
+            let requests = try nginx.requests()
+            #expect(requests.count == files.count)
+            #expect(Set(requests.map { $0[1] }) == ["HTTP/1.1"])
+            #expect(Set(requests.map { $0[0] }).count <= 4)
+        }
+    }
+
+    @Test func `F34: nginx, which would compress, is not asked to`() async throws {
+        try await withNginx { nginx, fetcher, origin in
+            let outcome = try await fetcher.fetch("http://127.0.0.1:\(nginx.plainPort)/a.png", of: origin)
+            #expect(outcome.imageBytes == TestImage.png(count: 8_000))
+            let headers = try #require(outcome.image).headers
+            #expect(headers["etag"] != nil && headers["last-modified"] != nil && headers["content-type"] == "image/png")
+        }
+    }
+
+    @Test func `F37: a certificate of an unknown authority, or for another host, is an origin that failed`()
+        async throws
+    {
+        try await withNginx { nginx, fetcher, origin in
+            let right = "https://images.example:\(nginx.securePort)/a.png"
+            let trusted = try await fetcher.fetch(right, of: origin)
+            #expect(trusted.kind == "image")
+            // Not even over the connection that is open already.
+            let untrusted = try await fetcher.fetch(right, of: .test())
+            #expect(untrusted.kind == "origin" && untrusted.sentence.contains("images.example"))
+            #expect(untrusted.sentence.lowercased().contains("certificate"))
+            let other = try await fetcher.fetch("https://other.example:\(nginx.securePort)/a.png", of: origin)
+            #expect(other.kind == "origin" && other.sentence.contains("other.example"))
+            #expect(try nginx.requests().count == 1)
+        }
+    }
+
+    @Test func `F58: over HTTP/2, too, a connection is judged for each request that would share it`() async throws {
+        try await withNginx { nginx, fetcher, origin in
+            let url = "https://images.example:\(nginx.securePort)/a.png"
+            let allowed = try await fetcher.fetch(url, of: origin)
+            var bound = origin
+            bound.name = "bound"
+            bound.allowPrivateAddresses = false
+            let refused = try await fetcher.fetch(url, of: bound)
+            let again = try await fetcher.fetch(url, of: origin)
+            #expect([allowed.kind, refused.kind, again.kind] == ["image", "denied", "image"])
+            #expect(try nginx.requests().count == 2)
+        }
+    }
+
+    @Test func `F30: https never leads to http`() async throws {
+        let nginx = try Nginx(
+            files: ["a.png": TestImage.png],
+            locations: """
+                location = /down { return 302 http://127.0.0.1/a.png; }
+                location = /same { return 302 /a.png; }
+                """)
+        defer { nginx.stop() }
+        let port = nginx.securePort
+        try await withFetcher {
+            $0.resolverOverrides = { ["images.example:\(port):127.0.0.1"] }
+        } _: { fetcher in
+            var origin = Origin.test()
+            origin.caFile = nginx.caFile
+            let down = try await fetcher.fetch("https://images.example:\(port)/down", of: origin)
+            #expect(down.kind == "denied" && down.sentence.contains("from https to http"))
+            let same = try await fetcher.fetch("https://images.example:\(port)/same", of: origin)
+            #expect(same.kind == "image")
+        }
+    }
+}

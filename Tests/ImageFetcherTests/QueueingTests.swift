@@ -1,0 +1,160 @@
+import Glibc
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+/// The limits and turns of ``DownloadQueue``, seen from an origin.
+@Suite struct QueueingTests {
+    @Test func `F20: one uid's flood does not hold up another uid's download`() async throws {
+        let release = Gate()
+        let arrived = Gate()
+        let server = try TestOrigin([
+            "/first": { _, peer in
+                arrived.open()
+                release.block()
+                peer.answer(TestImage.png)
+            }
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            // One connection, so that the origin sees the order.
+            let origin = Origin.test(connections: 1)
+            async let first = fetcher.fetch(server.url("/first"), of: origin, uid: 1)
+            await arrived.opened()
+            try await withThrowingTaskGroup(of: String.self) { group in
+                for number in 0..<30 {
+                    group.addTask { try await fetcher.fetch(server.url("/flood/\(number)"), of: origin, uid: 1).kind }
+                }
+                while fetcher.statistics.queued < 30 { await Task.yield() }
+                group.addTask { try await fetcher.fetch(server.url("/other"), of: origin, uid: 2).kind }
+                while fetcher.statistics.queued < 31 { await Task.yield() }
+                release.open()
+                for try await kind in group { #expect(kind == "image") }
+            }
+            _ = try await first
+            let position = try #require(server.requests.firstIndex { $0.path == "/other" })
+            #expect(position <= 2)
+        }
+    }
+
+    @Test func `I8: no more requests reach an origin at once than its connections`() async throws {
+        let inside = NIOLockedValueBox((now: 0, most: 0))
+        let script: TestOrigin.Script = { _, peer in
+            inside.withLockedValue {
+                $0.now += 1
+                $0.most = max($0.most, $0.now)
+            }
+            usleep(1_000)
+            inside.withLockedValue { $0.now -= 1 }
+            peer.answer(TestImage.png)
+        }
+        let server = try TestOrigin(["/a": script])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let origin = Origin.test(connections: 4)
+            try await withThrowingTaskGroup(of: String.self) { group in
+                for uid: UInt32 in 0..<60 {
+                    group.addTask { try await fetcher.fetch(server.url("/a"), of: origin, uid: uid % 3).kind }
+                }
+                for try await kind in group { #expect(kind == "image") }
+            }
+            #expect(inside.withLockedValue { $0.most } <= 4)
+            #expect(server.connections <= 4)
+        }
+    }
+
+    @Test func `I8, F20: with its queue full a uid is told to try again, and another uid is not`() async throws {
+        let arrived = Gate()
+        let release = Gate()
+        let server = try TestOrigin([
+            "/slow": { _, peer in
+                arrived.open()
+                release.block()
+                peer.answer(TestImage.png)
+            }
+        ])
+        defer { server.stop() }
+        try await withFetcher {
+            $0.downloadsPerUID = 1
+            $0.queuePerUID = 1
+        } _: { fetcher in
+            async let running = fetcher.fetch(server.url("/slow"), uid: 1)
+            await arrived.opened()
+            async let waiting = fetcher.fetch(server.url("/a"), uid: 1)
+            while fetcher.statistics.queued < 1 { await Task.yield() }
+            await #expect {
+                try await fetcher.fetch(server.url("/b"), uid: 1)
+            } throws: { error in
+                if case .busy? = error as? DownloadFailure { true } else { false }
+            }
+            let other = try await fetcher.fetch(server.url("/c"), uid: 2)
+            #expect(other.kind == "image")
+            release.open()
+            let kinds = try await [running.kind, waiting.kind]
+            #expect(kinds == ["image", "image"])
+            #expect(fetcher.statistics.failures.busy == 1)
+        }
+    }
+
+    @Test func `F36: a download that cannot begin in time is timed out, and never sent`() async throws {
+        let release = Gate()
+        let arrived = Gate()
+        let server = try TestOrigin([
+            "/slow": { _, peer in
+                arrived.open()
+                release.block()
+                peer.answer(TestImage.png)
+            }
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            async let slow = fetcher.fetch(server.url("/slow"), of: .test(connections: 1))
+            await arrived.opened()
+            let late = try await fetcher.fetch(server.url("/late"), of: .test(timeout: 200, connections: 1))
+            #expect(late.kind == "timedOut" && late.sentence.contains("200 ms"))
+            release.open()
+            let outcome = try await slow
+            #expect(outcome.kind == "image")
+            #expect(server.requests.map(\.path) == ["/slow"])
+            #expect(fetcher.statistics.failures.timedOut == 1 && fetcher.statistics.queued == 0)
+        }
+    }
+
+    @Test func `F37: an origin that hangs slows no other, not even for the same uid`() async throws {
+        let hanging = try TestOrigin(["/a": { _, peer in peer.waitForEnd() }])
+        let quick = try TestOrigin()
+        defer {
+            hanging.stop()
+            quick.stop()
+        }
+        try await withFetcher { fetcher in
+            let target = DownloadTarget(url: hanging.url("/a"), isNamedByClient: false)
+            let slow = Origin.test("slow", connections: 2)
+            for _ in 0..<10 {
+                _ = try fetcher.start(
+                    Download(uid: 1, origin: slow, target: target, token: nil, framing: .bare), onEnd: { _ in })
+            }
+            let outcome = try await fetcher.fetch(quick.url("/a"), of: .test("quick"), uid: 1)
+            #expect(outcome.kind == "image")
+        }
+    }
+
+    @Test func `F55: two URLs at once are two requests, and each gets its own image`() async throws {
+        let images = (0..<40).map { TestImage.png(count: 2_000 + $0, seed: $0) }
+        var scripts: [String: TestOrigin.Script] = [:]
+        for (number, image) in images.enumerated() { scripts["/\(number)"] = { _, peer in peer.answer(image) } }
+        let server = try TestOrigin(scripts)
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            try await withThrowingTaskGroup(of: (Int, [UInt8]?).self) { group in
+                for number in images.indices {
+                    group.addTask { (number, try await fetcher.fetch(server.url("/\(number)")).imageBytes) }
+                }
+                for try await (number, bytes) in group { #expect(bytes == images[number]) }
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+import Foundation
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+/// Runs `body` with a fetcher that is started and, at the end, shut down.
+func withFetcher(
+    _ configure: (inout FetcherConfiguration) -> Void = { _ in }, _ body: (CurlImageFetcher) async throws -> Void
+) async throws {
+    HostileEnvironment.prepare()
+    var configuration = FetcherConfiguration(userAgent: "thumbcached-tests")
+    configure(&configuration)
+    let fetcher = CurlImageFetcher(
+        configuration: configuration, log: Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() }))
+    try fetcher.start()
+    defer { fetcher.shutdown() }
+    try await body(fetcher)
+}
+
+extension Origin {
+    /// An origin of the name given that may be on loopback.
+    static func test(
+        _ name: String = "test", url: String = "http://127.0.0.1/{profile}", allow: [String] = [],
+        private allowPrivateAddresses: Bool = true, timeout: Int64 = 600_000, connections: Int = 32
+    ) -> Origin {
+        Origin(
+            name: name, url: url, allow: allow, allowPrivateAddresses: allowPrivateAddresses,
+            connectTimeout: 600_000, timeout: timeout, connections: connections)
+    }
+}
+
+extension CurlImageFetcher {
+    /// Downloads one URL and waits for the outcome. A second outcome would trap, as a continuation does.
+    func fetch(
+        _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000, isNamedByClient: Bool = false,
+        token: Secret? = nil, framing: ReplyFraming = .bare
+    ) async throws -> DownloadOutcome {
+        try await withCheckedThrowingContinuation { continuation in
+            do {
+                let target = DownloadTarget(url: url, isNamedByClient: isNamedByClient)
+                _ = try start(
+                    Download(uid: uid, origin: origin, target: target, token: token, framing: framing)
+                ) { continuation.resume(returning: $0) }
+            } catch {
+                continuation.resume(throwing: error)
+            }
+        }
+    }
+}
+
+extension DownloadOutcome {
+    var image: DownloadedImage? { if case .image(let image) = self { image } else { nil } }
+    var failure: DownloadFailure? { if case .failed(let failure) = self { failure } else { nil } }
+    var missing: ResponseHeaders? { if case .missing(let headers) = self { headers } else { nil } }
+    var imageBytes: [UInt8]? { image.map { Array($0.bytes.image.readableBytesView) } }
+
+    /// The kind of failure, the image or "missing", for comparing outcomes by.
+    var kind: String {
+        switch self {
+        case .image: "image"
+        case .missing: "missing"
+        case .failed(.timedOut): "timedOut"
+        case .failed(.origin): "origin"
+        case .failed(.unauthorized): "unauthorized"
+        case .failed(.denied): "denied"
+        case .failed(.badImage): "badImage"
+        case .failed(.tooLarge): "tooLarge"
+        case .failed(.busy): "busy"
+        case .failed(.shuttingDown): "shuttingDown"
+        }
+    }
+
+    /// The sentence of a failure.
+    var sentence: String {
+        switch self {
+        case .failed(.timedOut(let text)), .failed(.origin(let text)), .failed(.unauthorized(let text)),
+            .failed(.denied(let text)), .failed(.badImage(let text)), .failed(.tooLarge(let text)),
+            .failed(.busy(let text)):
+            text
+        case .image, .missing, .failed(.shuttingDown): ""
+        }
+    }
+}
+
+/// The environment that every test of the fetcher runs in: proxies that nobody serves, and a home whose `.netrc` has a
+/// password for loopback (F33).
+enum HostileEnvironment {
+    private static let prepared: Void = {
+        let home = NSTemporaryDirectory() + "thumbcached-netrc-\(getpid())"
+        do {
+            try FileManager.default.createDirectory(atPath: home, withIntermediateDirectories: true)
+            try Data("machine 127.0.0.1 login somebody password leaked\n".utf8)
+                .write(to: URL(fileURLWithPath: home + "/.netrc"))
+        } catch {
+            Issue.record(error)
+        }
+        for name in ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+            setenv(name, "http://127.0.0.1:1", 1)
+        }
+        setenv("HOME", home, 1)
+        atexit {
+            // Nobody is left to be told if it fails.
+            unlink(NSTemporaryDirectory() + "thumbcached-netrc-\(getpid())/.netrc")
+            rmdir(NSTemporaryDirectory() + "thumbcached-netrc-\(getpid())")
+        }
+    }()
+
+    /// Once, before the first fetcher has a thread that could read the environment meanwhile.
+    static func prepare() { _ = prepared }
+}

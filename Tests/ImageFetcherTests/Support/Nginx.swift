@@ -1,0 +1,120 @@
+import Foundation
+import Glibc
+import Testing
+
+/// A real nginx on loopback, over plain HTTP and over TLS with HTTP/2, with files to serve and an access log to read.
+final class Nginx {
+    let directory: String
+    let plainPort: UInt16
+    /// HTTP/2 and HTTP/1.1.
+    let securePort: UInt16
+    /// HTTP/1.1 alone.
+    let securePlainPort: UInt16
+    private let process = Process()
+
+    /// The authority that signed the server's certificate.
+    var caFile: String { directory + "/ca.pem" }
+
+    init(files: [String: [UInt8]], locations: String = "") throws {
+        directory = NSTemporaryDirectory() + "thumbcached-nginx-\(UUID().uuidString)"
+        let manager = FileManager.default
+        try manager.createDirectory(atPath: directory + "/www", withIntermediateDirectories: true)
+        // Its workers are somebody else when it is started by root.
+        try manager.setAttributes([.posixPermissions: 0o755], ofItemAtPath: directory)
+        for (name, bytes) in files { try Data(bytes).write(to: URL(fileURLWithPath: directory + "/www/" + name)) }
+        plainPort = try TestSocket.freePort()
+        securePort = try TestSocket.freePort()
+        securePlainPort = try TestSocket.freePort()
+        try Self.makeCertificates(in: directory)
+        let configuration = """
+            daemon off; worker_processes 1; pid \(directory)/pid; error_log \(directory)/error.log;
+            events { worker_connections 512; }
+            http {
+              log_format short '$connection $server_protocol $status $uri';
+              access_log \(directory)/access.log short;
+              client_body_temp_path \(directory)/t1; proxy_temp_path \(directory)/t2; fastcgi_temp_path \(directory)/t3;
+              uwsgi_temp_path \(directory)/t4; scgi_temp_path \(directory)/t5;
+              types { image/png png; image/gif gif; } etag on; gzip on; gzip_types image/png; gzip_min_length 1;
+              keepalive_requests 100000;
+              server {
+                listen 127.0.0.1:\(plainPort);
+                listen 127.0.0.1:\(securePort) ssl http2;
+                listen 127.0.0.1:\(securePlainPort) ssl;
+                ssl_certificate \(directory)/server.pem; ssl_certificate_key \(directory)/server.key;
+                root \(directory)/www;
+                \(locations)
+              }
+            }
+            """
+        try Data(configuration.utf8).write(to: URL(fileURLWithPath: directory + "/nginx.conf"))
+        process.executableURL = URL(fileURLWithPath: "/usr/sbin/nginx")
+        process.arguments = ["-e", directory + "/error.log", "-p", directory, "-c", directory + "/nginx.conf"]
+        try process.run()
+        try waitUntilReady()
+    }
+
+    func stop() {
+        process.terminate()
+        process.waitUntilExit()
+        do {
+            try FileManager.default.removeItem(atPath: directory)
+        } catch {
+            Issue.record(error)
+        }
+    }
+
+    /// The lines of the access log: connection, protocol, status and path of each request.
+    func requests() throws -> [[String]] {
+        // nginx writes a line when it is done with a request, which may be after the client is; it has one worker, so a request
+        // that comes later and is in the log says that all before it are.
+        let marker = "/marker-\(UUID().uuidString)"
+        _ = try isAnswered(marker)
+        let log = try String(contentsOfFile: directory + "/access.log", encoding: .utf8)
+        return log.split(separator: "\n").map { $0.split(separator: " ").map(String.init) }
+            .filter { $0.last?.hasPrefix("/marker-") == false }
+    }
+
+    /// Sends a request of its own and waits for the end of the answer, if one comes.
+    private func isAnswered(_ path: String) throws -> Bool {
+        let client = try TestSocket.connect(address: "127.0.0.1", port: plainPort, isBlocking: true)
+        defer { close(client) }
+        let request = Array("GET \(path) HTTP/1.0\r\n\r\n".utf8)
+        send(client, request, request.count, Int32(MSG_NOSIGNAL))
+        var byte: UInt8 = 0
+        var count = 0
+        while recv(client, &byte, 1, 0) > 0 { count += 1 }
+        return count > 0
+    }
+
+    /// Until a worker has answered. A master that is stopped before it has one may leave it behind.
+    private func waitUntilReady() throws {
+        for _ in 0..<2000 {
+            if (try? isAnswered("/marker-start")) == true { return }
+            guard process.isRunning else { break }
+            usleep(5_000)
+        }
+        throw TestSocketError(call: "nginx (is it installed?)")
+    }
+
+    private static func makeCertificates(in directory: String) throws {
+        let commands = [
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test-authority "
+                + "-keyout ca.key -out ca.pem",
+            "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -keyout server.key -out server.csr",
+            "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem",
+        ]
+        try Data("subjectAltName=DNS:localhost,DNS:images.example".utf8)
+            .write(to: URL(fileURLWithPath: directory + "/names"))
+        for command in commands {
+            let openssl = Process()
+            openssl.executableURL = URL(fileURLWithPath: "/usr/bin/openssl")
+            openssl.arguments = command.split(separator: " ").map(String.init)
+            openssl.currentDirectoryURL = URL(fileURLWithPath: directory)
+            openssl.standardError = FileHandle.nullDevice
+            openssl.standardOutput = FileHandle.nullDevice
+            try openssl.run()
+            openssl.waitUntilExit()
+            guard openssl.terminationStatus == 0 else { throw TestSocketError(call: "openssl \(command)") }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+import Logging
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+@Suite struct TargetTests {
+    private let fetcher = CurlImageFetcher(configuration: .init(), log: Logger(label: "tests"))
+
+    private func target(
+        _ origin: Origin, _ profile: String = "bob", size: UInt16 = 0, user: String = "alice", url: String? = nil
+    ) throws -> DownloadTarget {
+        try fetcher.target(
+            origin: origin, user: OpaqueID(user), slot: Slot(profile: OpaqueID(profile), size: size), url: url)
+    }
+
+    @Test(arguments: [
+        ("https://a.example/{profile}?s={size}", "bob", 0, "https://a.example/bob?s=128"),
+        ("https://a.example/{profile}?s={size}", "bob", 64, "https://a.example/bob?s=64"),
+        ("https://A.example:443/{user}/{profile}.png", "bob", 0, "https://a.example/alice/bob.png"),
+        (
+            "https://a.example/{profile}", "a/b?c#d&e=f+g h%41", 0,
+            "https://a.example/a%2Fb%3Fc%23d%26e%3Df%2Bg%20h%2541"
+        ),
+        ("https://a.example/{profile}", "\u{e4}\n\u{0}@:", 0, "https://a.example/%C3%A4%0A%00%40%3A"),
+        ("https://a.example/{profile}.png", "..", 0, "https://a.example/...png"),
+        ("https://a.example/?p={profile}", "..", 0, "https://a.example/?p=.."),
+        ("https://a.example/{profile}", "{user}", 0, "https://a.example/%7Buser%7D"),
+        ("https://a.example/{profile}", "%2e%2e", 0, "https://a.example/%252e%252e"),
+        (
+            "https://a.example/avatar/{profile_md5}", " MyEmailAddress@example.com \n", 0,
+            "https://a.example/avatar/0bc83cb571cd1c50ba6f3e8a78ef1346"
+        ),
+        (
+            "https://a.example/avatar/{profile_sha256}", "MyEmailAddress@example.com", 0,
+            "https://a.example/avatar/84059b07d4be67b806386c0aad8070a23f18836bbaae342275dc0a83414c32ee"
+        ),
+    ])
+    func `F23: a template is filled in with whatever ids there are`(
+        template: String, profile: String, size: UInt16, expected: String
+    ) throws {
+        let target = try target(.test(url: template), profile, size: size)
+        #expect(target == DownloadTarget(url: expected, isNamedByClient: false))
+    }
+
+    @Test(arguments: [
+        ("https://a.example/{profile}", "."), ("https://a.example/{profile}", ".."),
+        ("https://a.example/x/{profile}/y", ".."),
+        ("https://a.example/.{profile}", "."), ("https://a.example/{profile}{profile}", "."),
+        ("https://a.example/{profile}{profile}{profile}{profile}", String(repeating: "a", count: 512)),
+    ])
+    func `F23: ids that would make another path, or too long a URL, are refused`(template: String, profile: String) {
+        #expect {
+            try target(.test(url: template), profile)
+        } throws: { error in
+            guard case .invalid(let sentence)? = error as? TargetError else { return false }
+            return !sentence.contains("aaaa")
+        }
+    }
+
+    @Test(arguments: [
+        "", "a.example/{profile}", "ftp://a.example/{profile}", "file:///{profile}", "https://{profile}/",
+        "https://a.{user}/", "https://a.example:{size}/", "{profile}://a.example/", "https://a.example{profile}",
+        "https:///{profile}", "https://?{profile}", "https://u:p@a.example/{profile}", "https://a.example/{nobody}",
+        "https://a.example/{profile", "https://a.example/profile}", "https://a.example/{}",
+        "https://a.example/{Profile}",
+        "https://a.example/../{profile}", "https://a.example/%2e%2e/{profile}", "https://a.example/a#{profile}",
+        "https://a.example/ {profile}", "https://a.example/%{profile}", "https://a.example\\{profile}",
+    ])
+    func `F50: a template that cannot be right is refused when it is loaded`(template: String) {
+        #expect {
+            try CurlImageFetcher.validate(.test(url: template))
+        } throws: { error in
+            guard let error = error as? OriginError else { return false }
+            return error.key == "url" && !error.reason.isEmpty
+        }
+    }
+
+    struct Fault: Sendable {
+        let key: String
+        let spoil: @Sendable (inout Origin) -> Void
+    }
+
+    @Test(arguments: [
+        Fault(key: "allow") { $0.allow = ["cdn.example.org"] },
+        Fault(key: "allow") { $0.allow = ["ftp://cdn.example.org/"] },
+        Fault(key: "allow") { $0.allow = ["https://ok.example", "https://a@b.example"] },
+        Fault(key: "allow") { $0.allow = ["https://a.example/?x"] },
+        Fault(key: "allow") { $0.allow = ["https://a.example/#x"] },
+        Fault(key: "allow") { $0.allow = [""] },
+        Fault(key: "proxy") { $0.proxy = "proxy.example:3128" },
+        Fault(key: "proxy") { $0.proxy = "gopher://proxy.example" },
+        Fault(key: "proxy") { $0.proxy = "http://" },
+        Fault(key: "proxy") { $0.proxy = "http://a b" },
+        Fault(key: "ca-file") { $0.caFile = "/nonexistent/ca.pem" },
+        Fault(key: "default-size") { $0.defaultSize = 0 },
+        Fault(key: "default-size") { $0.defaultSize = 4097 },
+        Fault(key: "connections") { $0.connections = 0 },
+        Fault(key: "timeout") { $0.timeout = 0 },
+        Fault(key: "connect-timeout") { $0.connectTimeout = -1 },
+    ])
+    func `F50: what else is wrong with an origin is named by its key`(fault: Fault) {
+        var origin = Origin.test()
+        #expect(throws: Never.self) { try CurlImageFetcher.validate(origin) }
+        fault.spoil(&origin)
+        #expect {
+            try CurlImageFetcher.validate(origin)
+        } throws: { error in
+            (error as? OriginError)?.key == fault.key
+        }
+    }
+
+    @Test(arguments: [
+        (["https://cdn.example.org"], "https://cdn.example.org/x"),
+        (["https://cdn.example.org/"], "https://cdn.example.org"),
+        (["https://CDN.example.org:443/a/"], "HTTPS://cdn.EXAMPLE.org/a/b?c=d"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/a"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/a/b"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/b/../a/c"),
+        (["https://cdn.example.org/%61"], "https://cdn.example.org/a/..b/c..d"),
+        (["https://cdn.example.org."], "https://cdn.example.org/x"),
+        (["https://cdn.example.org"], "https://cdn.example.org./x"),
+        (["https://one.example", "http://two.example:8080/b"], "http://two.example:8080/b/c"),
+        (["https://cdn.example.org"], "https://cdn.example.org/a@b:c"),
+    ])
+    func `F57: a URL under an allow entry may be named`(allow: [String], url: String) throws {
+        let target = try target(.test(allow: allow), url: url)
+        #expect(target.isNamedByClient)
+        #expect(try WebURL(url).string == target.url)
+    }
+
+    @Test(arguments: [
+        ([], "https://cdn.example.org/"),
+        (["https://cdn.example.org"], "https://cdn.example.org.evil/"),
+        (["https://cdn.example.org"], "https://cdn.example.org@evil/"),
+        (["https://cdn.example.org"], "https://cdn.example.org:443@evil/"),
+        (["https://cdn.example.org"], "https://evil/https://cdn.example.org/"),
+        (["https://cdn.example.org"], "https://evil.cdn.example.org/"),
+        (["https://cdn.example.org"], "https://evil#@cdn.example.org/"),
+        (["https://cdn.example.org"], "https://evil?@cdn.example.org/"),
+        (["https://cdn.example.org"], "https://evil\\@cdn.example.org/"),
+        (["https://cdn.example.org"], "https://cdn.example.org\\.evil/"),
+        (["https://cdn.example.org"], "http://cdn.example.org/"),
+        (["https://cdn.example.org"], "https://cdn.example.org:444/"),
+        (["http://cdn.example.org"], "http://cdn.example.org:443/"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/ab"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/A"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org//a"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/a/../b"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/a/%2e%2e/b"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/a/.%2E/b"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/a/..%2fb"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/a/..%5cb"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/a/%2e%2e%2fb"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/a/..;/b"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/a/..%3bx/b"),
+        (["https://cdn.example.org/a"], "https://cdn.example.org/a/\\..\\b"),
+        (["https://cdn.example.org/a/b"], "https://cdn.example.org/a%2Fb"),
+        (["https://cdn.example.org"], "file://cdn.example.org/etc/passwd"),
+    ])
+    func `F57: a URL that only looks as if it were is denied`(allow: [String], url: String) {
+        #expect {
+            try target(.test(allow: allow), url: url)
+        } throws: { error in
+            if case .denied(let sentence)? = error as? TargetError { !sentence.isEmpty } else { false }
+        }
+    }
+
+    @Test(arguments: ["cdn.example.org/a", "https://", "https://cdn.example.org/ a", "https://cdn.example.org/%", ""])
+    func `a URL that is none is said to be none`(url: String) {
+        #expect {
+            try target(.test(allow: ["https://cdn.example.org"]), url: url)
+        } throws: { error in
+            if case .invalid? = error as? TargetError { true } else { false }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+import NIOCore
+import Testing
+
+@testable import RESP
+
+@Suite struct ReplyWritingTests {
+    /// What is written, in version 2 and in version 3.
+    static let replies: [(two: String, three: String, write: @Sendable (inout ByteBuffer, RESPVersion) -> Void)] = [
+        ("+OK\r\n", "+OK\r\n", { buffer, _ in buffer.writeSimpleString("OK") }),
+        ("+a  b\r\n", "+a  b\r\n", { buffer, _ in buffer.writeSimpleString("a\r\nb") }),
+        (
+            "-ERR two  lines \r\n", "-ERR two  lines \r\n",
+            { buffer, _ in buffer.writeRESPError(code: "ERR", message: "two\r\nlines\n") }
+        ),
+        ("$3\r\n\u{e9}x\r\n", "$3\r\n\u{e9}x\r\n", { buffer, _ in buffer.writeBulkString("\u{e9}x") }),
+        ("$2\r\nhi\r\n", "$2\r\nhi\r\n", { buffer, _ in buffer.writeBulkString(ByteBuffer(string: "hi")) }),
+        ("$2\r\nhi\r\n", "$2\r\nhi\r\n", { buffer, _ in buffer.writeBulkString([104, 105] as [UInt8]) }),
+        ("$8192\r\n", "$8192\r\n", { buffer, _ in buffer.writeBulkHeader(length: 8192) }),
+        ("*3\r\n", "*3\r\n", { buffer, _ in buffer.writeArrayHeader(count: 3) }),
+        ("*6\r\n", "%3\r\n", { buffer, version in buffer.writeMapHeader(count: 3, version: version) }),
+        ("*3\r\n", "~3\r\n", { buffer, version in buffer.writeSetHeader(count: 3, version: version) }),
+        ("*3\r\n", ">3\r\n", { buffer, version in buffer.writePushHeader(count: 3, version: version) }),
+        ("$-1\r\n", "_\r\n", { buffer, version in buffer.writeNull(kind: .bulk, version: version) }),
+        ("*-1\r\n", "_\r\n", { buffer, version in buffer.writeNull(kind: .array, version: version) }),
+        ("*-1\r\n", "_\r\n", { buffer, version in buffer.writeNull(kind: .map, version: version) }),
+        (":1\r\n", "#t\r\n", { buffer, version in buffer.writeRESPBoolean(true, version: version) }),
+        (":0\r\n", "#f\r\n", { buffer, version in buffer.writeRESPBoolean(false, version: version) }),
+        ("$3\r\n1.5\r\n", ",1.5\r\n", { buffer, version in buffer.writeRESPDouble(1.5, version: version) }),
+        ("$4\r\n-inf\r\n", ",-inf\r\n", { buffer, version in buffer.writeRESPDouble(-.infinity, version: version) }),
+        ("$3\r\nnan\r\n", ",nan\r\n", { buffer, version in buffer.writeRESPDouble(.nan, version: version) }),
+        (
+            "$4\r\na\r\nb\r\n", "=8\r\ntxt:a\r\nb\r\n",
+            { buffer, version in buffer.writeVerbatimString("a\r\nb", version: version) }
+        ),
+    ]
+
+    @Test(arguments: replies.indices)
+    func `Each reply has its form in each version`(index: Int) {
+        let reply = Self.replies[index]
+        for (version, expected) in [(RESPVersion.two, reply.two), (.three, reply.three)] {
+            // Behind other bytes, as in a connection's buffer.
+            var buffer = ByteBuffer(string: "x")
+            reply.write(&buffer, version)
+            #expect(String(buffer: buffer) == "x" + expected)
+        }
+    }
+
+    @Test(arguments: [0, 1, 9, 10, 99, 100, 12345, 1 << 53, Int.max, -1, -9, -10, -100, Int.min])
+    func `Integers of every width are written in decimal`(number: Int) {
+        var buffer = ByteBuffer()
+        buffer.writeRESPInteger(number)
+        #expect(String(buffer: buffer) == ":\(number)\r\n")
+    }
+
+    @Test(arguments: [0, 8192, 5 << 20])
+    func `The prefix of a bulk string stands apart from its bytes`(count: Int) {
+        #expect(ByteBuffer.bulkPrefix(count: count) == "$\(count)\r\n".bytes)
+        #expect(ByteBuffer.bulkSuffix == [13, 10])
+    }
+
+    @Test func `Requests of strings are written as those of bytes`() {
+        var strings = ByteBuffer()
+        strings.writeRequest(["GET", "\u{e9}", ""])
+        var buffers = ByteBuffer()
+        buffers.writeRequest(["GET", "\u{e9}", ""].map { ByteBuffer(string: $0) })
+        #expect(strings == buffers)
+        #expect(String(buffer: strings) == "*3\r\n$3\r\nGET\r\n$2\r\n\u{e9}\r\n$0\r\n\r\n")
+    }
+}
+
+@Suite struct PrintableTextTests {
+    @Test(arguments: [
+        ("plain text", "plain text"), ("it's", "it\\x27s"), ("\\", "\\x5c"), ("\r\n\t", "\\x0d\\x0a\\x09"),
+        ("\u{7f}\u{e9}", "\\x7f\\xc3\\xa9"), ("\u{1b}[31m", "\\x1b[31m"),
+        (String(repeating: "a", count: 32), String(repeating: "a", count: 32)),
+        (String(repeating: "a", count: 33), String(repeating: "a", count: 32) + "..."),
+    ])
+    func `A peer's bytes are shown in printable ASCII, and not too many`(bytes: String, shown: String) {
+        #expect(printableText(bytes.utf8) == shown)
+    }
+}

@@ -1,0 +1,214 @@
+import Foundation
+import Logging
+import Testing
+import ThumbnailCache
+
+@testable import thumbcached
+
+@Suite struct ConfigurationTests {
+    static let example: String? = try? String(
+        contentsOf: repository.appending(path: "config/thumbcached.toml"), encoding: .utf8)
+
+    @Test func `the example file holds exactly the defaults`() throws {
+        // Those of root's daemon; the directories that a system has for everybody come from systemd.
+        let environment = Fixture.environment.filter { $0.key != "RUNTIME_DIRECTORY" }
+        let defaults = try Fixture.decode("", environment: environment)
+        #expect(try Fixture.decode(#require(Self.example), environment: environment) == defaults)
+        #expect(defaults.socket.path == "/run/thumbcached/thumbcached.sock")
+    }
+
+    @Test func `the example file names every key`() throws {
+        let text = try #require(Self.example)
+        let document = try TOMLNode.parse(text)
+        for setting in Configuration.settings(accounts: .system) {
+            let parts = setting.name.split(separator: ".").map(String.init)
+            var table = document
+            for part in parts.dropLast() {
+                guard case .table(let inner)? = table[part]?.value else { continue }
+                table = inner
+            }
+            #expect(table[try #require(parts.last)] != nil, "\(setting.name)")
+        }
+    }
+
+    @Test func `the example origin, uncommented, holds exactly the defaults of an origin`() throws {
+        try Fixture.withDirectory { directory in
+            let secret = "\(directory)/secret"
+            try Data("s".utf8).write(to: URL(filePath: secret))
+            let text = try #require(Self.example)
+            let start = try #require(text.firstRange(of: "# [origins.default]"))
+            let end = try #require(text.firstRange(of: "\n# What one client"))
+            let section = text[start.lowerBound..<end.lowerBound].split(separator: "\n")
+                .map { $0.hasPrefix("# ") ? $0.dropFirst(2) : $0 }.joined(separator: "\n")
+                .replacing("/etc/thumbcached/secret", with: secret)
+            let configuration = try Fixture.decode(section)
+            let url = "https://avatars.example.org/{profile}?s={size}"
+            #expect(configuration.origins == ["default": Origin(name: "default", url: url)])
+            #expect(
+                configuration.tokenEndpoints == [
+                    "default": .init(
+                        endpoint: "https://id.example.org/token", clientID: "thumbcached", clientSecretFile: secret)
+                ])
+            for setting in Configuration.originSettings {
+                let key = try #require(setting.name.split(separator: ".").last)
+                #expect(section.contains("\(key) = "), "\(setting.name)")
+            }
+        }
+    }
+
+    @Test func `the documentation names every key`() throws {
+        let document = try String(contentsOf: repository.appending(path: "docs/configuration.md"), encoding: .utf8)
+        let origins = Configuration.originSettings.map { "origins.NAME.\($0.name)" }
+        for name in Configuration.settings(accounts: .system).map(\.name) + origins {
+            #expect(document.contains("`\(name)`"), "\(name)")
+        }
+    }
+
+    @Test func `every key takes the value that is written`() throws {
+        let configuration = try Fixture.decode(
+            """
+            threads = 2
+            socket = { path = "/s", mode = "0600" }
+            [storage]
+            cache = "/c"
+            state = "/t"
+            runtime = "/r"
+            keys = "runtime"
+            quota = "2GiB"
+            user-quota = "32MiB"
+            [memory]
+            tier = "0"
+            [sessions]
+            purge-on-boot = false
+            [origins.work]
+            url = "http://127.0.0.1:8080/{profile}/{size}.png"
+            default-size = 64
+            allow = ["https://cdn.example.org/a", 'http://127.0.0.1:8081']
+            allow-private-addresses = true
+            connect-timeout = "250ms"
+            timeout = "1m"
+            connections = 4
+            default-ttl = "1h"
+            negative-ttl = "0s"
+            stale-while-revalidate = "2h"
+            stale-if-error = "3d"
+            ca-file = "/dev/null"
+            proxy = "socks5h://127.0.0.1:9050"
+            [origins.work.token]
+            endpoint = "https://id.example.org/token"
+            client-id = "c"
+            client-secret-file = "/dev/null"
+            [origins.other]
+            url = "https://other.example.org/{profile_md5}"
+            [limits]
+            image = "1MiB"
+            dimension = 100
+            id = 64
+            arguments = 32
+            input = "2MiB"
+            output = "3MiB"
+            stall = "5s"
+            token = "1KiB"
+            connections = 100
+            connections-per-uid = 10
+            admin-connections = 2
+            users-per-uid = 3
+            sessions-per-user = 4
+            subscriptions = 5
+            downloads = 6
+            downloads-per-uid = 6
+            queue-per-uid = 0
+            negative-entries = 0
+            [metrics]
+            listen = "[::1]:9187"
+            [access]
+            admins = ["alice", "@wheel", "12", "@34"]
+            [log]
+            level = "debug"
+            """)
+
+        var expected = Configuration()
+        expected.threads = 2
+        expected.socket = .init(path: "/s", mode: 0o600)
+        expected.storage = .init(
+            cache: "/c", state: "/t", runtime: "/r", keys: .runtime, quota: 2 << 30, userQuota: 32 << 20)
+        expected.memory.tier = 0
+        expected.origins = [
+            "work": Origin(
+                name: "work", url: "http://127.0.0.1:8080/{profile}/{size}.png", defaultSize: 64,
+                allow: ["https://cdn.example.org/a", "http://127.0.0.1:8081"], allowPrivateAddresses: true,
+                connectTimeout: 250, timeout: 60_000, connections: 4, defaultTTL: 3600, negativeTTL: 0,
+                staleWhileRevalidate: 7200, staleIfError: 259_200, caFile: "/dev/null",
+                proxy: "socks5h://127.0.0.1:9050"),
+            "other": Origin(name: "other", url: "https://other.example.org/{profile_md5}"),
+        ]
+        expected.tokenEndpoints = [
+            "work": .init(endpoint: "https://id.example.org/token", clientID: "c", clientSecretFile: "/dev/null")
+        ]
+        expected.limits = .init(
+            image: 1 << 20, dimension: 100, id: 64, arguments: 32, input: 2 << 20, output: 3 << 20,
+            stall: .seconds(5), token: 1024, connections: 100, connectionsPerUID: 10, adminConnections: 2,
+            usersPerUID: 3, sessionsPerUser: 4, subscriptions: 5, downloads: 6, downloadsPerUID: 6, queuePerUID: 0,
+            negativeEntries: 0)
+        expected.metrics.listen = LoopbackAddress("[::1]:9187")
+        expected.access.admins = Admins(uids: [1000, 12], gids: [10, 34])
+        expected.log.level = .debug
+        #expect(configuration == expected)
+    }
+
+    @Test func `a default gives way to what is set, and what is set stays`() throws {
+        let small = try Fixture.decode("storage.quota = \"4MiB\"\nlimits = { connections = 1, downloads = 8 }")
+        #expect(small.storage.userQuota == 4 << 20)
+        #expect(small.limits.image == 4 << 20)
+        #expect(small.limits.connectionsPerUID == 1)
+        #expect(small.limits.adminConnections == 0)
+        #expect(small.limits.downloadsPerUID == 8)
+
+        let narrow = try Fixture.decode("limits.input = \"4KiB\"")
+        #expect(narrow.limits.image == 4 << 10)
+        #expect(narrow.limits.token == 4 << 10)
+    }
+
+    @Test func `a file that is named is read, and the default file may be missing`() throws {
+        try Fixture.withDirectory { directory in
+            let file = "\(directory)/c.toml"
+            try Data("threads = 3\n".utf8).write(to: URL(filePath: file))
+            #expect(try Fixture.loader().load(file: file).threads == 3)
+        }
+        if !FileManager.default.fileExists(atPath: ConfigurationLoader.defaultFile) {
+            #expect(try Fixture.loader().load(file: nil) == Fixture.decode(""))
+        }
+    }
+
+    @Test func `a reload takes over limits, origins and the log level, and names what it cannot`() throws {
+        let old = try Fixture.decode("")
+        let new = try Fixture.decode(
+            """
+            threads = 2
+            access.admins = ["alice"]
+            socket.mode = "0600"
+            log.level = "error"
+            limits.image = "1MiB"
+            limits.stall = "1s"
+            [origins.default]
+            url = "https://a.example/{profile}"
+            """)
+        #expect(new.changesNeedingRestart(from: old) == ["threads", "socket.mode", "access.admins"])
+
+        let running = new.reloaded(over: old)
+        #expect(running.changesNeedingRestart(from: old) == [])
+        #expect(running.limits == new.limits)
+        #expect(running.origins == new.origins)
+        #expect(running.log == new.log)
+        #expect(running.threads == old.threads)
+        #expect(running.socket == old.socket)
+        #expect(running.access == old.access)
+    }
+
+    @Test func `accounts of the machine are found by name`() throws {
+        #expect(try AccountDirectory.system.uid("root") == 0)
+        #expect(try AccountDirectory.system.gid("root") == 0)
+        #expect(try AccountDirectory.system.uid("no such user here") == nil)
+        #expect(try AccountDirectory.system.gid("no such group here") == nil)
+    }
+}

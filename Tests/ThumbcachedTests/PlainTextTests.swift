@@ -1,0 +1,61 @@
+import Foundation
+import NIOCore
+import Testing
+
+@testable import thumbcachectl
+
+@Suite struct PlainTextTests {
+    @Test(
+        arguments: [
+            ([0x61, 0xff, 0x62], "a\\xffb"),
+            ([0xc3], "\\xc3"),
+            ([0xc3, 0x28], "\\xc3("),
+            ([0xe2, 0x82], "\\xe2\\x82"),
+            ([0xed, 0xa0, 0x80], "\\xed\\xa0\\x80"),
+            ([0xc0, 0x80], "\\xc0\\x80"),
+            ([0xf0, 0x9f, 0x98, 0x80], "😀"),
+            ([0x00, 0x7f, 0xc2, 0x9b], "\\x00\\x7f\\xc2\\x9b"),
+            ([0x5c, 0x78, 0x30, 0x30], "\\\\x00"),
+            ([], ""),
+        ] as [([UInt8], String)])
+    func `F23: bytes that do not show as themselves are shown as numbers`(_ bytes: [UInt8], _ text: String) {
+        #expect(PlainText.escape(bytes) == text)
+    }
+
+    @Test func `no two ids look the same`() {
+        // Every id of up to two bytes. Compared by bytes: Swift's strings are equal when they only look so.
+        var seen: Set<[UInt8]> = []
+        let bytes = UInt8.min...UInt8.max
+        for first in bytes {
+            seen.insert(Array(PlainText.escape([first]).utf8))
+            for second in bytes { seen.insert(Array(PlainText.escape([first, second]).utf8)) }
+        }
+        #expect(seen.count == 256 + 65_536)
+    }
+
+    @Test func `bytes that no JSON string can hold become base64`() {
+        #expect(JSON(ByteBuffer(bytes: [0xff, 0x00])).text == #"{"base64":"/wA="}"#)
+        #expect(JSON(ByteBuffer(string: "a\u{0}\u{7f}/\u{1d173}")).text == #""a\u0000\u007f/\ud834\udd73""#)
+    }
+
+    @Test func `base64 is what Foundation makes of the same bytes`() {
+        for count in 0..<64 {
+            let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 151 &+ count) }
+            #expect(base64(bytes) == Data(bytes).base64EncodedString())
+        }
+    }
+
+    @Test func `the socket is the first of those that are named or exist`() throws {
+        func choose(_ option: String?, _ variables: [String: String], machine: Bool) throws -> String {
+            try SocketPath.choose(
+                option: option, variable: { variables[$0] }, exists: { machine && $0 == SocketPath.ofMachine })
+        }
+        let session = ["XDG_RUNTIME_DIR": "/run/user/1000"]
+        let both = ["THUMBCACHED_SOCKET": "/named", "XDG_RUNTIME_DIR": "/run/user/1000"]
+        #expect(try choose("/option", both, machine: true) == "/option")
+        #expect(try choose(nil, both, machine: true) == "/named")
+        #expect(try choose(nil, session, machine: true) == "/run/thumbcached/thumbcached.sock")
+        #expect(try choose(nil, session, machine: false) == "/run/user/1000/thumbcached/thumbcached.sock")
+        #expect(try choose(nil, ["THUMBCACHED_SOCKET": ""], machine: false) == "/run/thumbcached/thumbcached.sock")
+    }
+}

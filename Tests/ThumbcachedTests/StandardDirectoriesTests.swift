@@ -1,0 +1,70 @@
+import Foundation
+import Testing
+
+@testable import thumbcached
+
+@Suite struct StandardDirectoriesTests {
+    @Test func `what systemd passes comes first, and of several the first`() {
+        let found = StandardDirectories(
+            environment: [
+                "CACHE_DIRECTORY": "/var/cache/a:/var/cache/b", "STATE_DIRECTORY": "/var/lib/a",
+                "RUNTIME_DIRECTORY": "/run/a", "HOME": "/home/alice", "XDG_CACHE_HOME": "/c",
+                "XDG_RUNTIME_DIR": "/run/user/1000",
+            ], uid: 1000)
+        #expect(found.cache == "/var/cache/a")
+        #expect(found.state == "/var/lib/a")
+        #expect(found.runtime == "/run/a")
+        #expect(found.socket == "/run/a/thumbcached.sock")
+    }
+
+    @Test func `an ordinary user's own directories come next`() {
+        let found = StandardDirectories(
+            environment: ["XDG_CACHE_HOME": "/c", "XDG_STATE_HOME": "/s", "XDG_RUNTIME_DIR": "/run/user/1000"],
+            uid: 1000)
+        #expect(found.cache == "/c/thumbcached")
+        #expect(found.state == "/s/thumbcached")
+        #expect(found.runtime == "/run/user/1000/thumbcached")
+        #expect(found.socket == "/run/user/1000/thumbcached/thumbcached.sock")
+    }
+
+    @Test func `home stands in for the directories that have a place there`() {
+        let found = StandardDirectories(environment: ["HOME": "/home/alice", "XDG_CACHE_HOME": "relative"], uid: 1000)
+        #expect(found.cache == "/home/alice/.cache/thumbcached")
+        #expect(found.state == "/home/alice/.local/state/thumbcached")
+        #expect(found.runtime == nil)
+        #expect(found.socket == nil)
+    }
+
+    @Test func `root's socket is where every client looks, whoever's session started it`() {
+        let bare = StandardDirectories(environment: ["HOME": "/root"], uid: 0)
+        #expect(bare.runtime == "/run/thumbcached/keys")
+        #expect(bare.socket == "/run/thumbcached/thumbcached.sock")
+        let session = StandardDirectories(environment: ["XDG_RUNTIME_DIR": "/run/user/0"], uid: 0)
+        #expect(session.runtime == "/run/user/0/thumbcached")
+        #expect(session.socket == "/run/thumbcached/thumbcached.sock")
+    }
+
+    @Test func `directories are made with their mode, whatever the umask, and left alone where they are`() throws {
+        try Fixture.withDirectory { directory in
+            func mode(_ path: String) throws -> mode_t {
+                var status = stat()
+                try #require(stat(path, &status) == 0)
+                return status.st_mode & 0o7777
+            }
+            try Directories.make("\(directory)/a/b", mode: 0o1777)
+            #expect(try mode("\(directory)/a/b") == 0o1777)
+            #expect(try mode("\(directory)/a") == 0o755)
+            try Directories.make("\(directory)/a/b", mode: 0o700)
+            #expect(try mode("\(directory)/a/b") == 0o1777)
+            #expect(throws: SystemError("make the directory /proc/thumbcached", code: ENOENT)) {
+                try Directories.make("/proc/thumbcached", mode: 0o700)
+            }
+        }
+    }
+
+    @Test func `a socket path is not missing when systemd passes the socket`() throws {
+        let environment = ["HOME": "/home/alice", "LISTEN_FDS": "1"]
+        let configuration = try Fixture.loader(environment: environment, uid: 1000).decode("", file: "f.toml")
+        #expect(configuration.socket.path == nil)
+    }
+}

@@ -1,0 +1,173 @@
+import Foundation
+import Logging
+import Testing
+
+@testable import thumbcached
+
+@Suite struct StructuredLogTests {
+    /// A log that writes to a file of a test's own.
+    private struct Bench {
+        let output: StandardError
+        let level: LevelBox
+        let isJournal: Bool
+
+        func logger() -> Logger {
+            Logger(label: "x") { label in
+                var log = StructuredLog(label: label, threshold: { level.value }, isJournal: isJournal)
+                log.output = output
+                log.clock = { (seconds: 1_795_259_045, nanoseconds: 6_999_999) }
+                return log
+            }
+        }
+    }
+
+    private final class LevelBox: @unchecked Sendable {
+        // Changed only by the test's own thread, between records.
+        var value: Logger.Level
+        init(_ value: Logger.Level) { self.value = value }
+    }
+
+    private func written(
+        level: Logger.Level = .info, journal: Bool = false, _ body: (Bench) -> Void
+    ) throws -> String {
+        try Fixture.withDirectory { directory in
+            let path = "\(directory)/log"
+            let descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+            defer { close(descriptor) }
+            body(Bench(output: StandardError(descriptor: descriptor), level: LevelBox(level), isJournal: journal))
+            return try String(contentsOfFile: path, encoding: .utf8)
+        }
+    }
+
+    @Test func `a record is one line of keys and values, with the time`() throws {
+        let text = try written { log in
+            log.logger().info("listening", metadata: ["path": "/run/s", "connections": "3"])
+        }
+        #expect(text == "time=2026-11-21T11:04:05.006Z level=info message=listening connections=3 path=/run/s\n")
+    }
+
+    @Test func `to the journal it has a priority and no time`() throws {
+        let text = try written(level: .trace, journal: true) { log in
+            for level in Logger.Level.allCases { log.logger().log(level: level, "m") }
+        }
+        #expect(
+            text == """
+                <7>level=trace message=m
+                <7>level=debug message=m
+                <6>level=info message=m
+                <5>level=notice message=m
+                <4>level=warning message=m
+                <3>level=error message=m
+                <2>level=critical message=m
+
+                """)
+    }
+
+    @Test func `the journal is told by the stream itself, not by the variable alone`() throws {
+        try Fixture.withDirectory { directory in
+            let descriptor = open("\(directory)/log", O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+            defer { close(descriptor) }
+            var status = stat()
+            try #require(fstat(descriptor, &status) == 0)
+            let output = StandardError(descriptor: descriptor)
+            #expect(StructuredLog.isJournal(["JOURNAL_STREAM": "\(status.st_dev):\(status.st_ino)"], output))
+            #expect(!StructuredLog.isJournal(["JOURNAL_STREAM": "\(status.st_dev):\(status.st_ino + 1)"], output))
+            #expect(!StructuredLog.isJournal(["JOURNAL_STREAM": ""], output))
+            #expect(!StructuredLog.isJournal([:], output))
+        }
+    }
+
+    @Test func `no value can begin a line, end one, or move the cursor`() throws {
+        let text = try written { log in
+            log.logger().info(
+                "two\nlines",
+                metadata: ["a b=\"": "\u{1b}[2J\u{202e}\u{0}", "quotes": "\"\\", "empty": "", "name": "Zoë"])
+        }
+        #expect(
+            text == "time=2026-11-21T11:04:05.006Z level=info message=\"two\\nlines\" "
+                + "a_b__=\"\\u{1b}[2J\\u{202e}\\u{0}\" empty=\"\" name=\"Zoë\" quotes=\"\\\"\\\\\"\n")
+    }
+
+    @Test func `I8: no value can flood the log`() throws {
+        let text = try written { log in log.logger().info("\(String(repeating: "x", count: 1 << 20))") }
+        #expect(text.count < LogFormat.longestValue + 100)
+        #expect(text.hasSuffix("x…\"\n"))
+    }
+
+    @Test func `the level can be changed for loggers that are in use`() throws {
+        let text = try written { log in
+            let logger = log.logger()
+            logger.debug("not yet")
+            log.level.value = .debug
+            logger.debug("now")
+            log.level.value = .critical
+            logger.error("no more")
+        }
+        #expect(text == "time=2026-11-21T11:04:05.006Z level=debug message=now\n")
+    }
+
+    @Test func `a level set on one logger is that logger's alone`() throws {
+        let text = try written { log in
+            var loud = log.logger()
+            loud.logLevel = .trace
+            loud.trace("a")
+            log.logger().trace("b")
+        }
+        #expect(text == "time=2026-11-21T11:04:05.006Z level=trace message=a\n")
+    }
+
+    @Test func `a logger's own metadata stands in each of its lines, and nobody else's`() throws {
+        let text = try written { log in
+            var logger = log.logger()
+            logger[metadataKey: "peer"] = "1000"
+            logger.info("a", metadata: ["n": "1"])
+            log.logger().info("b")
+        }
+        #expect(
+            text == """
+                time=2026-11-21T11:04:05.006Z level=info message=a n=1 peer=1000
+                time=2026-11-21T11:04:05.006Z level=info message=b
+
+                """)
+    }
+
+    @Test func `lines of many threads do not mix`() throws {
+        let text = try written { log in
+            let logger = log.logger()
+            DispatchQueue.concurrentPerform(iterations: 8) { thread in
+                for index in 0..<200 { logger.info("m", metadata: ["id": "\(thread)-\(index)"]) }
+            }
+        }
+        let lines = text.split(separator: "\n")
+        #expect(lines.count == 1600)
+        #expect(Set(lines).count == 1600)
+        #expect(lines.allSatisfy { $0.hasPrefix("time=2026-11-21T11:04:05.006Z level=info message=m id=") })
+    }
+
+    @Test(
+        arguments: [
+            (0, "1970-01-01T00:00:00.000Z"), (-1, "1969-12-31T23:59:59.000Z"),
+            (951_782_399, "2000-02-28T23:59:59.000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000Z"), (951_868_800, "2000-03-01T00:00:00.000Z"),
+            (4_107_542_399, "2100-02-28T23:59:59.000Z"), (4_107_542_400, "2100-03-01T00:00:00.000Z"),
+            (-2_203_891_200, "1900-03-01T00:00:00.000Z"), (-62_135_596_800, "0001-01-01T00:00:00.000Z"),
+        ] as [(Int64, String)])
+    func `times are right where calendars are hard`(_ seconds: Int64, _ text: String) {
+        #expect(UTCTime.format(seconds: seconds, nanoseconds: 0) == text)
+    }
+
+    @Test func `every day of eight hundred years is the one that Foundation says`() throws {
+        var calendar = Calendar(identifier: .gregorian)
+        calendar.timeZone = try #require(TimeZone(secondsFromGMT: 0))
+        // The Gregorian calendar only: Foundation goes back to the Julian one before October 1582.
+        for day in stride(from: Int64(-141_000), to: 146_097, by: 1) {
+            let parts = calendar.dateComponents(
+                [.year, .month, .day], from: Date(timeIntervalSince1970: Double(day) * 86_400))
+            let (year, month, dayOfMonth) = UTCTime.civil(day)
+            guard parts.year == Int(year), parts.month == Int(month), parts.day == Int(dayOfMonth) else {
+                Issue.record("day \(day) is \(parts), not \(year)-\(month)-\(dayOfMonth)")
+                return
+            }
+        }
+    }
+}

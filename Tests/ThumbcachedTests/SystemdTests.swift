@@ -1,0 +1,137 @@
+import Foundation
+import Testing
+
+@testable import thumbcached
+
+@Suite struct SystemdNotifierTests {
+    /// What arrives at a datagram socket.
+    private func received(_ descriptor: Int32) -> String {
+        var bytes = [UInt8](repeating: 0, count: 4096)
+        let count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT))
+        return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
+    }
+
+    @Test func `states arrive at a socket in the file system`() throws {
+        try Fixture.withDirectory { directory in
+            let descriptor = try UnixSocket.bind("\(directory)/n", SOCK_DGRAM)
+            defer { close(descriptor) }
+            let notifier = SystemdNotifier(environment: ["NOTIFY_SOCKET": "\(directory)/n"])
+            try notifier.send(.ready, .status("3 users"))
+            #expect(received(descriptor) == "READY=1\nSTATUS=3 users")
+            try notifier.send(.status("one\nREADY=1\r\ntwo"))
+            #expect(received(descriptor) == "STATUS=one READY=1 two")
+            try notifier.send(.watchdog)
+            #expect(received(descriptor) == "WATCHDOG=1")
+            try notifier.send(.stopping)
+            #expect(received(descriptor) == "STOPPING=1")
+        }
+    }
+
+    @Test func `a reload says when it began, in the same datagram`() throws {
+        try Fixture.withDirectory { directory in
+            let descriptor = try UnixSocket.bind("\(directory)/n", SOCK_DGRAM)
+            defer { close(descriptor) }
+            let notifier = SystemdNotifier(environment: ["NOTIFY_SOCKET": "\(directory)/n"])
+            try notifier.send(.reloading(monotonic: .max))
+            #expect(received(descriptor) == "RELOADING=1\nMONOTONIC_USEC=18446744073709551615")
+        }
+    }
+
+    @Test func `states arrive at an abstract socket`() throws {
+        let name = "@thumbcached-test-\(UUID())"
+        let descriptor = try UnixSocket.make(SOCK_DGRAM)
+        defer { close(descriptor) }
+        var address = UnixSocket.address(name)
+        address.sun_path.0 = 0
+        let length = socklen_t(MemoryLayout<sa_family_t>.size + name.utf8.count)
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(descriptor, $0, length) }
+        }
+        try #require(result == 0)
+        try SystemdNotifier(environment: ["NOTIFY_SOCKET": name]).send(.ready)
+        #expect(received(descriptor) == "READY=1")
+    }
+
+    @Test(arguments: [[:], ["NOTIFY_SOCKET": ""]])
+    func `without a socket in the environment nothing happens`(_ environment: [String: String]) throws {
+        try SystemdNotifier(environment: environment).send(.ready)
+    }
+
+    @Test func `what cannot be sent is an error`() throws {
+        func refusal(_ address: String) -> String? {
+            let notifier = SystemdNotifier(environment: ["NOTIFY_SOCKET": address])
+            return #expect(throws: SystemError.self) { try notifier.send(.ready) }?.description
+        }
+        #expect(refusal("/nonexistent/n") == "notify systemd at \"/nonexistent/n\": No such file or directory")
+        for address in ["relative", "vsock:2:1", "/", "@"] {
+            #expect(refusal(address)?.hasSuffix(": Invalid argument") == true, "\(address)")
+        }
+        #expect(refusal("/" + String(repeating: "x", count: 107))?.hasSuffix(": File name too long") == true)
+    }
+
+    @Test func `the watchdog is fed at twice the rate that is asked for`() {
+        func interval(_ environment: [String: String]) -> Duration? {
+            SystemdNotifier(environment: environment, pid: 7).watchdogInterval
+        }
+        #expect(interval(["WATCHDOG_USEC": "30000000"]) == .seconds(15))
+        #expect(interval(["WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "7"]) == .seconds(15))
+        #expect(interval(["WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "8"]) == nil)
+        for text in ["", "0", "-1", "x"] { #expect(interval(["WATCHDOG_USEC": text]) == nil) }
+        #expect(interval([:]) == nil)
+    }
+}
+
+@Suite struct SocketActivationTests {
+    private func environment(_ count: String = "1", pid: String = "7") -> [String: String] {
+        ["LISTEN_FDS": count, "LISTEN_PID": pid]
+    }
+
+    private func refusal(_ environment: [String: String], first: Int32) -> String? {
+        #expect(throws: SocketError.self) {
+            try SocketActivation(environment: environment, pid: 7, first: first).descriptor()
+        }?.description.replacing("\(first)", with: "N")
+    }
+
+    @Test func `a listening Unix socket is taken, and not inherited further`() throws {
+        try Fixture.withDirectory { directory in
+            let listener = try UnixSocket.listen("\(directory)/s")
+            defer { close(listener) }
+            try #require(fcntl(listener, F_SETFD, 0) == 0)
+            let taken = try SocketActivation(environment: environment(), pid: 7, first: listener).descriptor()
+            #expect(taken == listener)
+            #expect(fcntl(listener, F_GETFD) == FD_CLOEXEC)
+        }
+    }
+
+    @Test func `what is not passed, or passed to another, is not looked at`() throws {
+        for environment in [[:], environment("0"), environment(pid: "8"), ["LISTEN_FDS": "1"], ["LISTEN_PID": "7"]] {
+            #expect(try SocketActivation(environment: environment, pid: 7, first: 9999).descriptor() == nil)
+        }
+    }
+
+    @Test func `anything but one listening Unix stream socket is refused`() throws {
+        try Fixture.withDirectory { directory in
+            let expected = "it has to be a listening Unix stream socket, as ListenStream= with a path makes it"
+            #expect(
+                refusal(environment("2"), first: 9999)
+                    == "2 sockets are passed by LISTEN_FDS; thumbcached takes one, so pass only that")
+            #expect(
+                refusal(environment("x"), first: 9999)
+                    == "LISTEN_FDS is \"x\"; it has to be the number of sockets passed")
+            #expect(
+                refusal(environment(), first: 9999)
+                    == "LISTEN_FDS says that descriptor N is a socket, but it is not: Bad file descriptor")
+
+            let idle = try UnixSocket.bind("\(directory)/idle")
+            #expect(
+                refusal(environment(), first: idle) == "the passed socket does not listen; \(expected), with Accept=no")
+            let datagram = try UnixSocket.bind("\(directory)/datagram", SOCK_DGRAM)
+            #expect(refusal(environment(), first: datagram) == "the passed socket is no stream socket; \(expected)")
+            let internet = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+            #expect(
+                refusal(environment(), first: internet)
+                    == "the passed socket is of address family \(AF_INET), not a Unix socket; \(expected)")
+            [idle, datagram, internet].forEach { close($0) }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+import Foundation
+import Testing
+
+@Suite struct ThumbcachectlExitStatusTests {
+    @Test(arguments: [
+        (["login", "alice"], "+OK\r\n"),
+        (["logout", "alice"], "%1\r\n$5\r\nusers\r\n:1\r\n"),
+        (["purge", "alice"], "%1\r\n$5\r\nusers\r\n:1\r\n"),
+        (["get", "alice", "bob"], "$3\r\nimg\r\n"),
+        (["stat", "alice"], "%1\r\n$6\r\nimages\r\n:1\r\n"),
+        (["users"], "*0\r\n"),
+        (["info"], "$2\r\n\r\n\r\n"),
+        (["ping"], "+PONG\r\n"),
+    ])
+    func `0 when it is done`(_ arguments: [String], _ reply: String) throws {
+        let run = try Thumbcachectl.run(arguments, against: PlayedDaemon(replies: [reply]))
+        #expect(run.status == 0)
+        #expect(run.errors == "")
+    }
+
+    @Test(arguments: [
+        ["login", "alice"], ["logout", "alice"], ["purge", "alice"], ["get", "alice", "bob"], ["stat", "alice"],
+        ["users"], ["info"], ["ping"], ["put", "alice", "bob", "-"],
+    ])
+    func `1 when the daemon says no, with its error on stderr`(_ arguments: [String]) throws {
+        let daemon = PlayedDaemon(replies: ["-IOERR the store\u{1b}[2J is full\r\n"])
+        let run = try Thumbcachectl.run(arguments, input: [1], against: daemon)
+        #expect(run.status == 1)
+        #expect(run.text == "")
+        #expect(run.errors == "thumbcachectl: IOERR the store\\x1b[2J is full\n")
+    }
+
+    @Test func `1 when the daemon has no connection to spare`() throws {
+        let run = try Thumbcachectl.run(["ping"], against: PlayedDaemon(hello: "-BUSY try again\r\n"))
+        #expect(run.status == 1)
+        #expect(run.errors == "thumbcachectl: BUSY try again\n")
+    }
+
+    @Test func `1 when the daemon refuses an image in the middle of it`() throws {
+        let daemon = PlayedDaemon(replies: ["-TOOLARGE at most 5 bytes\r\n"], refusesAfter: 1 << 16)
+        let image = [UInt8](repeating: 7, count: 4 << 20)
+        let run = try Thumbcachectl.run(["put", "alice", "bob", "-"], input: image, against: daemon)
+        #expect(run.status == 1)
+        #expect(run.errors == "thumbcachectl: TOOLARGE at most 5 bytes\n")
+    }
+
+    @Test(arguments: [
+        [], ["nonsense"], ["--nonsense"], ["get"], ["get", "alice"], ["get", "alice", "bob", "--size", "0"],
+        ["get", "alice", "bob", "--size", "4097"], ["get", "alice", "bob", "--size", "big"], ["get", "*", "bob"],
+        ["put", "alice", "bob"], ["put", "alice", "bob", "/nonexistent"], ["put", "alice", "bob", "/"],
+        ["put", "alice", "bob", "-"], ["put", "alice", "bob", "-", "--ttl", "0"], ["login"], ["login", "*"],
+        ["login", "alice", "--token", "secret"], ["login", "alice", "--token-file", "/nonexistent"],
+        ["login", "alice", "--token-file", "-"], ["logout"], ["logout", "*"], ["logout", "alice", "--all"],
+        ["logout", "alice", "--uid", "-1"], ["logout", "alice", "--uid", "4294967296"], ["purge"],
+        ["purge", "alice", "--all"], ["stat"], ["users", "alice"], ["info", "server"], ["ping", "hello"],
+        ["--socket", "", "ping"], ["--socket", String(repeating: "x", count: 108), "ping"],
+    ])
+    func `2 when the command line cannot be meant`(_ arguments: [String]) throws {
+        let run = try Thumbcachectl.run(arguments, environment: ["THUMBCACHED_SOCKET": "/nonexistent"])
+        #expect(run.status == 2)
+        #expect(run.text == "")
+        #expect(run.errors != "")
+    }
+
+    @Test(arguments: [
+        ["--help"], ["-h"], ["help"], ["help", "get"], ["get", "--help"], ["login", "--help"], ["logout", "--help"],
+        ["put", "--help"], ["purge", "--help"], ["stat", "--help"], ["users", "--help"], ["info", "--help"],
+        ["ping", "--help"], ["--version"],
+    ])
+    func `0 for help and version, on standard output`(_ arguments: [String]) throws {
+        let run = try Thumbcachectl.run(arguments)
+        #expect(run.status == 0)
+        #expect(run.errors == "")
+        #expect(run.text.contains("thumbcachectl"))
+    }
+
+    @Test func `3 when there is no socket, saying what to do`() throws {
+        let run = try Thumbcachectl.run(["--socket", "/nonexistent/s", "ping"])
+        #expect(run.status == 3)
+        #expect(
+            run.errors == "thumbcachectl: no daemon at /nonexistent/s: there is no such socket; "
+                + "start it (systemctl start thumbcached, or thumbcached for yourself alone), "
+                + "or name its socket with --socket or THUMBCACHED_SOCKET\n")
+    }
+
+    @Test func `3 when nobody listens any more, saying what to do`() throws {
+        try Fixture.withDirectory { directory in
+            close(try UnixSocket.listen("\(directory)/s"))
+            let run = try Thumbcachectl.run(["ping", "--socket", "\(directory)/s"])
+            #expect(run.status == 3)
+            #expect(run.errors.contains("the one that made this socket is gone; start it"))
+        }
+    }
+
+    @Test(arguments: [
+        (
+            PlayedDaemon(hello: "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n"),
+            "it is not thumbcached but redis that listens at"
+        ),
+        (PlayedDaemon(hello: "SSH-2.0-x\r\n"), "does not speak the protocol"),
+        (PlayedDaemon(replies: []), "closed the connection before it answered"),
+    ])
+    func `3 when it is no thumbcached that answers, or nobody`(_ daemon: PlayedDaemon, _ reason: String) throws {
+        let run = try Thumbcachectl.run(["ping"], against: daemon)
+        #expect(run.status == 3)
+        #expect(run.errors.contains(reason))
+    }
+
+    @Test(arguments: [
+        (["get", "alice", "bob"], "_\r\n"),
+        (["get", "alice", "bob", "--meta"], "_\r\n"),
+        (["get", "alice", "bob"], "$-1\r\n"),
+        (["get", "alice", "bob", "--cached"], "_\r\n"),
+        (["stat", "alice", "bob"], "_\r\n"),
+        (["stat", "alice"], "*-1\r\n"),
+    ])
+    func `4 when there is no such image`(_ arguments: [String], _ reply: String) throws {
+        let run = try Thumbcachectl.run(arguments, against: PlayedDaemon(replies: [reply]))
+        #expect(run.status == 4)
+        #expect(run.text == "")
+        #expect(run.errors != "")
+
+        let json = try Thumbcachectl.run(arguments + ["--json"], against: PlayedDaemon(replies: [reply]))
+        #expect(json.status == 4)
+        #expect(json.text == "null\n")
+    }
+}

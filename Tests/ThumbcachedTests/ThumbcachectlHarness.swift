@@ -1,0 +1,211 @@
+import Foundation
+import NIOCore
+import RESP
+
+/// Runs the built thumbcachectl against a daemon that a test plays by hand.
+///
+/// The test's own thread is the daemon: it accepts when the program connects and answers what the program asks, in
+/// this order and no other, so that nothing depends on timing.
+struct ThumbcachectlRun {
+    let status: Int32
+    let output: [UInt8]
+    let errors: String
+    /// What the program asked after HELLO.
+    var requests: [[String]] = []
+
+    var text: String { String(decoding: output, as: UTF8.self) }
+}
+
+/// How the daemon of a test behaves.
+struct PlayedDaemon {
+    var hello =
+        "%7\r\n$6\r\nserver\r\n$11\r\nthumbcached\r\n$7\r\nversion\r\n$5\r\n0.1.0\r\n$5\r\nproto\r\n:3\r\n"
+        + "$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n"
+    /// The replies to what comes after HELLO, as they go over the wire. After the last the connection is closed.
+    var replies: [String] = []
+    /// Stops reading after so many bytes, answers with the first reply and closes.
+    var refusesAfter: Int?
+}
+
+enum Thumbcachectl {
+    /// Beside the test bundle, where the build puts both.
+    static let program = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+        .appending(path: "thumbcachectl")
+
+    /// Runs the program with nobody listening, or at least nobody of ours.
+    static func run(
+        _ arguments: [String], input: [UInt8] = [], environment: [String: String] = [:], terminal: Bool = false
+    ) throws -> ThumbcachectlRun {
+        try Fixture.withDirectory { directory in
+            try start(arguments, input, environment, terminal, directory) { [] }
+        }
+    }
+
+    /// Runs the program against `daemon`, whose socket it is told with THUMBCACHED_SOCKET.
+    static func run(
+        _ arguments: [String], input: [UInt8] = [], terminal: Bool = false, against daemon: PlayedDaemon
+    ) throws -> ThumbcachectlRun {
+        try Fixture.withDirectory { directory in
+            let path = "\(directory)/s"
+            let listener = try UnixSocket.listen(path)
+            defer { close(listener) }
+            return try start(arguments, input, ["THUMBCACHED_SOCKET": path], terminal, directory) {
+                try serve(daemon, on: listener)
+            }
+        }
+    }
+
+    private static func start(
+        _ arguments: [String], _ input: [UInt8], _ environment: [String: String], _ terminal: Bool,
+        _ directory: String, _ serve: () throws -> [[String]]
+    ) throws -> ThumbcachectlRun {
+        func file(_ name: String, _ bytes: [UInt8] = []) throws -> URL {
+            let url = URL(filePath: "\(directory)/\(name)")
+            try Data(bytes).write(to: url)
+            return url
+        }
+        let (out, err) = (try file("out"), try file("err"))
+        let process = Process()
+        process.executableURL = program
+        process.arguments = arguments
+        process.environment = environment
+        process.standardInput = try FileHandle(forReadingFrom: try file("in", input))
+        process.standardError = try FileHandle(forWritingTo: err)
+        let pseudoterminal = terminal ? try Pseudoterminal() : nil
+        process.standardOutput = try pseudoterminal?.far ?? FileHandle(forWritingTo: out)
+
+        try process.run()
+        // The far end is the program's alone: when it exits, reading ends.
+        try pseudoterminal?.far.close()
+        let requests = try serve()
+        let shown = pseudoterminal?.readAll()
+        process.waitUntilExit()
+        return ThumbcachectlRun(
+            status: process.terminationStatus, output: try shown ?? Array(Data(contentsOf: out)),
+            errors: try String(contentsOf: err, encoding: .utf8), requests: requests)
+    }
+
+    private static func serve(_ daemon: PlayedDaemon, on listener: Int32) throws -> [[String]] {
+        let peer = try UnixSocket.accept(listener)
+        defer { close(peer) }
+        var decoder = RequestDecoder(limits: RequestLimits())
+        var received = ByteBuffer()
+        var replies = [daemon.hello] + daemon.replies
+        var requests: [[String]] = []
+        var total = 0
+        while !replies.isEmpty {
+            if let request = try decoder.next(&received) {
+                requests.append((0..<request.count).map { String(buffer: request[$0]) })
+                try UnixSocket.write(peer, replies.removeFirst())
+                continue
+            }
+            let bytes = try UnixSocket.read(peer)
+            total += bytes.count
+            if bytes.isEmpty { break }
+            if let limit = daemon.refusesAfter, total > limit {
+                try UnixSocket.write(peer, replies.removeFirst())
+                break
+            }
+            received.writeBytes(bytes)
+        }
+        return Array(requests.dropFirst())
+    }
+}
+
+/// A terminal that a test looks at.
+private struct Pseudoterminal {
+    let near: Int32
+    let far: FileHandle
+
+    init() throws {
+        near = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
+        // What unlockpt and ptsname do, which Swift does not see: ioctl_tty(2), TIOCSPTLCK and TIOCGPTN.
+        var lock: Int32 = 0
+        var number: Int32 = 0
+        guard near >= 0, ioctl(near, 0x4004_5431, &lock) == 0, ioctl(near, 0x8004_5430, &number) == 0 else {
+            throw POSIXError(.init(rawValue: errno) ?? .EIO)
+        }
+        let descriptor = open("/dev/pts/\(number)", O_RDWR | O_NOCTTY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        far = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+    }
+
+    /// What was shown. The end of the last program on the far side reads as EIO.
+    func readAll() -> [UInt8] {
+        defer { close(near) }
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 4096)
+        while true {
+            let count = read(near, &chunk, chunk.count)
+            if count <= 0 { return bytes.filter { $0 != UInt8(ascii: "\r") } }
+            bytes += chunk.prefix(count)
+        }
+    }
+}
+
+/// Blocking Unix sockets for tests.
+enum UnixSocket {
+    static func address(_ path: String) -> sockaddr_un {
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8.prefix(107)) }
+        return address
+    }
+
+    static func make(_ type: __socket_type = SOCK_STREAM) throws -> Int32 {
+        try check(socket(AF_UNIX, Int32(type.rawValue | SOCK_CLOEXEC.rawValue), 0))
+    }
+
+    static func bind(_ path: String, _ type: __socket_type = SOCK_STREAM) throws -> Int32 {
+        let descriptor = try make(type)
+        var address = address(path)
+        try withUnsafePointer(to: &address) {
+            try $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                _ = try check(Foundation.bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size)))
+            }
+        }
+        return descriptor
+    }
+
+    static func listen(_ path: String) throws -> Int32 {
+        let descriptor = try bind(path)
+        _ = try check(Foundation.listen(descriptor, 8))
+        return descriptor
+    }
+
+    /// 0 or the errno.
+    static func connect(_ path: String) throws -> (descriptor: Int32, code: Int32) {
+        let descriptor = try make()
+        var address = address(path)
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                Foundation.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+        return (descriptor, result == 0 ? 0 : errno)
+    }
+
+    /// Waits for somebody, but not for ever: a test that hangs says nothing.
+    static func accept(_ listener: Int32) throws -> Int32 {
+        var poll = pollfd(fd: listener, events: Int16(POLLIN), revents: 0)
+        guard try check(Foundation.poll(&poll, 1, 60_000)) == 1 else { throw POSIXError(.ETIMEDOUT) }
+        return try check(Foundation.accept(listener, nil, nil))
+    }
+
+    static func read(_ descriptor: Int32) throws -> ArraySlice<UInt8> {
+        var chunk = [UInt8](repeating: 0, count: 64 << 10)
+        let count = try check(Int32(Foundation.read(descriptor, &chunk, chunk.count)))
+        return chunk.prefix(Int(count))
+    }
+
+    static func write(_ descriptor: Int32, _ text: String) throws {
+        let bytes = Array(text.utf8)
+        let count = send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL))
+        guard count == bytes.count else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+    }
+
+    private static func check(_ result: Int32) throws -> Int32 {
+        guard result >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        return result
+    }
+}

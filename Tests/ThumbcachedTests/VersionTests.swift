@@ -1,0 +1,14 @@
+import Foundation
+import Testing
+
+@testable import thumbcached
+
+@Suite struct VersionTests {
+    @Test func `both programs and the change log name one version`() throws {
+        let ctl = try Thumbcachectl.run(["--version"])
+        #expect(ctl.text == "thumbcachectl \(Version.current)\n")
+        let log = try String(contentsOf: repository.appending(path: "CHANGELOG.md"), encoding: .utf8)
+        let newest = try #require(log.split(separator: "\n").first { $0.hasPrefix("## ") })
+        #expect(newest.hasPrefix("## \(Version.current)"))
+    }
+}

@@ -1,0 +1,164 @@
+import CacheFakes
+import NIOConcurrencyHelpers
+import NIOCore
+
+@testable import ThumbnailCache
+
+/// A ``CacheTraffic`` with what a test says to it in a few words. Effects come back as short sentences, so that a race
+/// reads as a list of what happened and what followed.
+struct TrafficBench {
+    /// A moment in the middle of nowhere.
+    static let start: Int64 = 1_000_000
+    static let slot = Slot(profile: OpaqueID("bob"), size: 64)
+    /// Where the template leads for ``slot``.
+    static let usual = "https://origin.test/bob"
+
+    var traffic: CacheTraffic
+    var now = TrafficBench.start
+    /// What memory holds in ``slot``.
+    var memory: Image?
+    var route: CacheTraffic.Route = .success(DownloadTarget(url: TrafficBench.usual, isNamedByClient: false))
+    private(set) var waiters: [String: WaiterID] = [:]
+    private(set) var flights: [String: UInt64] = [:]
+    private(set) var handles: [String: FakeHandle] = [:]
+
+    init(absenceLimit: Int = 100) {
+        traffic = CacheTraffic(absenceLimit: absenceLimit)
+    }
+
+    // MARK: What happens
+
+    /// A GET by somebody with a name.
+    mutating func get(
+        _ name: String, url: String? = nil, cached: Bool = false, slot: Slot = TrafficBench.slot
+    ) -> [String] {
+        let id = WaiterID(number: traffic.nextNumber())
+        waiters[name] = id
+        let named = url.map { DownloadTarget(url: $0, isNamedByClient: true) }
+        let waiter = Waiter(id: id, query: ImageQuery(slot: slot, named: named, cachedOnly: cached)) { _ in }
+        let held = memory.map { ServedImage(image: $0, source: .memory, isStale: false) }
+        return tell(traffic.get(waiter, memory: held, route: route, now: now))
+    }
+
+    /// The look on disk has ended; with nothing, unless an image is given.
+    mutating func readEnds(_ image: Image? = nil, slot: Slot = TrafficBench.slot, flight: UInt64? = nil) -> [String]? {
+        guard let number = flight ?? flights["read"] else { return nil }
+        return traffic.readEnded(slot, number, image: image, route: route, now: now).map { tell($0) }
+    }
+
+    /// The fetcher has taken a download, which can be stopped from now on.
+    mutating func starts(_ url: String = TrafficBench.usual, flight: UInt64? = nil) -> [String] {
+        let handle = FakeHandle(url: url)
+        handles[url] = handle
+        let number = flight ?? flights[url] ?? 0
+        return tell(traffic.downloadStarted(TrafficBench.slot, number, url: url, handle: handle))
+    }
+
+    mutating func lands(
+        _ landing: CacheTraffic.Landing, url: String = TrafficBench.usual, flight: UInt64? = nil
+    ) -> [String]? {
+        guard let number = flight ?? flights[url] else { return nil }
+        return traffic.downloadEnded(TrafficBench.slot, number, url: url, landing, route: route, now: now).map {
+            tell($0)
+        }
+    }
+
+    mutating func leaves(_ name: String) -> [String] {
+        guard let id = waiters[name] else { return ["nobody"] }
+        return tell(traffic.leave(id))
+    }
+
+    mutating func expires(_ name: String) -> [String] {
+        guard let id = waiters[name] else { return ["nobody"] }
+        return tell(traffic.expire(id))
+    }
+
+    mutating func putCommits(_ image: Image, ticket: UInt64) -> [String] {
+        tell(traffic.putCommitted(TrafficBench.slot, ticket: ticket, image))
+    }
+
+    mutating func purge(_ profile: String = "bob") -> (cancelled: Int, effects: [String]) {
+        let ended = traffic.purge(profile: OpaqueID(profile))
+        return (ended.cancelled, tell(ended.effects))
+    }
+
+    mutating func end(_ failure: CacheFailure = .cancelled) -> (cancelled: Int, effects: [String]) {
+        let ended = traffic.end(failure)
+        return (ended.cancelled, tell(ended.effects))
+    }
+
+    /// The grace that began last is over, or an earlier one.
+    mutating func graceEnds(_ number: UInt64? = nil, url: String = TrafficBench.usual) -> [String] {
+        tell(traffic.graceEnded(TrafficBench.slot, url: url, number ?? lastGrace))
+    }
+
+    func flight(_ key: String) -> UInt64 { flights[key] ?? 0 }
+
+    var lastGrace: UInt64 { flight("grace") }
+
+    // MARK: What follows
+
+    /// Effects as sentences; remembers the numbers of flights by what they do.
+    mutating func tell(_ effects: [CacheTraffic.Effect]) -> [String] {
+        effects.map { effect in
+            switch effect {
+            case .answer(let waiter, let outcome):
+                let name = waiters.first { $0.value == waiter.id }?.key ?? "nobody"
+                return "\(name): \(Self.tell(outcome))"
+            case .read(_, let flight):
+                flights["read"] = flight
+                return "read"
+            case .download(_, let target, let flight):
+                flights[target.url] = flight
+                return "download \(target.url)"
+            case .cancel(let handle):
+                return "cancel \((handle as? FakeHandle)?.url ?? "what?")"
+            case .store(_, let image, let flight):
+                flights["store"] = flight
+                return "store \(image.label)"
+            case .drop(_, let flight):
+                flights["drop"] = flight
+                return "drop"
+            case .grace(_, let url, let number):
+                flights["grace"] = number
+                return "grace \(url)"
+            }
+        }
+    }
+
+    static func tell(_ outcome: GetOutcome) -> String {
+        switch outcome {
+        case .success(let served?): "\(served.image.label) from \(served.source)\(served.isStale ? ", stale" : "")"
+        case .success(nil): "null"
+        case .failure(.timedOut): "timeout"
+        case .failure(.origin(let reason)): "origin \(reason)"
+        case .failure(let failure): "\(failure)"
+        }
+    }
+}
+
+/// A download that can be stopped, and nothing else.
+struct FakeHandle: DownloadHandle {
+    let url: String
+
+    func cancel() {}
+}
+
+extension Image {
+    /// An image of that label, stored at `storedAt`: an hour fresh, ten minutes served while revalidated, until an hour past its
+    /// life served on errors.
+    static func sample(
+        _ label: String, from url: String? = TrafficBench.usual, storedAt: Int64 = TrafficBench.start,
+        lifetime: Int64? = 3_600, size: Int = 128
+    ) -> Image {
+        let bytes = SampleImage.png(label, size: size)
+        let record = ImageRecord(
+            shape: ImageShape(kind: .png, width: 16, height: 16), digest: SampleImage.digest(of: bytes),
+            provenance: url.map { .url($0) } ?? .put,
+            freshness: Freshness(
+                storedAt: storedAt, lifetime: lifetime, staleWhileRevalidate: 600, staleIfError: 3_600))
+        return Image(record: record, bytes: ImageBytes(copying: bytes, framing: .bare))
+    }
+
+    var label: String { SampleImage.label(of: bytes.image) }
+}
