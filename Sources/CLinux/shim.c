@@ -74,11 +74,6 @@ ptrdiff_t clinux_getdents64(int fd, void *buffer, size_t length) {
     return (ptrdiff_t)syscall(SYS_getdents64, fd, buffer, length);
 }
 
-int clinux_shut_down_file_system(int fd) {
-    uint32_t without_log_flush = 2;
-    return ioctl(fd, _IOR('X', 125, uint32_t), &without_log_flush);
-}
-
 int clinux_set_dumpable(int dumpable) {
     return prctl(PR_SET_DUMPABLE, dumpable ? 1L : 0L, 0L, 0L, 0L);
 }
