@@ -23,11 +23,19 @@ struct AllowList: Sendable {
         guard !url.segments.contains(where: Self.hidesDotSegment) else {
             throw .forbidden("the path of a URL must not hold an encoded dot segment")
         }
-        guard entries.contains(where: { Self.covers($0, url) }) else {
+        guard covers(url) else {
             throw .forbidden(
                 "\(url.authority) with this path is not under any of the origin's allow entries, of which there are "
                     + "\(entries.count): scheme, host, port and leading path segments must be those of one")
         }
+    }
+
+    /// Whether an entry is of the URL's scheme, host and port and its path begins like the entry's.
+    private func covers(_ url: WebURL) -> Bool { entries.contains { Self.covers($0, url) } }
+
+    /// Whether ``check(_:)`` lets the URL pass.
+    func allows(_ url: WebURL) -> Bool {
+        !url.segments.contains(where: Self.hidesDotSegment) && covers(url)
     }
 
     private static func covers(_ entry: Entry, _ url: WebURL) -> Bool {

@@ -64,7 +64,7 @@ public final class CurlImageFetcher: ImageFetching {
         desk.update(configuration)
     }
 
-    public var statistics: FetcherStatistics { desk.statistics }
+    public var statistics: FetcherStatistics { desk.statistics(at: .now()) }
 
     public func target(
         origin: Origin, user: OpaqueID, slot: Slot, url: String?

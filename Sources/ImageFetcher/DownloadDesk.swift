@@ -13,6 +13,8 @@ final class DownloadDesk: Sendable {
         var begin: [DownloadTicket]
         var cancelled: [DownloadTicket]
         var expired: [DownloadTicket]
+        /// Those whose host is left alone since they began to wait.
+        var heldBack: [(ticket: DownloadTicket, why: HostHealth.Refusal)]
         var nextDeadline: NIODeadline?
         var configuration: FetcherConfiguration
     }
@@ -22,13 +24,15 @@ final class DownloadDesk: Sendable {
         var requests = 0
         var bytes = 0
         var refusedAddresses = 0
+        var answers = FetcherStatistics.Answers()
     }
 
-    fileprivate struct State {
+    struct State {
         var phase = Phase.idle
         var configuration: FetcherConfiguration
         var queue: DownloadQueue
         var statistics = FetcherStatistics()
+        var hosts = HostTable()
         var lastID: UInt64 = 0
         /// Those that wait, by id.
         var waiting: [UInt64: DownloadTicket] = [:]
@@ -36,19 +40,21 @@ final class DownloadDesk: Sendable {
         var begin: [DownloadTicket] = []
         /// Those the thread has to let go of.
         var cancelled: [DownloadTicket] = []
+        /// Those that left the queue because their host is left alone, to be told so by the thread.
+        var heldBack: [(ticket: DownloadTicket, why: HostHealth.Refusal)] = []
         var bell: Bell?
         /// Whether the thread has been called and has not yet looked.
         var hasRung = false
     }
 
-    fileprivate enum Phase {
+    enum Phase {
         case idle
         case open
         case stopping
         case closed
     }
 
-    private let state: NIOLockedValueBox<State>
+    let state: NIOLockedValueBox<State>
 
     init(configuration: FetcherConfiguration) {
         state = NIOLockedValueBox(
@@ -60,8 +66,13 @@ final class DownloadDesk: Sendable {
     func start(
         _ download: Download, at now: NIODeadline, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
     ) throws(DownloadFailure) -> DownloadTicket {
+        let host = HostKey(download)
         let result: Result<DownloadTicket, DownloadFailure> = state.withLockedValue { state in
             guard state.phase == .open else { return .failure(.shuttingDown) }
+            if let why = state.hosts.refusal(of: host, at: now) {
+                state.statistics.countHeldBack(of: host.origin)
+                return .failure(.heldBack(host.authority, why))
+            }
             state.lastID += 1
             let entry = DownloadQueue.Entry(
                 id: state.lastID, uid: download.uid, origin: download.origin.name,
@@ -74,7 +85,7 @@ final class DownloadDesk: Sendable {
                 state.statistics.failures.busy += 1
                 return .failure(.busy(sentence))
             }
-            let ticket = DownloadTicket(entry: entry, download: download, desk: self, onEnd: onEnd)
+            let ticket = DownloadTicket(entry: entry, host: host, download: download, desk: self, onEnd: onEnd)
             state.waiting[entry.id] = ticket
             state.admit()
             // Also where it has to wait: when its time is up is for the thread to notice.
@@ -106,15 +117,6 @@ final class DownloadDesk: Sendable {
         }
     }
 
-    var statistics: FetcherStatistics {
-        state.withLockedValue { state in
-            var statistics = state.statistics
-            statistics.inFlight = state.queue.active
-            statistics.queued = state.queue.waiting
-            return statistics
-        }
-    }
-
     // MARK: For the thread
 
     /// From now on downloads are taken. Answers false when that was so before, or will not be again.
@@ -134,13 +136,14 @@ final class DownloadDesk: Sendable {
             state.hasRung = false
             let expired = state.queue.expire(at: now).compactMap { state.waiting.removeValue(forKey: $0.id) }
             let timedOut = DownloadOutcome.failed(.timedOut(""))
-            for _ in expired { state.statistics.count(timedOut) }
+            for ticket in expired { state.statistics.count(timedOut, of: ticket.entry.origin) }
             defer {
                 state.begin = []
+                state.heldBack = []
                 state.cancelled = []
             }
             return Work(
-                begin: state.begin, cancelled: state.cancelled, expired: expired,
+                begin: state.begin, cancelled: state.cancelled, expired: expired, heldBack: state.heldBack,
                 nextDeadline: state.queue.nextDeadline, configuration: state.configuration)
         }
     }
@@ -148,13 +151,10 @@ final class DownloadDesk: Sendable {
     /// Gives back the room of a download that has begun. `outcome` is nil for one that was cancelled.
     func finish(_ ticket: DownloadTicket, _ outcome: DownloadOutcome?, _ cost: Cost) {
         state.withLockedValue { state in
-            state.queue.finish(ticket.entry)
-            state.statistics.requests += cost.requests
-            state.statistics.bytes += cost.bytes
-            state.statistics.refusedAddresses += cost.refusedAddresses
+            state.statistics.count(cost, of: ticket.entry.origin)
             // A cancel that came while the outcome was made has been counted by itself.
-            if let outcome, !ticket.isCancelled { state.statistics.count(outcome) }
-            if state.admit() { state.ring() }
+            if let outcome, !ticket.isCancelled { state.statistics.count(outcome, of: ticket.entry.origin) }
+            state.finish(ticket)
         }
     }
 
@@ -175,12 +175,14 @@ final class DownloadDesk: Sendable {
         state.withLockedValue { state in
             state.phase = .closed
             state.bell = nil
-            let rest = Array(state.waiting.values) + state.begin
-            for ticket in rest where !state.queue.remove(ticket.entry) { state.queue.finish(ticket.entry) }
+            let queued = Array(state.waiting.values) + state.begin
+            for ticket in queued where !state.queue.remove(ticket.entry) { state.queue.finish(ticket.entry) }
+            let rest = queued + state.heldBack.map(\.ticket)
             state.waiting = [:]
+            state.heldBack = []
             state.begin = []
             state.cancelled = []
-            state.statistics.failures.shuttingDown += rest.count
+            state.statistics.failures.shuttingDown += queued.count
             return rest.sorted { $0.entry.id < $1.entry.id }
         }
     }
@@ -196,7 +198,13 @@ extension DownloadDesk.State {
         return !begin.isEmpty
     }
 
-    fileprivate mutating func ring() {
+    /// Gives back the room of a download that has begun; who waited for it may begin.
+    mutating func finish(_ ticket: DownloadTicket) {
+        queue.finish(ticket.entry)
+        if admit() { ring() }
+    }
+
+    mutating func ring() {
         guard !hasRung, let bell else { return }
         hasRung = true
         bell.ring()

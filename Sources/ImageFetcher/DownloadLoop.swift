@@ -13,6 +13,7 @@ final class DownloadLoop {
     private let log: Logger
     private let multi: UnsafeMutableRawPointer
     private let connections = ConnectionTable()
+    private let pools = ConnectionPools()
     private var transfers: [UInt64: Transfer] = [:]
     /// Handles that have no request now. An easy handle is some KiB and costs 20 µs to make.
     private var spare: [EasyHandle] = []
@@ -35,12 +36,14 @@ final class DownloadLoop {
 
     deinit {
         curl_multi_cleanup(multi)
+        pools.close()
     }
 
     func run() {
         while let work = desk.takeWork(at: .now()) {
             setLimits(work.configuration)
             for ticket in work.expired { giveUp(ticket) }
+            for (ticket, why) in work.heldBack { ticket.end(.failed(.heldBack(ticket.host.authority, why))) }
             for ticket in work.begin { begin(ticket, work.configuration) }
             for ticket in work.cancelled { drop(ticket) }
             perform()
@@ -76,8 +79,14 @@ final class DownloadLoop {
 
     /// Hands the current hop of a download to libcurl.
     private func send(_ transfer: Transfer) {
-        do {
+        do throws(HostHealth.Refusal) {
+            if transfer.permit == nil { transfer.permit = try desk.ask(transfer.host, at: .now()) }
+        } catch {
+            return holdBack(transfer, error)
+        }
+        do throws(DownloadFailure) {
             try transfer.prepare(at: .now())
+            try attach(transfer)
         } catch {
             return end(transfer, .failed(error))
         }
@@ -87,10 +96,34 @@ final class DownloadLoop {
         }
     }
 
+    private func attach(_ transfer: Transfer) throws(DownloadFailure) {
+        do {
+            try pools.attach(transfer.easy, to: transfer.origin)
+        } catch {
+            throw .origin("libcurl: \(error.reason)")
+        }
+    }
+
+    /// Ends a download whose next request would go to a host that is left alone.
+    private func holdBack(_ transfer: Transfer, _ why: HostHealth.Refusal) {
+        transfers[transfer.ticket.entry.id] = nil
+        let cost = cost(transfer)
+        keep(transfer.easy)
+        desk.holdBack(transfer.ticket, cost)
+        transfer.ticket.end(.failed(.heldBack(transfer.url.authority, why)))
+    }
+
+    /// Tells what a request showed of its host; once for each permit.
+    private func report(_ transfer: Transfer, _ verdict: HostHealth.Verdict) {
+        guard let permit = transfer.permit.take() else { return }
+        desk.learn(verdict, of: transfer.host, from: permit, patience: transfer.origin.patience, at: .now())
+    }
+
     /// Lets go of a cancelled download. It has begun, or has just been passed over by ``begin(_:_:)``.
     private func drop(_ ticket: DownloadTicket) {
         guard let transfer = transfers.removeValue(forKey: ticket.entry.id) else { return }
         curl_multi_remove_handle(multi, transfer.easy.raw)
+        report(transfer, .nothing)
         desk.finish(ticket, nil, cost(transfer))
         keep(transfer.easy)
     }
@@ -104,6 +137,7 @@ final class DownloadLoop {
 
     private func end(_ transfer: Transfer, _ outcome: DownloadOutcome) {
         transfers[transfer.ticket.entry.id] = nil
+        report(transfer, .nothing)
         let cost = cost(transfer)
         keep(transfer.easy)
         end(transfer.ticket, outcome, cost)
@@ -119,7 +153,8 @@ final class DownloadLoop {
 
     private func cost(_ transfer: Transfer) -> DownloadDesk.Cost {
         DownloadDesk.Cost(
-            requests: 1 + transfer.redirects, bytes: transfer.bytes, refusedAddresses: transfer.refusedAddresses)
+            requests: transfer.requests + transfer.sent, bytes: transfer.bytes,
+            refusedAddresses: transfer.refusedAddresses, answers: transfer.answers)
     }
 
     /// Wipes a handle and puts it by.
@@ -154,6 +189,7 @@ final class DownloadLoop {
             curl_multi_remove_handle(multi, easy)
             guard let context else { continue }
             let transfer = Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
+            if let verdict = transfer.finding(code) { report(transfer, verdict) }
             if let outcome = transfer.conclude(code) {
                 end(transfer, outcome)
             } else {

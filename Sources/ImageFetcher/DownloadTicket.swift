@@ -8,15 +8,18 @@ import ThumbnailCache
 /// which tells the outcome. So it is called once at most, whichever comes first.
 final class DownloadTicket: DownloadHandle {
     let entry: DownloadQueue.Entry
+    /// Where its first request goes.
+    let host: HostKey
     let download: Download
     private let desk: DownloadDesk
     private let onEnd: NIOLockedValueBox<(@Sendable (DownloadOutcome) -> Void)?>
 
     init(
-        entry: DownloadQueue.Entry, download: Download, desk: DownloadDesk,
+        entry: DownloadQueue.Entry, host: HostKey, download: Download, desk: DownloadDesk,
         onEnd: @escaping @Sendable (DownloadOutcome) -> Void
     ) {
         self.entry = entry
+        self.host = host
         self.download = download
         self.desk = desk
         self.onEnd = NIOLockedValueBox(onEnd)

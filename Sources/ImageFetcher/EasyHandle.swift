@@ -31,6 +31,8 @@ final class EasyHandle {
     /// Forgets everything about the last request but what libcurl keeps for the next one.
     func reset() {
         curl_easy_reset(raw)
+        // The pool that it used is among what a reset leaves.
+        ccurl_easy_set_pointer(raw, CURLOPT_SHARE, nil)
         // The lists are libcurl's copies of strings, of which one holds the token.
         var header = headers
         while let line = header {

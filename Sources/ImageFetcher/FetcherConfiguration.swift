@@ -1,3 +1,5 @@
+import Glibc
+
 /// What a fetcher may use. Every limit is a number that an operator can set (I8).
 public struct FetcherConfiguration: Sendable {
     /// Bytes of one image.
@@ -18,6 +20,13 @@ public struct FetcherConfiguration: Sendable {
     /// Answers that the resolver is not asked for, as `host:port:address`; evaluated on the fetcher's thread for each
     /// request. For tests, which have no name server.
     var resolverOverrides: @Sendable () -> [String] = { [] }
+
+    /// Seconds over which an origin's lowest speed is measured.
+    var slowSeconds = 30
+    /// Where the waits of a backoff are drawn from. Tests draw what they like.
+    var draw: @Sendable (ClosedRange<Int64>) -> Int64 = { Int64.random(in: $0) }
+    /// Seconds since 1970, for a Retry-After that is a date in an answer that has no other.
+    var wallClock: @Sendable () -> Int64 = { Int64(time(nil)) }
 
     public init(
         maximumImageBytes: Int = 5 << 20, maximumDimension: Int = 8192,

@@ -16,10 +16,50 @@ public struct FetcherStatistics: Sendable, Equatable {
     public var cancelled = 0
     /// Connections that were not made, or not used, because of the address at the other end.
     public var refusedAddresses = 0
+    /// Answers received, by what their status says; redirects followed included.
+    public var answers = Answers()
+    /// Downloads that failed at once, because their host was left alone.
+    public var heldBack = 0
     /// Downloads under way.
     public var inFlight = 0
     /// Downloads that wait until others have ended.
     public var queued = 0
+    /// Hosts that are left alone, or being asked whether they are back.
+    public var hostsLeftAlone = 0
+    /// The same of each origin that anything was asked of, by its name.
+    public var origins: [String: OriginFigures] = [:]
+
+    /// Answers by status.
+    public struct Answers: Sendable, Equatable {
+        /// 200 to 299.
+        public var successful = 0
+        /// 304.
+        public var notModified = 0
+        /// 300 to 399, without 304.
+        public var redirected = 0
+        /// 400 to 499, without 429.
+        public var refused = 0
+        /// 429.
+        public var tooMany = 0
+        /// 500 and above.
+        public var broken = 0
+    }
+
+    /// What was asked of one origin, and what came of it.
+    public struct OriginFigures: Sendable, Equatable {
+        public var requests = 0
+        public var bytes = 0
+        public var notModified = 0
+        /// Downloads that failed, whatever the reason.
+        public var failures = 0
+        /// Of those, the ones that failed at once, because their host was left alone.
+        public var heldBack = 0
+        public var refusedAddresses = 0
+        /// Milliseconds until the last of its hosts that are left alone may be asked again; 0 where none is.
+        public var retryIn: Int64 = 0
+
+        public init() {}
+    }
 
     public struct Failures: Sendable, Equatable {
         public var timedOut = 0
@@ -33,12 +73,55 @@ public struct FetcherStatistics: Sendable, Equatable {
         public var shuttingDown = 0
     }
 
-    mutating func count(_ outcome: DownloadOutcome) {
+    mutating func count(_ outcome: DownloadOutcome, of origin: String) {
         switch outcome {
         case .image: images += 1
         case .missing: missing += 1
-        case .failed(let failure): failures.count(failure)
+        case .failed(let failure):
+            failures.count(failure)
+            origins[origin, default: OriginFigures()].failures += 1
         }
+    }
+
+    mutating func count(_ cost: DownloadDesk.Cost, of origin: String) {
+        requests += cost.requests
+        bytes += cost.bytes
+        refusedAddresses += cost.refusedAddresses
+        answers += cost.answers
+        origins[origin, default: OriginFigures()].requests += cost.requests
+        origins[origin, default: OriginFigures()].bytes += cost.bytes
+        origins[origin, default: OriginFigures()].notModified += cost.answers.notModified
+        origins[origin, default: OriginFigures()].refusedAddresses += cost.refusedAddresses
+    }
+
+    /// A download that failed at once, because its host is left alone.
+    mutating func countHeldBack(of origin: String) {
+        heldBack += 1
+        failures.origin += 1
+        origins[origin, default: OriginFigures()].failures += 1
+        origins[origin, default: OriginFigures()].heldBack += 1
+    }
+}
+
+extension FetcherStatistics.Answers {
+    mutating func count(_ status: Int) {
+        switch status {
+        case ..<300: successful += 1
+        case 304: notModified += 1
+        case ..<400: redirected += 1
+        case 429: tooMany += 1
+        case ..<500: refused += 1
+        default: broken += 1
+        }
+    }
+
+    static func += (sum: inout Self, more: Self) {
+        sum.successful += more.successful
+        sum.notModified += more.notModified
+        sum.redirected += more.redirected
+        sum.refused += more.refused
+        sum.tooMany += more.tooMany
+        sum.broken += more.broken
     }
 }
 

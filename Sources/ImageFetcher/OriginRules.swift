@@ -53,6 +53,11 @@ struct OriginRules: Sendable {
             ("connect-timeout", origin.connectTimeout, 1...86_400_000, " ms"),
             ("timeout", origin.timeout, 1...86_400_000, " ms"),
             ("connections", Int64(origin.connections), 1...65_536, ""),
+            ("failures", Int64(origin.patience.failures), 1...1_000_000, ""),
+            ("backoff", origin.patience.backoff, 1...86_400_000, " ms"),
+            ("backoff-max", origin.patience.backoffMax, min(origin.patience.backoff, 86_400_000)...86_400_000, " ms"),
+            ("retry-after-max", origin.patience.retryAfterMax, 0...86_400_000, " ms"),
+            ("lowest-speed", Int64(origin.patience.lowestSpeed), 0...1 << 30, " bytes a second"),
         ]
         for number in numbers where !number.range.contains(number.value) {
             throw OriginError(
@@ -79,6 +84,11 @@ struct OriginRules: Sendable {
             case .forbidden(let sentence): throw .denied(sentence)
             }
         }
+    }
+
+    /// Whether the configuration names the URL's host: as the template's, or by an `allow` entry.
+    func names(_ url: WebURL) -> Bool {
+        template.authority == url.authority || allow.allows(url)
     }
 
     private static func checkProxy(_ proxy: String) throws(OriginError) {

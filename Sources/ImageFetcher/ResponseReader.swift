@@ -37,6 +37,10 @@ struct ResponseReader {
     private var isChunked = false
     private var announced: Int?
     private var headerBytes = 0
+    /// The status of the final answer, once its header is complete.
+    var finalStatus: Int? { stage == .inBody ? status : nil }
+    /// Its fields of that name, as one value.
+    func field(_ name: String) -> String? { fields[name].map { $0.joined(separator: ", ") } }
     /// Bytes of body so far.
     private(set) var bodyBytes = 0
     private var image: ImageBytes.Builder?

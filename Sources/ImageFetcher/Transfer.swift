@@ -11,6 +11,8 @@ import ThumbnailCache
 /// Only the fetcher's thread touches it; libcurl calls it back on that thread.
 final class Transfer {
     static let mostRedirects = 3
+    /// How often one hop's request goes out: once more where a connection that had been used ended before a line of an answer came.
+    static let mostSent = 2
 
     let ticket: DownloadTicket
     let easy: EasyHandle
@@ -18,18 +20,32 @@ final class Transfer {
     private(set) var url: WebURL
     /// Requests made after the first.
     private(set) var redirects = 0
+    /// Requests sent or attempted, of all hops, those sent again among them.
+    private(set) var requests = 0
+    /// What the answers said, of all hops.
+    private(set) var answers = FetcherStatistics.Answers()
+    /// What the current hop is sent with; nil until its host may be asked, and after what came of it has been told.
+    var permit: HostHealth.Permit?
     /// Bytes of body received, of all hops.
     private(set) var bytes = 0
     /// Addresses that were not connected to.
-    private(set) var refusedAddresses = 0
+    var refusedAddresses = 0
     private(set) var response: ResponseReader
-    private let connections: ConnectionTable
-    private let book: OriginBook
+    let connections: ConnectionTable
+    let book: OriginBook
     /// Of this hop: why an address was refused, and the sockets opened to others.
-    private var refusal: String?
-    private var openedSockets: [curl_socket_t] = []
+    var refusal: String?
+    var openedSockets: [curl_socket_t] = []
     /// Whether the connection that libcurl would have used again was not fit for it, and this hop is to have its own.
-    private var needsFreshConnection = false
+    var needsFreshConnection = false
+    /// Of this hop: the requests that went out. libcurl sends one again whose connection, used before, ended without an answer.
+    var sent = 0
+    /// Whether there was no socket to be had for this hop.
+    var lacksSocket = false
+    /// Milliseconds that this hop was given.
+    private(set) var given: Int64 = 0
+    /// Whether this hop may go to a private address.
+    var mayBePrivate = false
 
     var origin: Origin { ticket.download.origin }
 
@@ -59,6 +75,9 @@ final class Transfer {
         easy.reset()
         refusal = nil
         openedSockets = []
+        lacksSocket = false
+        given = left.nanoseconds / 1_000_000
+        mayBePrivate = origin.allowPrivateAddresses && isConfigured
         response = Self.reader(url, configuration)
         // A proxy is asked by name, so that no socket is ever opened to what the URL names; what it names as a number can still be judged.
         if !origin.proxy.isEmpty, let address = url.address, let reason = refusalReason(address) {
@@ -66,7 +85,7 @@ final class Transfer {
         }
         let token = try tokenForThisHop()
         do {
-            try setOptions(milliseconds: max(1, Int(left.nanoseconds / 1_000_000)), token: token)
+            try setOptions(milliseconds: max(1, Int(given)), token: token)
         } catch {
             throw .origin("cannot ask \(url.host): \(error.reason)")
         }
@@ -78,6 +97,9 @@ final class Transfer {
         bytes += response.bodyBytes
         if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nil }
         needsFreshConnection = false
+        requests += max(1, sent)
+        sent = 0
+        if let status = response.finalStatus { answers.count(status) }
         guard let verdict = response.verdict(isWhole: code == CURLE_OK) else { return .failed(failure(code)) }
         switch verdict {
         case .image(let builder, let headers):
@@ -166,6 +188,9 @@ final class Transfer {
         try easy.set(CURLOPT_NOSIGNAL, 1)
         try easy.set(CURLOPT_QUICK_EXIT, 1)
         try easy.set(CURLOPT_TIMEOUT_MS, milliseconds)
+        // What drips is given up though its time is not; libcurl counts in windows of seconds.
+        try easy.set(CURLOPT_LOW_SPEED_LIMIT, origin.patience.lowestSpeed)
+        try easy.set(CURLOPT_LOW_SPEED_TIME, origin.patience.lowestSpeed > 0 ? configuration.slowSeconds : 0)
         try easy.set(CURLOPT_CONNECTTIMEOUT_MS, min(milliseconds, max(1, Int(clamping: origin.connectTimeout))))
 
         // The environment is never asked: not for a proxy (the empty string is "none"), nor for a password.
@@ -215,65 +240,15 @@ final class Transfer {
         return token
     }
 
-    // MARK: What libcurl asks and tells
+    // MARK: What libcurl tells
 
-    /// The socket for a connection to `address`, or CURL_SOCKET_BAD for one that must not be reached.
-    fileprivate func socket(for address: UnsafePointer<curl_sockaddr>) -> curl_socket_t {
-        let family = address.pointee.family
-        if origin.proxy.isEmpty {
-            // The address reaches beyond the struct that it begins in, whose last field is declared too short for IPv6:
-            // so it is read where it lies, never as a copy of that field.
-            let field = UnsafeRawPointer(address) + (MemoryLayout<curl_sockaddr>.offset(of: \.addr) ?? 0)
-            let ip = IPAddress(field.assumingMemoryBound(to: sockaddr.self), length: Int(address.pointee.addrlen))
-            guard let ip, !isRefused(ip) else { return CURL_SOCKET_BAD }
-        }
-        let socket = Glibc.socket(
-            family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
-        if socket >= 0 { openedSockets.append(socket) }
-        return socket
-    }
-
-    /// Whether a request may go out on the connection that libcurl chose. The address of a new one has been judged when its
-    /// socket was opened, but one that is used again may have been opened for an origin that is allowed more (F58).
-    fileprivate func maySend(on ends: ConnectionTable.Ends) -> Bool {
-        if origin.proxy.isEmpty {
-            guard let address = IPAddress(String(ends.remoteAddress.prefix { $0 != "%" })) else {
-                refusal = "\(url.host) is connected to what is no IP address"
-                openedSockets = []
-                return false
-            }
-            guard !isRefused(address) else {
-                openedSockets = []
-                return false
-            }
-        }
-        if connections.add(ends, among: openedSockets) || connections.isClean(ends, for: easy) { return true }
-        needsFreshConnection = true
-        return false
-    }
-
-    fileprivate func receive(header line: UnsafeRawBufferPointer) -> Bool { response.header(line) }
-    fileprivate func receive(body bytes: UnsafeRawBufferPointer) -> Bool { response.body(bytes) }
-    fileprivate func receive(asItCame count: Int) { response.bodyAsItCame(count) }
-
-    private func isRefused(_ address: IPAddress) -> Bool {
-        guard let reason = refusalReason(address) else { return false }
-        refusedAddresses += 1
-        refusal = deniedSentence(address, reason)
-        return true
-    }
-
-    private func refusalReason(_ address: IPAddress) -> String? {
-        origin.allowPrivateAddresses ? nil : configuration.addressGuard.refusal(of: address)
-    }
-
-    private func deniedSentence(_ address: IPAddress, _ reason: String) -> String {
-        "\(url.host) is at \(address), \(reason): the origin's allow-private-addresses would have to permit it"
-    }
+    func receive(header line: UnsafeRawBufferPointer) -> Bool { response.header(line) }
+    func receive(body bytes: UnsafeRawBufferPointer) -> Bool { response.body(bytes) }
+    func receive(asItCame count: Int) { response.bodyAsItCame(count) }
 
     // MARK: Failures
 
-    private var timedOut: DownloadFailure {
+    var timedOut: DownloadFailure {
         .timedOut("\(url.host) did not answer within \(origin.timeout) ms")
     }
 
@@ -282,57 +257,12 @@ final class Transfer {
         switch code {
         case CURLE_OPERATION_TIMEDOUT:
             return .timedOut("\(url.host) did not answer in time: \(easy.failureText(code))")
+        case CURLE_ABORTED_BY_CALLBACK where sent >= Self.mostSent:
+            return .origin("\(url.host) ended the connection without an answer, \(sent) times")
         case CURLE_PARTIAL_FILE:
             return .origin("\(url.host) ended its answer before the image was whole")
         default:
             return .origin("\(url.host): \(easy.failureText(code))")
         }
     }
-}
-
-// The functions that libcurl calls. The context is the transfer, which the loop keeps for as long as libcurl has the handle.
-
-private func transfer(_ context: UnsafeMutableRawPointer?) -> Transfer? {
-    context.map { Unmanaged<Transfer>.fromOpaque($0).takeUnretainedValue() }
-}
-
-private func openSocket(
-    _ context: UnsafeMutableRawPointer?, _ purpose: curlsocktype, _ address: UnsafeMutablePointer<curl_sockaddr>?
-) -> curl_socket_t {
-    guard let transfer = transfer(context), let address else { return CURL_SOCKET_BAD }
-    return transfer.socket(for: address)
-}
-
-private func beforeRequest(
-    _ context: UnsafeMutableRawPointer?, _ remote: UnsafeMutablePointer<CChar>?,
-    _ local: UnsafeMutablePointer<CChar>?, _ remotePort: Int32, _ localPort: Int32
-) -> Int32 {
-    guard let transfer = transfer(context), let remote, let local else { return CURL_PREREQFUNC_ABORT }
-    let ends = ConnectionTable.Ends(
-        localAddress: String(cString: local), localPort: localPort,
-        remoteAddress: String(cString: remote), remotePort: remotePort)
-    return transfer.maySend(on: ends) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
-}
-
-/// A function for data returns how much it took: anything else makes libcurl give up.
-private func receiveHeader(
-    _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?
-) -> Int {
-    let line = UnsafeRawBufferPointer(start: bytes, count: size * count)
-    return transfer(context)?.receive(header: line) == true ? line.count : -1
-}
-
-private func receiveBody(
-    _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?
-) -> Int {
-    let piece = UnsafeRawBufferPointer(start: bytes, count: size * count)
-    return transfer(context)?.receive(body: piece) == true ? piece.count : -1
-}
-
-private func receiveAsItCame(
-    _ easy: UnsafeMutableRawPointer?, _ kind: curl_infotype, _ bytes: UnsafeMutablePointer<CChar>?, _ count: Int,
-    _ context: UnsafeMutableRawPointer?
-) -> Int32 {
-    if kind == CURLINFO_DATA_IN { transfer(context)?.receive(asItCame: count) }
-    return 0
 }

@@ -75,6 +75,12 @@ struct WebURL: Hashable, Sendable {
         "\(scheme.rawValue)://\(host)" + (port == scheme.defaultPort ? "" : ":\(port)")
     }
 
+    /// The ``authority`` of a URL that is in the one form already, without taking it apart.
+    static func authority(ofNormalized text: String) -> String {
+        guard let scheme = text.firstRange(of: "://") else { return text }
+        return String(text[..<(text[scheme.upperBound...].firstIndex(of: "/") ?? text.endIndex)])
+    }
+
     /// The parts of the path between its slashes.
     var segments: [Substring] {
         path.dropFirst().split(separator: "/", omittingEmptySubsequences: false)

@@ -21,6 +21,8 @@ public struct Origin: Sendable, Equatable {
     public var caFile: String
     /// Proxy URL; empty for none. The environment is never asked.
     public var proxy: String
+    /// How it is treated when it fails.
+    public var patience = OriginPatience()
 
     public init(
         name: String, url: String, defaultSize: UInt16 = 128, allow: [String] = [],

@@ -17,6 +17,11 @@ extension Configuration {
         Setting("connect-timeout", \.origin.connectTimeout, .milliseconds(atLeast: 1, atMost: 3_600_000)),
         Setting("timeout", \.origin.timeout, .milliseconds(atLeast: 1, atMost: 3_600_000)),
         Setting("connections", \.origin.connections, .count(1...10_000)),
+        Setting("lowest-speed", \.origin.patience.lowestSpeed, .size(atLeast: 1, atMost: 1 << 30, zero: true)),
+        Setting("failures", \.origin.patience.failures, .count(1...1_000_000)),
+        Setting("backoff", \.origin.patience.backoff, .milliseconds(atLeast: 1, atMost: 86_400_000)),
+        Setting("backoff-max", \.origin.patience.backoffMax, .milliseconds(atLeast: 1, atMost: 86_400_000)),
+        Setting("retry-after-max", \.origin.patience.retryAfterMax, .milliseconds(atLeast: 0, atMost: 86_400_000)),
         Setting("default-ttl", \.origin.defaultTTL, .seconds),
         Setting("negative-ttl", \.origin.negativeTTL, .seconds),
         Setting("stale-while-revalidate", \.origin.staleWhileRevalidate, .seconds),
@@ -69,6 +74,12 @@ extension Configuration {
                 let sentence = "is missing; a token endpoint has endpoint, client-id and client-secret-file"
                 problems.append(.init(line: line, key: "\(key).\(missing)", sentence: sentence))
             }
+        }
+        // A default gives way to what is set, as with all keys that cannot be more than another.
+        if reader.found["backoff-max"] == nil {
+            draft.origin.patience.backoffMax = max(draft.origin.patience.backoffMax, draft.origin.patience.backoff)
+        } else if reader.found["backoff"] == nil {
+            draft.origin.patience.backoff = min(draft.origin.patience.backoffMax, draft.origin.patience.backoff)
         }
         guard problems.isEmpty else { return problems }
         do {

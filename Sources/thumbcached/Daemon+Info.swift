@@ -55,8 +55,9 @@ extension Daemon {
                 return store.statistics.lines
             },
             .init("fetch") { peer in
-                let origins = [("origins", "\(live.current.configuration.origins.count)")]
-                return peer.isAdmin ? origins + fetcher.statistics.lines : origins
+                Self.fetchLines(
+                    fetcher.statistics, origins: live.current.configuration.origins.keys.sorted(),
+                    traffic: peer.isAdmin ? sessions.statistics().counters : nil)
             },
             .init("sessions") { peer in
                 guard peer.isAdmin else { return [("open_caches", "\(sessions.figures(of: peer.uid).openCaches)")] }
@@ -111,27 +112,6 @@ extension DiskStoreStatistics {
             ("evicted_images", "\(evictedImages)"),
             ("evicted_bytes", "\(evictedBytes)"),
             ("damaged_logins", "\(damagedLogins)"),
-        ]
-    }
-}
-
-extension FetcherStatistics {
-    fileprivate var lines: [(name: String, value: String)] {
-        [
-            ("requests", "\(requests)"),
-            ("bytes", "\(bytes)"),
-            ("images", "\(images)"),
-            ("missing", "\(missing)"),
-            ("cancelled", "\(cancelled)"),
-            ("refused_addresses", "\(refusedAddresses)"),
-            ("in_flight", "\(inFlight)"),
-            ("queued", "\(queued)"),
-            ("failed_timed_out", "\(failures.timedOut)"),
-            ("failed_origin", "\(failures.origin)"),
-            ("failed_unauthorized", "\(failures.unauthorized)"),
-            ("failed_denied", "\(failures.denied)"),
-            ("failed_bad_image", "\(failures.badImage)"),
-            ("failed_too_large", "\(failures.tooLarge)"),
         ]
     }
 }

@@ -13,7 +13,8 @@ import ThumbnailCache
         into outcomes: NIOLockedValueBox<[String]>
     ) throws -> any DownloadHandle {
         let target = DownloadTarget(url: url, isNamedByClient: false)
-        return try fetcher.start(Download(uid: uid, origin: origin, target: target, token: nil, framing: .bare)) {
+        return try fetcher.start(Download(uid: uid, origin: origin.at(url), target: target, token: nil, framing: .bare))
+        {
             outcome in
             outcomes.withLockedValue { $0.append(outcome.kind) }
         }
@@ -57,7 +58,8 @@ import ThumbnailCache
         try await withFetcher { fetcher in
             let ended = Gate()
             let target = DownloadTarget(url: server.url("/a"), isNamedByClient: false)
-            let download = Download(uid: 1, origin: .test(), target: target, token: nil, framing: .bare)
+            let download = Download(
+                uid: 1, origin: .test().at(server.url("/")), target: target, token: nil, framing: .bare)
             let handle = try fetcher.start(download) { _ in ended.open() }
             await ended.opened()
             handle.cancel()

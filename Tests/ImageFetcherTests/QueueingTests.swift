@@ -132,7 +132,7 @@ import ThumbnailCache
         }
         try await withFetcher { fetcher in
             let target = DownloadTarget(url: hanging.url("/a"), isNamedByClient: false)
-            let slow = Origin.test("slow", connections: 2)
+            let slow = Origin.test("slow", connections: 2).at(hanging.url("/"))
             for _ in 0..<10 {
                 _ = try fetcher.start(
                     Download(uid: 1, origin: slow, target: target, token: nil, framing: .bare), onEnd: { _ in })

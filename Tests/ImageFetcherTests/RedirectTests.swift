@@ -95,7 +95,8 @@ import ThumbnailCache
             same.stop()
         }
         try await withFetcher { fetcher in
-            let origin = Origin.test(url: same.url("/{profile}"), allow: [other.url("/")])
+            let origin = Origin.test(
+                url: same.url("/{profile}"), allow: [other.url("/"), same.url("/", host: "localhost")])
             let token = Secret("abc-._~+/=".utf8)
             _ = try await fetcher.fetch(same.url("/direct"), of: origin, token: token)
             _ = try await fetcher.fetch(same.url("/near"), of: origin, token: token)

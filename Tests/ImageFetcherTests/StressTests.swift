@@ -36,8 +36,11 @@ import ThumbnailCache
                         for number in 0..<perTask {
                             let id = task * perTask + number
                             let path = paths[id % paths.count]
-                            let origin = Origin.test(
-                                "origin \(id % 2)", timeout: path == "/hang" ? 200 : 600_000, connections: 8)
+                            var origin = Origin.test(
+                                "origin \(id % 2)", timeout: path == "/hang" ? 200 : 600_000, connections: 8
+                            ).at(server.url("/"))
+                            // Some of the time, so that downloads end in this way, too.
+                            origin.patience = OriginPatience(failures: 50, backoff: 20, backoffMax: 20, lowestSpeed: 0)
                             let target = DownloadTarget(url: server.url(path), isNamedByClient: false)
                             let download = Download(
                                 uid: UInt32(task % 4), origin: origin, target: target, token: nil, framing: .bare)

@@ -88,6 +88,11 @@ import ThumbnailCache
             connect-timeout = "250ms"
             timeout = "1m"
             connections = 4
+            lowest-speed = "2KiB"
+            failures = 3
+            backoff = "500ms"
+            backoff-max = "2m"
+            retry-after-max = "1h"
             default-ttl = "1h"
             negative-ttl = "0s"
             stale-while-revalidate = "2h"
@@ -142,6 +147,8 @@ import ThumbnailCache
                 proxy: "socks5h://127.0.0.1:9050"),
             "other": Origin(name: "other", url: "https://other.example.org/{profile_md5}"),
         ]
+        expected.origins["work"]?.patience = OriginPatience(
+            failures: 3, backoff: 500, backoffMax: 120_000, retryAfterMax: 3_600_000, lowestSpeed: 2_048)
         expected.tokenEndpoints = [
             "work": .init(endpoint: "https://id.example.org/token", clientID: "c", clientSecretFile: "/dev/null")
         ]

@@ -54,6 +54,10 @@ static inline CURLMcode ccurl_multi_set_long(CURLM *multi, CURLMoption option, l
   return curl_multi_setopt(multi, option, value);
 }
 
+static inline CURLSHcode ccurl_share_set_long(CURLSH *share, CURLSHoption option, int value) {
+  return curl_share_setopt(share, option, value);
+}
+
 /* The result that a message of the kind CURLMSG_DONE carries: Swift sees the union that it lies in, but not its name. */
 static inline CURLcode ccurl_message_result(const CURLMsg *message) {
   return message->data.result;

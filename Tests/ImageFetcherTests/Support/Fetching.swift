@@ -22,14 +22,27 @@ func withFetcher(
 }
 
 extension Origin {
-    /// An origin of the name given that may be on loopback.
+    /// The template of an origin that is wherever a test's download goes.
+    static let anywhere = "http://127.0.0.1/{profile}"
+
+    /// An origin of the name given that may be on loopback, that is at any speed.
     static func test(
-        _ name: String = "test", url: String = "http://127.0.0.1/{profile}", allow: [String] = [],
+        _ name: String = "test", url: String = anywhere, allow: [String] = [],
         private allowPrivateAddresses: Bool = true, timeout: Int64 = 600_000, connections: Int = 32
     ) -> Origin {
-        Origin(
+        var origin = Origin(
             name: name, url: url, allow: allow, allowPrivateAddresses: allowPrivateAddresses,
             connectTimeout: 600_000, timeout: timeout, connections: connections)
+        origin.patience.lowestSpeed = 0
+        return origin
+    }
+
+    /// The origin with its template at the URL's scheme, host and port, unless it has one of its own.
+    func at(_ url: String) -> Origin {
+        guard self.url == Self.anywhere else { return self }
+        var origin = self
+        origin.url = WebURL.authority(ofNormalized: url) + "/{profile}"
+        return origin
     }
 }
 
@@ -43,7 +56,7 @@ extension CurlImageFetcher {
             do {
                 let target = DownloadTarget(url: url, isNamedByClient: isNamedByClient)
                 _ = try start(
-                    Download(uid: uid, origin: origin, target: target, token: token, framing: framing)
+                    Download(uid: uid, origin: origin.at(url), target: target, token: token, framing: framing)
                 ) { continuation.resume(returning: $0) }
             } catch {
                 continuation.resume(throwing: error)

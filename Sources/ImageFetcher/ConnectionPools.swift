@@ -1,0 +1,33 @@
+import CCurl
+import ThumbnailCache
+
+/// A pool of connections for each origin, so that one opened for an origin serves no other (F58): each trusts authorities of
+/// its own, may reach addresses of its own and sends tokens of its own.
+///
+/// libcurl keeps idle connections with a multi handle, whoever they were opened for, unless a transfer has a share object with a pool.
+/// There are as many as origins were ever configured. Only the fetcher's thread touches them, so that no locks are needed.
+final class ConnectionPools {
+    private var pools: [String: UnsafeMutableRawPointer] = [:]
+
+    /// Has a request use the pool of an origin. Before it is handed to the multi handle.
+    func attach(_ easy: EasyHandle, to origin: Origin) throws(EasyHandle.Failure) {
+        try easy.set(CURLOPT_SHARE, pointer: try pool(of: origin.name))
+    }
+
+    /// Closes all connections. No handle may be attached any more, and the multi handle must be gone.
+    func close() {
+        for pool in pools.values { curl_share_cleanup(pool) }
+        pools = [:]
+    }
+
+    private func pool(of origin: String) throws(EasyHandle.Failure) -> UnsafeMutableRawPointer {
+        if let pool = pools[origin] { return pool }
+        guard let pool = curl_share_init() else { throw EasyHandle.Failure(reason: "out of memory") }
+        guard ccurl_share_set_long(pool, CURLSHOPT_SHARE, Int32(CURL_LOCK_DATA_CONNECT.rawValue)) == CURLSHE_OK else {
+            curl_share_cleanup(pool)
+            throw EasyHandle.Failure(reason: "out of memory for a pool of connections")
+        }
+        pools[origin] = pool
+        return pool
+    }
+}

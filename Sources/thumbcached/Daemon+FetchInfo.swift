@@ -1,0 +1,85 @@
+import ImageFetcher
+import ThumbnailCache
+
+extension Daemon {
+    /// INFO's section `fetch`: what was asked of the origins, and what came of it.
+    ///
+    /// - Parameters:
+    ///   - origins: the names in the configuration. What was asked of one that is configured no more is in the sums alone.
+    ///   - traffic: where images came from; nil for a caller who is no admin, and who is told of the origins alone: whether they are
+    ///     left alone concerns everybody, what others asked of them does not.
+    static func fetchLines(
+        _ fetch: FetcherStatistics, origins: [String], traffic: CacheCounters.Snapshot?
+    ) -> [(name: String, value: String)] {
+        var lines = [("origins", "\(origins.count)"), ("hosts_left_alone", "\(fetch.hostsLeftAlone)")]
+        if let traffic { lines += fetch.lines + fetch.failures.lines + fetch.answers.lines + hits(traffic, fetch) }
+        return lines
+            + origins.map { name in
+                let figures = fetch.origins[name] ?? .init()
+                let retry = "retry_in_ms=\(figures.retryIn)"
+                return ("origin_\(name)", traffic == nil ? retry : "\(figures.line),\(retry)")
+            }
+    }
+
+    /// What was served, by where it came from.
+    private static func hits(
+        _ traffic: CacheCounters.Snapshot, _ fetch: FetcherStatistics
+    ) -> [(name: String, value: String)] {
+        [
+            ("hits_memory", "\(traffic.memoryHits)"),
+            ("hits_disk", "\(traffic.diskHits)"),
+            ("hits_stale", "\(traffic.staleServed)"),
+            ("hits_origin", "\(fetch.images)"),
+        ]
+    }
+}
+
+extension FetcherStatistics {
+    fileprivate var lines: [(name: String, value: String)] {
+        [
+            ("requests", "\(requests)"),
+            ("bytes", "\(bytes)"),
+            ("images", "\(images)"),
+            ("missing", "\(missing)"),
+            ("cancelled", "\(cancelled)"),
+            ("refused_addresses", "\(refusedAddresses)"),
+            ("held_back", "\(heldBack)"),
+            ("in_flight", "\(inFlight)"),
+            ("queued", "\(queued)"),
+        ]
+    }
+}
+
+extension FetcherStatistics.Failures {
+    fileprivate var lines: [(name: String, value: String)] {
+        [
+            ("failed_timed_out", "\(timedOut)"),
+            ("failed_origin", "\(origin)"),
+            ("failed_unauthorized", "\(unauthorized)"),
+            ("failed_denied", "\(denied)"),
+            ("failed_bad_image", "\(badImage)"),
+            ("failed_too_large", "\(tooLarge)"),
+            ("failed_busy", "\(busy)"),
+        ]
+    }
+}
+
+extension FetcherStatistics.Answers {
+    fileprivate var lines: [(name: String, value: String)] {
+        [
+            ("answers_2xx", "\(successful)"),
+            ("not_modified", "\(notModified)"),
+            ("answers_3xx", "\(redirected)"),
+            ("answers_4xx", "\(refused)"),
+            ("answers_429", "\(tooMany)"),
+            ("answers_5xx", "\(broken)"),
+        ]
+    }
+}
+
+extension FetcherStatistics.OriginFigures {
+    fileprivate var line: String {
+        "requests=\(requests),bytes=\(bytes),not_modified=\(notModified),failures=\(failures),held_back=\(heldBack),"
+            + "refused_addresses=\(refusedAddresses)"
+    }
+}

@@ -1,0 +1,231 @@
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+/// The circuit breaker as a value: no sockets, no clock, no dice (F37).
+@Suite struct HostHealthTests {
+    private static let rules = HostHealth.Rules(
+        OriginPatience(failures: 3, backoff: 1_000, backoffMax: 8_000, retryAfterMax: 20_000))
+
+    private static func at(_ milliseconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .milliseconds(milliseconds) }
+
+    /// What happens, and at which millisecond.
+    enum Step: Sendable {
+        /// A request asks and is answered at once.
+        case request(HostHealth.Verdict)
+        /// What a request that was sent long before showed.
+        case late(HostHealth.Verdict)
+        /// A request asks, and does not end yet.
+        case begin
+        /// The one that finds out ends.
+        case probe(HostHealth.Verdict)
+        /// A request asks and must not be sent.
+        case refused(HostHealth.Refusal)
+    }
+
+    struct Row: Sendable, CustomTestStringConvertible {
+        let name: String
+        let steps: [(at: Int64, Step)]
+        let state: HostHealth.State
+        var testDescription: String { name }
+    }
+
+    private static let failure = HostHealth.Verdict.failed(retryAfter: nil)
+    private static func open(_ until: Int64, _ attempt: Int) -> HostHealth.State {
+        .open(until: at(until), attempt: attempt)
+    }
+
+    /// Every draw is the highest.
+    static let rows: [Row] = [
+        Row(name: "it works", steps: [(0, .request(.works))], state: .closed(failures: 0)),
+        Row(
+            name: "two failures are borne", steps: [(0, .request(failure)), (1, .request(failure))],
+            state: .closed(failures: 2)),
+        Row(
+            name: "an answer between makes them start anew",
+            steps: [(0, .request(failure)), (1, .request(failure)), (2, .request(.works)), (3, .request(failure))],
+            state: .closed(failures: 1)),
+        Row(
+            name: "what shows nothing changes nothing",
+            steps: [(0, .request(failure)), (1, .request(.nothing)), (2, .request(failure))],
+            state: .closed(failures: 2)),
+        Row(
+            name: "three in a row open it",
+            steps: [
+                (0, .request(failure)), (1, .request(failure)), (2, .request(failure)),
+                (2, .refused(.leftAlone(milliseconds: 1_000))), (1_001, .refused(.leftAlone(milliseconds: 1))),
+            ], state: open(1_002, 1)),
+        Row(
+            name: "exactly one request finds out",
+            steps: [
+                (0, .late(failure)), (0, .late(failure)), (0, .late(failure)),
+                (1_000, .begin), (1_000, .refused(.probed)), (9_999, .refused(.probed)),
+            ], state: .halfOpen(attempt: 1)),
+        Row(
+            name: "it is back",
+            steps: [
+                (0, .late(failure)), (0, .late(failure)), (0, .late(failure)),
+                (1_000, .begin), (1_500, .probe(.works)), (1_500, .request(.works)), (1_500, .request(failure)),
+            ], state: .closed(failures: 1)),
+        Row(
+            name: "it is not back, and the wait doubles",
+            steps: [
+                (0, .late(failure)), (0, .late(failure)), (0, .late(failure)),
+                (1_000, .begin), (1_000, .probe(failure)), (3_000, .begin), (3_000, .probe(failure)),
+                (7_000, .begin), (7_000, .probe(failure)), (15_000, .begin), (15_000, .probe(failure)),
+            ], state: open(23_000, 5)),
+        Row(
+            name: "the one that finds out is cancelled, and the next finds out",
+            steps: [
+                (0, .late(failure)), (0, .late(failure)), (0, .late(failure)),
+                (1_000, .begin), (1_200, .probe(.nothing)), (1_200, .begin), (1_200, .refused(.probed)),
+            ], state: .halfOpen(attempt: 1)),
+        Row(
+            name: "what was sent before it was opened is no news",
+            steps: [
+                (0, .late(failure)), (0, .late(failure)), (0, .late(failure)), (1, .late(failure)), (2, .late(.works)),
+                (3, .late(.nothing)),
+            ], state: open(1_000, 1)),
+        Row(
+            name: "nor while one finds out",
+            steps: [
+                (0, .late(failure)), (0, .late(failure)), (0, .late(failure)), (1_000, .begin),
+                (1_001, .late(.works)), (1_002, .late(failure)), (1_003, .late(.nothing)),
+            ], state: .halfOpen(attempt: 1)),
+        Row(
+            name: "Retry-After is obeyed the first time", steps: [(0, .request(.failed(retryAfter: 7_000)))],
+            state: open(7_000, 1)),
+        Row(
+            name: "a Retry-After shorter than the backoff does not shorten it",
+            steps: [(0, .request(.failed(retryAfter: 10)))], state: open(1_000, 1)),
+        Row(
+            name: "a Retry-After of an hour is cut short", steps: [(0, .request(.failed(retryAfter: 3_600_000)))],
+            state: open(20_000, 1)),
+        Row(
+            name: "a later Retry-After makes it longer and never shorter",
+            steps: [
+                (0, .request(.failed(retryAfter: 5_000))), (1_000, .late(.failed(retryAfter: 9_000))),
+                (2_000, .late(.failed(retryAfter: 1_000))),
+            ], state: open(10_000, 1)),
+        Row(
+            name: "Retry-After from the one that finds out",
+            steps: [
+                (0, .request(.failed(retryAfter: 5_000))), (5_000, .begin),
+                (5_100, .probe(.failed(retryAfter: 15_000))),
+            ], state: open(20_100, 2)),
+    ]
+
+    @Test(arguments: rows)
+    func `F37: a host that fails is left alone, then one request finds out`(_ row: Row) throws {
+        var health = HostHealth()
+        for (time, step) in row.steps {
+            let now = Self.at(time)
+            func learn(_ verdict: HostHealth.Verdict, _ permit: HostHealth.Permit) {
+                health.learn(verdict, from: permit, at: now, rules: Self.rules) { $0.upperBound }
+            }
+            switch step {
+            case .request(let verdict): learn(verdict, try health.ask(at: now))
+            case .late(let verdict): learn(verdict, .usual)
+            case .begin: #expect(try health.ask(at: now) == .probe)
+            case .probe(let verdict): learn(verdict, .probe)
+            case .refused(let refusal):
+                let before = health
+                #expect(throws: refusal) { try health.ask(at: now) }
+                #expect(health == before)
+            }
+        }
+        #expect(health.state == row.state)
+    }
+
+    /// A minute of constant demand: a request every so many milliseconds, each answered at once.
+    private func requestsInAMinute(
+        every step: Int64 = 1, _ patience: OriginPatience = .init(), answer: HostHealth.Verdict, draw: (ClosedRange<Int64>) -> Int64
+    ) -> Int {
+        var hosts = HostTable()
+        let broken = HostKey(origin: "a", authority: "http://broken.example")
+        let rules = HostHealth.Rules(patience)
+        var requests = 0
+        for millisecond in stride(from: 0, to: 60_000, by: step) {
+            let now = Self.at(millisecond)
+            guard let permit = try? hosts.ask(broken, at: now) else { continue }
+            requests += 1
+            _ = hosts.learn(answer, of: broken, from: permit, at: now, rules: rules, draw: draw)
+        }
+        return requests
+    }
+
+    @Test func `F37: an origin that fails for a minute gets the requests that the backoff allows, counted`() {
+        // Waits of 1, 2, 4, 8, 16 and 32 s after the fifth failure: at 0, 1, 3, 7, 15, 31 s; the next would be at 63 s.
+        #expect(requestsInAMinute(answer: Self.failure) { $0.upperBound } == 5 + 5)
+        // With the unluckiest draws, a tenth of each: 0.1, 0.2, … 3.2 s, then 6 s.
+        #expect(requestsInAMinute(answer: Self.failure) { _ in 0 } == 5 + 6 + 8)
+        #expect(requestsInAMinute(answer: .failed(retryAfter: 30_000)) { $0.lowerBound } == 2)
+        #expect(requestsInAMinute(answer: .failed(retryAfter: 3_600_000)) { $0.lowerBound } == 1)
+        #expect(requestsInAMinute(answer: .works) { $0.lowerBound } == 60_000)
+    }
+
+    @Test func `F37: whatever is drawn, a minute's requests are between the fewest and the most`() {
+        var dice = SeededDice(seed: 1)
+        var counts: [Int] = []
+        for _ in 0..<50 {
+            counts.append(requestsInAMinute(every: 10, answer: Self.failure) { Int64.random(in: $0, using: &dice) })
+        }
+        #expect(counts.allSatisfy { (10...19).contains($0) })
+        // The waits are drawn, and not the same for everybody.
+        #expect(Set(counts).count > 3)
+    }
+
+    @Test func `F37: one host's failures say nothing of another, nor of the same host as another origin reaches it`()
+        throws
+    {
+        var hosts = HostTable()
+        let broken = HostKey(origin: "a", authority: "http://broken.example")
+        for _ in 0..<3 {
+            _ = hosts.learn(Self.failure, of: broken, from: .usual, at: Self.at(0), rules: Self.rules) { $0.upperBound }
+        }
+        #expect(hosts.refusal(of: broken, at: Self.at(0)) == .leftAlone(milliseconds: 1_000))
+        for other in [
+            ("a", "http://broken.example:81"), ("a", "https://broken.example"), ("b", "http://broken.example"),
+        ] {
+            let key = HostKey(origin: other.0, authority: other.1)
+            #expect(try hosts.ask(key, at: Self.at(0)) == .usual)
+        }
+        let leftAlone = hosts.leftAlone(at: Self.at(400))
+        #expect(leftAlone.count == 1 && leftAlone["a"]?.hosts == 1 && leftAlone["a"]?.milliseconds == 600)
+        _ = try hosts.ask(broken, at: Self.at(1_000))
+        _ = hosts.learn(.works, of: broken, from: .probe, at: Self.at(1_000), rules: Self.rules) { $0.upperBound }
+        #expect(hosts.count == 0)
+    }
+
+    @Test func `I8: however many hosts fail, so many are remembered, and those for which it matters longest`() {
+        var hosts = HostTable()
+        let key: (Int) -> HostKey = { HostKey(origin: "a", authority: "http://\($0).example") }
+        for number in 0..<(HostTable.most + 500) {
+            _ = hosts.learn(
+                .failed(retryAfter: Int64(1_000 + number)), of: key(number), from: .usual, at: Self.at(0),
+                rules: Self.rules
+            ) { $0.lowerBound }
+            #expect(hosts.count <= HostTable.most)
+        }
+        #expect(hosts.count == HostTable.most)
+        #expect(hosts.refusal(of: key(0), at: Self.at(0)) == nil)
+        #expect(hosts.refusal(of: key(HostTable.most + 499), at: Self.at(0)) != nil)
+    }
+}
+
+/// Numbers that are the same in every run (SplitMix64).
+private struct SeededDice: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}
