@@ -28,6 +28,8 @@ final class Transfer {
     /// Of this hop: why an address was refused, and the sockets opened to others.
     private var refusal: String?
     private var openedSockets: [curl_socket_t] = []
+    /// Whether this hop was shown the token.
+    private var showsToken = false
     /// Whether the connection that libcurl would have used again was not fit for it, and this hop is to have its own.
     private var needsFreshConnection = false
 
@@ -65,6 +67,7 @@ final class Transfer {
             throw .denied(deniedSentence(address, reason))
         }
         let token = try tokenForThisHop()
+        showsToken = token != nil
         do {
             try setOptions(milliseconds: max(1, Int(left.nanoseconds / 1_000_000)), token: token)
         } catch {
@@ -91,6 +94,9 @@ final class Transfer {
             } catch {
                 return .failed(error)
             }
+        case .failed(.unauthorized) where ticket.download.token != nil && !showsToken:
+            // Another token would not be shown here either.
+            return .failed(.origin("HTTP status 401 from \(url.host), which the user's token is not for"))
         case .failed(let failure):
             return .failed(failure)
         }

@@ -56,7 +56,12 @@ extension Daemon {
             },
             .init("fetch") { peer in
                 let origins = [("origins", "\(live.current.configuration.origins.count)")]
-                return peer.isAdmin ? origins + fetcher.statistics.lines : origins
+                guard peer.isAdmin else { return origins }
+                let counts = sessions.statistics().counters
+                return origins + fetcher.statistics.lines + [
+                    ("token_refreshes", "\(counts.tokenRefreshes)"),
+                    ("token_refresh_failures", "\(counts.tokenRefreshFailures)"),
+                ]
             },
             .init("sessions") { peer in
                 guard peer.isAdmin else { return [("open_caches", "\(sessions.figures(of: peer.uid).openCaches)")] }
