@@ -40,12 +40,10 @@ public struct Dispatcher: Sendable {
     // The commands that change who is logged in. Each runs to its end before the next command of its connection starts.
 
     func logIn(_ command: LoginCommand, peer: Peer, connection: UInt64) async throws(CommandError) {
-        guard command.refresh == nil else {
-            throw CommandError(.err, "REFRESH: this version does not renew tokens; log in with TOKEN, or with none")
-        }
         let request = LoginRequest(
             session: command.sessionID, heldBy: command.hold ? connection : nil, origin: command.origin,
-            token: command.token.map { Secret($0.readableBytesView) })
+            token: command.token.map { Secret($0.readableBytesView) },
+            refresh: command.refresh.map { Secret($0.readableBytesView) })
         do {
             try await sessions.logIn(Owner(uid: peer.uid, user: OpaqueID(command.user)), request)
         } catch {

@@ -1,7 +1,9 @@
 import NIOCore
 import ThumbnailCache
 
-/// Who is logged in and how: the account's name, sessions, origin and token, sealed under the log-in's session key.
+/// Who is logged in and how: the account's name, sessions, origin and tokens, sealed under the log-in's session key.
+///
+/// The record has a version of its own. The first knew of no refresh token and of no token's life; it is still read.
 ///
 ///     0   "TCSESS", 0, and the format's version
 ///     8   nonce
@@ -10,17 +12,17 @@ package struct SessionRecord: Equatable {
     package let user: OpaqueID
     package let login: LoginRecord
 
-    private static let version: UInt8 = 1
+    private static let version: UInt8 = 2
 
     init(user: OpaqueID, login: LoginRecord) {
         self.user = user
         self.login = login
     }
 
-    /// nil unless the bytes are exactly one record of this version.
+    /// nil unless the bytes are exactly one record of this version or the one before.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = ByteReader(bytes)
-        guard reader.integer(UInt8.self) == Self.version, let user = reader.field(),
+        guard let version = reader.integer(UInt8.self), 1...Self.version ~= version, let user = reader.field(),
             let loggedInAt = reader.integer(Int64.self), let hasOrigin = reader.integer(UInt8.self), hasOrigin <= 1
         else { return nil }
         var login = LoginRecord(loggedInAt: loggedInAt)
@@ -28,11 +30,8 @@ package struct SessionRecord: Equatable {
             guard let origin = reader.text() else { return nil }
             login.origin = origin
         }
-        guard let hasToken = reader.integer(UInt8.self), hasToken <= 1 else { return nil }
-        if hasToken == 1 {
-            guard let token = reader.field() else { return nil }
-            login.token = Secret(token)
-        }
+        guard let tokens = Self.readTokens(&reader, version: version) else { return nil }
+        login.tokens = tokens
         guard let count = reader.integer(UInt16.self) else { return nil }
         for _ in 0..<count {
             guard let session = reader.field() else { return nil }
@@ -43,18 +42,55 @@ package struct SessionRecord: Equatable {
         self.login = login
     }
 
-    /// The record as it is sealed; holds the token, so wipe it. Throws when a field is too long to be kept.
+    private static func readTokens(_ reader: inout ByteReader, version: UInt8) -> LoginTokens? {
+        var tokens = LoginTokens()
+        guard let hasAccess = reader.integer(UInt8.self), hasAccess <= 1 else { return nil }
+        if hasAccess == 1 {
+            guard let access = reader.field() else { return nil }
+            tokens.access = Secret(access)
+        }
+        guard version >= 2 else { return tokens }
+        guard let knowsLife = reader.integer(UInt8.self), knowsLife <= 2 else { return nil }
+        if knowsLife >= 1 {
+            guard let issuedAt = reader.integer(Int64.self) else { return nil }
+            tokens.life = TokenLife(issuedAt: issuedAt, seconds: nil)
+        }
+        if knowsLife == 2 {
+            guard let seconds = reader.integer(Int64.self), seconds >= 0 else { return nil }
+            tokens.life?.seconds = seconds
+        }
+        guard let hasRefresh = reader.integer(UInt8.self), hasRefresh <= 1 else { return nil }
+        if hasRefresh == 1 {
+            guard let refresh = reader.field() else { return nil }
+            tokens.refresh = Secret(refresh)
+        }
+        return tokens
+    }
+
+    private static func write(_ tokens: LoginTokens, to writer: inout ByteWriter) {
+        writer.integer(UInt8(tokens.access == nil ? 0 : 1))
+        tokens.access?.withBytes { writer.field($0) }
+        writer.integer(UInt8(tokens.life.map { $0.seconds == nil ? 1 : 2 } ?? 0))
+        if let life = tokens.life {
+            writer.integer(life.issuedAt)
+            if let seconds = life.seconds { writer.integer(seconds) }
+        }
+        writer.integer(UInt8(tokens.refresh == nil ? 0 : 1))
+        tokens.refresh?.withBytes { writer.field($0) }
+    }
+
+    /// The record as it is sealed; holds the tokens, so wipe it. Throws when a field is too long to be kept.
     func encoded() throws -> ByteWriter {
         let fields = login.sessions.map(\.bytes.readableBytes) + [user.bytes.readableBytes]
-        let texts = (login.origin?.utf8.count ?? 0) + (login.token?.count ?? 0)
+        let tokens = login.tokens
+        let texts = (login.origin?.utf8.count ?? 0) + (tokens.access?.count ?? 0) + (tokens.refresh?.count ?? 0)
         var writer = ByteWriter(capacity: 64 + texts + fields.reduce(0) { $0 + $1 + 2 })
         writer.integer(Self.version)
         user.bytes.withUnsafeReadableBytes { writer.field($0) }
         writer.integer(login.loggedInAt)
         writer.integer(UInt8(login.origin == nil ? 0 : 1))
         if let origin = login.origin { writer.text(origin) }
-        writer.integer(UInt8(login.token == nil ? 0 : 1))
-        login.token?.withBytes { writer.field($0) }
+        Self.write(tokens, to: &writer)
         guard let count = UInt16(exactly: login.sessions.count), !writer.isTooLong else {
             writer.wipe()
             throw StoreError.failed("a log-in keeps at most 65,535 sessions, and an origin or token of that many bytes")

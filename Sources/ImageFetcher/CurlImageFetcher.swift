@@ -8,12 +8,13 @@ import ThumbnailCache
 /// Downloads images with libcurl, on one thread of its own.
 ///
 /// Reading order: ``OriginRules`` (which URL), ``DownloadDesk`` (whose turn), `DownloadLoop` (the thread), `Transfer` (one
-/// download), `ResponseReader` (one answer).
+/// download), `ResponseReader` (one answer). Token requests go beside them: ``TokenDesk``, `TokenLine`, `TokenTransfer`.
 ///
 /// ``start()`` comes before the first download and ``shutdown()`` after the last; a fetcher that is dropped without it leaves
 /// its thread behind.
 public final class CurlImageFetcher: ImageFetching {
     private let desk: DownloadDesk
+    let tokenDesk = TokenDesk()
     private let book = OriginBook()
     private let log: Logger
     private let thread = NIOLockedValueBox<pthread_t?>(nil)
@@ -38,13 +39,15 @@ public final class CurlImageFetcher: ImageFetching {
             curl_multi_cleanup(multi)
             throw FetcherError("a fetcher is started once")
         }
+        tokenDesk.open(Bell(multi))
         do throws(FetcherError) {
-            let started = try startThread { [desk, book, log, multi = Handed(multi)] in
-                DownloadLoop(desk: desk, book: book, multi: multi.value, log: log).run()
+            let started = try startThread { [desk, tokenDesk, book, log, multi = Handed(multi)] in
+                DownloadLoop(desk: desk, tokens: tokenDesk, book: book, multi: multi.value, log: log).run()
             }
             thread.withLockedValue { $0 = started }
         } catch {
             _ = desk.close()
+            _ = tokenDesk.close()
             curl_multi_cleanup(multi)
             throw error
         }

@@ -14,6 +14,8 @@ final class DownloadLoop {
     private let multi: UnsafeMutableRawPointer
     private let connections = ConnectionTable()
     private let pools = ConnectionPools()
+    /// Token requests, which go their own way over the same multi handle.
+    private let tokens: TokenLine
     private var transfers: [UInt64: Transfer] = [:]
     /// Handles that have no request now. An easy handle is some KiB and costs 20 µs to make.
     private var spare: [EasyHandle] = []
@@ -27,8 +29,11 @@ final class DownloadLoop {
     private static let longestSleepOverTLS: Int64 = 20
 
     /// Takes over the multi handle.
-    init(desk: DownloadDesk, book: OriginBook, multi: UnsafeMutableRawPointer, log: Logger) {
+    init(
+        desk: DownloadDesk, tokens: TokenDesk, book: OriginBook, multi: UnsafeMutableRawPointer, log: Logger
+    ) {
         self.desk = desk
+        self.tokens = TokenLine(desk: tokens, multi: multi)
         self.book = book
         self.multi = multi
         self.log = log
@@ -46,9 +51,10 @@ final class DownloadLoop {
             for (ticket, why) in work.heldBack { ticket.end(.failed(.heldBack(ticket.host.authority, why))) }
             for ticket in work.begin { begin(ticket, work.configuration) }
             for ticket in work.cancelled { drop(ticket) }
+            tokens.takeUp(work.configuration, at: .now())
             perform()
             endFinished()
-            sleep(until: work.nextDeadline)
+            sleep(until: [work.nextDeadline, tokens.nextDeadline].compactMap { $0 }.min())
         }
         endAll()
     }
@@ -168,7 +174,7 @@ final class DownloadLoop {
     private func setLimits(_ configuration: FetcherConfiguration) {
         ccurl_multi_set_long(multi, CURLMOPT_PIPELINING, Int(CURLPIPE_MULTIPLEX))
         // Idle ones are closed, the oldest first, when a new one is needed.
-        ccurl_multi_set_long(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, configuration.downloads)
+        ccurl_multi_set_long(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, configuration.downloads + TokenLine.mostAtOnce)
         ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, configuration.downloads)
     }
 
@@ -184,6 +190,7 @@ final class DownloadLoop {
             guard message.pointee.msg == CURLMSG_DONE, let easy = message.pointee.easy_handle else { continue }
             // The message is gone once the handle is removed.
             let code = ccurl_message_result(message)
+            if tokens.end(easy, code) { continue }
             var context: UnsafeMutableRawPointer?
             ccurl_easy_get_pointer(easy, CURLINFO_PRIVATE, &context)
             curl_multi_remove_handle(multi, easy)
@@ -221,6 +228,7 @@ final class DownloadLoop {
             end(transfer, .failed(.shuttingDown))
         }
         for ticket in rest { ticket.end(.failed(.shuttingDown)) }
+        tokens.endAll()
         spare = []
     }
 }

@@ -83,12 +83,12 @@ final class EasyHandle {
         try set(CURLOPT_ERRORBUFFER, pointer: message)
     }
 
-    /// The lines of the request's header that are not libcurl's own, with the token as RFC 6750 section 2.1 has it.
-    /// The token is never part of a Swift string, whose copies nobody could wipe.
-    func setHeaders(_ lines: [String], token: Secret?) throws(Failure) {
+    /// The lines of the request's header that are not libcurl's own, with the token as RFC 6750 section 2.1 has it, or
+    /// with credentials of another scheme. The token is never part of a Swift string, whose copies nobody could wipe.
+    func setHeaders(_ lines: [String], token: Secret?, scheme: String = "Bearer") throws(Failure) {
         for line in lines { headers = try appended(line, to: headers) }
         if let token {
-            let start = Array("Authorization: Bearer ".utf8CString.dropLast())
+            let start = Array("Authorization: \(scheme) ".utf8CString.dropLast())
             let line = UnsafeMutableBufferPointer<CChar>.allocate(capacity: start.count + token.count + 1)
             defer {
                 explicit_bzero(line.baseAddress!, line.count)
@@ -112,6 +112,13 @@ final class EasyHandle {
         guard !answers.isEmpty else { return }
         for answer in answers { overrides = try appended(answer, to: overrides) }
         try check(ccurl_easy_set_list(raw, CURLOPT_RESOLVE, overrides), CURLOPT_RESOLVE)
+    }
+
+    /// The status of the answer; 0 where none came.
+    var status: Int {
+        var status = 0
+        guard ccurl_easy_get_long(raw, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK else { return 0 }
+        return status
     }
 
     /// What libcurl says of a failure.

@@ -12,6 +12,8 @@ public struct FetcherConfiguration: Sendable {
     public var downloadsPerUID: Int
     /// Downloads of one uid that wait until others have ended.
     public var queuePerUID: Int
+    /// Bytes of a token that an endpoint issues. A session file has room for no more than the default's most.
+    public var maximumTokenBytes = 8 << 10
     /// What the fetcher calls itself to an origin.
     public var userAgent: String
 

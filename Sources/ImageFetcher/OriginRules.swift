@@ -44,6 +44,7 @@ struct OriginRules: Sendable {
     static func validate(_ origin: Origin) throws(OriginError) {
         _ = try OriginRules(origin)
         try checkProxy(origin.proxy)
+        try TokenRules.validate(origin)
         if !origin.caFile.isEmpty, access(origin.caFile, R_OK) != 0 {
             let reason = String(cString: strerror(errno))
             throw OriginError(key: "ca-file", reason: "\(origin.caFile) cannot be read: \(reason)")

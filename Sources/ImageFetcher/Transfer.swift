@@ -36,6 +36,8 @@ final class Transfer {
     /// Of this hop: why an address was refused, and the sockets opened to others.
     var refusal: String?
     var openedSockets: [curl_socket_t] = []
+    /// Whether this hop was shown the token.
+    private var showsToken = false
     /// Whether the connection that libcurl would have used again was not fit for it, and this hop is to have its own.
     var needsFreshConnection = false
     /// Of this hop: the requests that went out. libcurl sends one again whose connection, used before, ended without an answer.
@@ -84,6 +86,7 @@ final class Transfer {
             throw .denied(deniedSentence(address, reason))
         }
         let token = try tokenForThisHop()
+        showsToken = token != nil
         do {
             try setOptions(milliseconds: max(1, Int(given)), token: token)
         } catch {
@@ -113,6 +116,9 @@ final class Transfer {
             } catch {
                 return .failed(error)
             }
+        case .failed(.unauthorized) where ticket.download.token != nil && !showsToken:
+            // Another token would not be shown here either.
+            return .failed(.origin("HTTP status 401 from \(url.host), which the user's token is not for"))
         case .failed(let failure):
             return .failed(failure)
         }

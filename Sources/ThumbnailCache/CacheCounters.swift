@@ -15,6 +15,9 @@ public final class CacheCounters: Sendable {
     let purges = Atomic<Int>(0)
     let endingsThatFailed = Atomic<Int>(0)
     let downloadsCancelled = Atomic<Int>(0)
+    /// Refreshes that brought an access token, and those that did not.
+    let tokenRefreshes = Atomic<Int>(0)
+    let tokenRefreshFailures = Atomic<Int>(0)
 
     public init() {}
 
@@ -31,6 +34,8 @@ public final class CacheCounters: Sendable {
         public var purges = 0
         public var endingsThatFailed = 0
         public var downloadsCancelled = 0
+        public var tokenRefreshes = 0
+        public var tokenRefreshFailures = 0
     }
 
     /// - Parameter memoryHits: of the caches that are open.
@@ -47,7 +52,9 @@ public final class CacheCounters: Sendable {
             logouts: logouts.load(ordering: .relaxed),
             purges: purges.load(ordering: .relaxed),
             endingsThatFailed: endingsThatFailed.load(ordering: .relaxed),
-            downloadsCancelled: downloadsCancelled.load(ordering: .relaxed))
+            downloadsCancelled: downloadsCancelled.load(ordering: .relaxed),
+            tokenRefreshes: tokenRefreshes.load(ordering: .relaxed),
+            tokenRefreshFailures: tokenRefreshFailures.load(ordering: .relaxed))
     }
 }
 

@@ -4,6 +4,7 @@ import NIOCore
 public struct CacheServices: Sendable {
     public let store: any ImageStore
     public let fetcher: any ImageFetching
+    public let tokens: any TokenFetching
     public let memory: MemoryTier
     /// For reads and writes of images.
     public let disk: any BlockingPool
@@ -16,12 +17,13 @@ public struct CacheServices: Sendable {
     public let settings: @Sendable () -> CacheSettings
 
     public init(
-        store: any ImageStore, fetcher: any ImageFetching, memory: MemoryTier,
+        store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
         disk: any BlockingPool, lifecycle: any BlockingPool, time: any Timekeeping, framing: ReplyFraming,
         counters: CacheCounters, settings: @escaping @Sendable () -> CacheSettings
     ) {
         self.store = store
         self.fetcher = fetcher
+        self.tokens = tokens
         self.memory = memory
         self.disk = disk
         self.lifecycle = lifecycle

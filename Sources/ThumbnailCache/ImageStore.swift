@@ -38,17 +38,23 @@ public struct LoginRecord: Sendable, Equatable {
     public var sessions: Set<OpaqueID>
     /// The origin named at log-in; nil for the default one.
     public var origin: String?
-    /// Access token for downloads.
-    public var token: Secret?
+    /// For downloads.
+    public var tokens: LoginTokens
     /// Seconds since 1970.
     public var loggedInAt: Int64
 
-    public init(sessions: Set<OpaqueID> = [], origin: String? = nil, token: Secret? = nil, loggedInAt: Int64) {
+    public init(
+        sessions: Set<OpaqueID> = [], origin: String? = nil, token: Secret? = nil, refresh: Secret? = nil,
+        loggedInAt: Int64
+    ) {
         self.sessions = sessions
         self.origin = origin
-        self.token = token
+        self.tokens = LoginTokens(access: token, refresh: refresh)
         self.loggedInAt = loggedInAt
     }
+
+    /// The access token.
+    public var token: Secret? { tokens.access }
 }
 
 /// A login found on disk.

@@ -170,7 +170,7 @@ public final class LogoutService: Sendable {
         let owner = entry.owner
         let store = services.store
         // Whatever comes of a log-out, nothing is downloaded in the user's name any more (I11).
-        if ending == .logout { entry.state.withLockedValue { $0.login.token = nil } }
+        if ending == .logout { entry.endTokens(services) }
         do {
             switch ending {
             case .purge:

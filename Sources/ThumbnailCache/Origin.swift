@@ -8,6 +8,8 @@ public struct Origin: Sendable, Equatable {
     /// URL prefixes that `GET … URL` may name.
     public var allow: [String]
     public var allowPrivateAddresses: Bool
+    /// Where its access tokens are renewed; nil where they are not.
+    public var tokenEndpoint: TokenEndpoint?
     public var connectTimeout: Int64
     public var timeout: Int64
     /// Connections at once.

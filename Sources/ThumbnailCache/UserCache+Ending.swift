@@ -12,7 +12,7 @@ extension UserCache {
             state.memory = [:]
             services.counters.memoryHitsOfEndedCaches.count(state.memoryHits)
             state.memoryHits = 0
-            state.account.token = nil
+            state.account = Account(origin: state.account.origin)
             return (ended, entries, Self.replaceDeliveries(&state))
         }
         services.memory.remove(entries)

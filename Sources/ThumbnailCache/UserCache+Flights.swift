@@ -113,23 +113,73 @@ extension UserCache {
         guard let origin = origin(of: account) else {
             return landed(slot, target, flight, .failed(.origin("the user's origin is configured no more")))
         }
+        let errand = Errand(slot: slot, target: target, flight: flight, origin: origin, tokens: account.tokens)
+        change { state in
+            Consequences(
+                effects: state.traffic.downloadStarted(slot, flight, url: target.url, handle: errand.steps))
+        }
+        authorize(errand)
+    }
+
+    /// A download that waits for its token, is under way, or was refused its token and tries once more with another.
+    private struct Errand: Sendable {
+        let slot: Slot
+        let target: DownloadTarget
+        let flight: UInt64
+        let origin: Origin
+        let tokens: AccessTokenService
+        let steps = DownloadSteps()
+        /// The token that the origin has refused.
+        var refused: Secret?
+
+        /// The number of the last step before.
+        var step: Int { refused == nil ? 0 : 2 }
+    }
+
+    /// Sends the download as soon as there is a token for it, or nobody wants one.
+    private func authorize(_ errand: Errand) {
+        let wait = errand.tokens.ask(refused: errand.refused, of: errand.origin, services) { result in
+            switch result {
+            case .success(let token): self.send(errand, token)
+            case .failure(let failure): self.landed(errand.slot, errand.target, errand.flight, .failed(failure))
+            }
+        }
+        errand.steps.follow(wait, as: errand.step + 1)
+    }
+
+    private func send(_ errand: Errand, _ token: Secret?) {
+        let (slot, target, flight) = (errand.slot, errand.target, errand.flight)
+        // A token may have been waited for, and the flight have ended meanwhile.
+        guard state.withLockedValue({ $0.traffic.isUnderWay(slot, flight, url: target.url) }) else { return }
         let download = Download(
-            uid: owner.uid, origin: origin, target: target, token: account.token, framing: services.framing)
+            uid: owner.uid, origin: errand.origin, target: target, token: token, framing: services.framing)
         do {
             let handle = try services.fetcher.start(download) { outcome in
+                if let token, self.triesAgain(errand, token, outcome) { return }
                 // Hashing a large image takes milliseconds that the fetcher's one thread does not have.
                 self.services.disk.submit {
-                    self.landed(slot, target, flight, self.judge(outcome, from: target, of: origin))
+                    self.landed(slot, target, flight, self.judge(outcome, from: target, of: errand.origin))
                 }
             }
-            services.counters.downloads.count()
-            change { state in
-                Consequences(
-                    effects: state.traffic.downloadStarted(slot, flight, url: target.url, handle: handle))
-            }
+            if errand.refused == nil { services.counters.downloads.count() }
+            errand.steps.follow(handle, as: errand.step + 2)
         } catch {
             landed(slot, target, flight, .failed(CacheFailure(error)))
         }
+    }
+
+    /// A download that was refused its token is sent once more where there can be another token.
+    private func triesAgain(_ errand: Errand, _ token: Secret, _ outcome: DownloadOutcome) -> Bool {
+        guard case .failed(.unauthorized) = outcome else { return false }
+        guard errand.refused == nil else {
+            errand.tokens.renewalWasFutile(services)
+            return false
+        }
+        guard errand.tokens.mayReplace(token) else { return false }
+        var again = errand
+        again.refused = token
+        authorize(again)
+        return true
     }
 
     /// What an ended download means for the cache.

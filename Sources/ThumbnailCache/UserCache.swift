@@ -26,7 +26,20 @@ public final class UserCache: Sendable {
     struct Account: Sendable {
         /// Nil for the default origin.
         var origin: String?
-        var token: Secret?
+        /// Shared with the user's next cache, should this one be purged.
+        let tokens: AccessTokenService
+
+        init(origin: String?, tokens: AccessTokenService) {
+            self.origin = origin
+            self.tokens = tokens
+        }
+
+        /// An account of no log-in, whose token is never renewed.
+        init(origin: String?, token: Secret? = nil) {
+            self.init(origin: origin, tokens: AccessTokenService(LoginTokens(access: token)))
+        }
+
+        var token: Secret? { tokens.held }
     }
 
     public let owner: Owner

@@ -24,6 +24,8 @@ final class UserEntry: Sendable {
     struct State: Sendable {
         var phase = Phase.unknown
         var login = LoginRecord(loggedInAt: 0)
+        /// The login's tokens as downloads use them; a purge leaves them be, each log-in has its own.
+        var tokens = AccessTokenService()
         /// Sessions that end with a connection, and the connections that hold them.
         var held: [OpaqueID: Set<UInt64>] = [:]
         /// A generation that was closed and whose end is not yet durable.

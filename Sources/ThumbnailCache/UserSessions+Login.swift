@@ -6,19 +6,26 @@ public struct LoginRequest: Sendable {
     /// The connection that the session ends with; nil for a session that outlives it.
     public var heldBy: UInt64?
     public var origin: String?
+    /// Access token.
     public var token: Secret?
+    /// Refresh token, for an origin with a token endpoint.
+    public var refresh: Secret?
 
-    public init(session: OpaqueID, heldBy: UInt64? = nil, origin: String? = nil, token: Secret? = nil) {
+    public init(
+        session: OpaqueID, heldBy: UInt64? = nil, origin: String? = nil, token: Secret? = nil, refresh: Secret? = nil
+    ) {
         self.session = session
         self.heldBy = heldBy
         self.origin = origin
         self.token = token
+        self.refresh = refresh
     }
 }
 
 extension UserSessions {
     /// Opens the owner's cache, or adds a session to it. Durable when it returns.
-    /// - Throws: `invalid` for an unknown origin or another one than the cache was opened with, `busy` over a limit,
+    /// - Throws: `invalid` for an unknown origin, another one than the cache was opened with, or a refresh token for one
+    ///   without a token endpoint, `busy` over a limit,
     ///   `noSpace` and `inputOutput` from the disk.
     public func logIn(_ owner: Owner, _ request: LoginRequest) async throws(CacheFailure) {
         let settings = services.settings()
@@ -44,7 +51,9 @@ extension UserSessions {
     /// The first log-in: sessions and keys are made durable, then the cache is open.
     private func begin(_ entry: UserEntry, _ request: LoginRequest, limit: Int) async throws(CacheFailure) {
         let owner = entry.owner
-        var login = LoginRecord(origin: request.origin, token: request.token, loggedInAt: services.time.now)
+        try checkRefresh(request, origin: request.origin)
+        var login = LoginRecord(
+            origin: request.origin, token: request.token, refresh: request.refresh, loggedInAt: services.time.now)
         if request.heldBy == nil { login.sessions = [request.session.detached()] }
         do {
             let store = services.store
@@ -57,6 +66,7 @@ extension UserSessions {
                 return try store.commitLogin(owner, record)
             }
             keep(login, request, in: entry)
+            entry.state.withLockedValue { $0.tokens = tokenService(owner, login.tokens) }
             open(entry, vault, epoch: epochs.next(of: owner.uid))
         } catch {
             // It may have come half way: whoever is next looks at the disk.
@@ -73,14 +83,20 @@ extension UserSessions {
         if let origin = request.origin, origin != before.origin ?? "default" {
             throw .invalid("the user is logged in with another origin; log out first to change it")
         }
+        try checkRefresh(request, origin: before.origin)
         guard entry.sessions.contains(request.session) || entry.sessions.count < limit else {
             throw .busy("this user has \(limit) sessions, the limit sessions-per-user: end one")
         }
         var login = before
         if request.heldBy == nil { login.sessions.insert(request.session.detached()) }
-        if let token = request.token { login.token = token }
+        if let token = request.token, token != before.token {
+            login.tokens.access = token
+            login.tokens.life = nil
+        }
+        login.tokens.refresh = request.refresh ?? before.tokens.refresh
         if login != before { try await save(login, of: entry.owner) }
         keep(login, request, in: entry)
+        entry.state.withLockedValue { $0.tokens }.logIn(access: request.token, refresh: request.refresh, services)
         cache.update(entry.account)
         _ = epochs.next(of: entry.owner.uid)
     }

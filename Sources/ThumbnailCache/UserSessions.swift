@@ -197,7 +197,10 @@ public final class UserSessions: Sendable {
             entry.phase = .loggedOut
             return
         }
-        entry.state.withLockedValue { $0.login = stored.record }
+        entry.state.withLockedValue { state in
+            state.login = stored.record
+            state.tokens = tokenService(entry.owner, stored.record.tokens)
+        }
         open(entry, stored.vault, epoch: epochs.current(of: entry.owner.uid))
     }
 
@@ -221,6 +224,7 @@ public final class UserSessions: Sendable {
             directory.isStopped = true
             return Array(directory.entries.values)
         }
+        for entry in entries { await entry.state.withLockedValue { $0.tokens }.settle() }
         for entry in entries {
             await entry.turnstile.withTurn {
                 if case .open(let cache) = entry.phase { await cache.storesEnded() }
@@ -237,6 +241,6 @@ public final class UserSessions: Sendable {
 
 extension UserEntry {
     var account: UserCache.Account {
-        state.withLockedValue { UserCache.Account(origin: $0.login.origin, token: $0.login.token) }
+        state.withLockedValue { UserCache.Account(origin: $0.login.origin, tokens: $0.tokens) }
     }
 }

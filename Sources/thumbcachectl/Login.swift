@@ -8,8 +8,8 @@ struct Login: DaemonCommand {
             Nothing is kept for a user before this, and nothing is left after logout. A user can have several sessions, \
             as with two windows open; the cache ends with the last.
 
-            A token, if the origin wants one, is read from a file or from standard input, never taken from the command \
-            line, where every process of the machine could read it.
+            Tokens, if the origin wants them, are read from a file or from standard input, never taken from the command \
+            line, where every process of the machine could read them.
 
             Example:
               secret-tool lookup service avatars | thumbcachectl login alice --token-file -
@@ -27,6 +27,12 @@ struct Login: DaemonCommand {
     @Option(help: ArgumentHelp("Read the access token for downloads from this file, or from '-'.", valueName: "file"))
     var tokenFile: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Read the refresh token, with which the daemon renews access tokens, from this file, or from '-'.",
+            valueName: "file"))
+    var refreshTokenFile: String?
+
     @OptionGroup var daemon: DaemonOptions
 
     /// More than any daemon accepts.
@@ -34,6 +40,9 @@ struct Login: DaemonCommand {
 
     func validate() throws {
         try thumbcachectl.validate(user: user)
+        guard tokenFile != "-" || refreshTokenFile != "-" else {
+            throw ValidationError("Standard input holds one token: name a file for the other.")
+        }
     }
 
     func run(in environment: Environment) throws(Failure) {
@@ -43,6 +52,10 @@ struct Login: DaemonCommand {
         if let tokenFile {
             request.append("TOKEN")
             request.append(try readToken(tokenFile, environment))
+        }
+        if let refreshTokenFile {
+            request.append("REFRESH")
+            request.append(try readToken(refreshTokenFile, environment))
         }
         let connection = try environment.connect(daemon)
         _ = try connection.request(request.buffers)

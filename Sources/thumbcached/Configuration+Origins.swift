@@ -5,7 +5,15 @@ extension Configuration {
     /// An origin while it is read.
     struct OriginDraft: Equatable, Sendable {
         var origin: Origin
-        var token = TokenEndpoint()
+        var token = TokenDraft()
+    }
+
+    /// The token endpoint of an origin while it is read.
+    struct TokenDraft: Equatable, Sendable {
+        var endpoint = ""
+        var clientID = ""
+        /// Absolute path. Read with the configuration, at the start and at each reload.
+        var clientSecretFile = ""
     }
 
     /// Every key of an `[origins.NAME]`.
@@ -30,7 +38,7 @@ extension Configuration {
         Setting("proxy", \.origin.proxy, proxy),
         Setting("token.endpoint", \.token.endpoint, .webURL),
         Setting("token.client-id", \.token.clientID, SettingKind.text.checked { $0.isEmpty ? "is empty" : nil }),
-        Setting("token.client-secret-file", \.token.clientSecretFile, SettingKind.path.checked(unreadable)),
+        Setting("token.client-secret-file", \.token.clientSecretFile, .path),
     ]
 
     /// Reads `[origins]`.
@@ -68,13 +76,7 @@ extension Configuration {
             problems.append(
                 .init(line: node.line, key: key + ".url", sentence: "is missing; write a URL, as in \(example)"))
         }
-        let tokenKeys = Self.originSettings.map(\.name).filter { $0.hasPrefix("token.") }
-        if let line = reader.found["token"] {
-            for missing in tokenKeys where reader.found[missing] == nil {
-                let sentence = "is missing; a token endpoint has endpoint, client-id and client-secret-file"
-                problems.append(.init(line: line, key: "\(key).\(missing)", sentence: sentence))
-            }
-        }
+        problems += readTokenEndpoint(key, reader.found, &draft)
         // A default gives way to what is set, as with all keys that cannot be more than another.
         if reader.found["backoff-max"] == nil {
             draft.origin.patience.backoffMax = max(draft.origin.patience.backoffMax, draft.origin.patience.backoff)
@@ -88,7 +90,29 @@ extension Configuration {
             return [.init(line: node.line, key: key, sentence: "\(error)")]
         }
         origins[name] = draft.origin
-        if reader.found["token"] != nil { tokenEndpoints[name] = draft.token }
+        return []
+    }
+
+    private func readTokenEndpoint(
+        _ key: String, _ found: [String: Int?], _ draft: inout OriginDraft
+    ) -> [ConfigurationError.Problem] {
+        guard let line = found["token"] else { return [] }
+        let missing = ["token.endpoint", "token.client-id"].filter { found[$0] == nil }
+        guard missing.isEmpty else {
+            let sentence =
+                "is missing; a token endpoint has endpoint and client-id, and client-secret-file if the client has one"
+            return missing.map { .init(line: line, key: "\(key).\($0)", sentence: sentence) }
+        }
+        var endpoint = TokenEndpoint(url: draft.token.endpoint, clientID: draft.token.clientID)
+        if !draft.token.clientSecretFile.isEmpty {
+            let name = "token.client-secret-file"
+            do throws(Complaint) {
+                endpoint.clientSecret = try SecretFile.read(draft.token.clientSecretFile)
+            } catch {
+                return [.init(line: found[name] ?? nil, key: "\(key).\(name)", sentence: error.sentence)]
+            }
+        }
+        draft.origin.tokenEndpoint = endpoint
         return []
     }
 

@@ -32,10 +32,13 @@ extension Configuration {
     }
 
     var fetcher: FetcherConfiguration {
-        FetcherConfiguration(
+        var fetcher = FetcherConfiguration(
             maximumImageBytes: limits.image, maximumDimension: limits.dimension, downloads: limits.downloads,
             downloadsPerUID: limits.downloadsPerUID, queuePerUID: limits.queuePerUID,
             userAgent: "thumbcached/\(Version.current)")
+        // A session file's fields are of 65,535 bytes at most.
+        fetcher.maximumTokenBytes = min(limits.token, 65_535)
+        return fetcher
     }
 }
 

@@ -14,8 +14,6 @@ struct Configuration: Equatable, Sendable {
     var sessions = Sessions()
     /// By name. Empty unless configured; `default` is the one that a LOGIN without ORIGIN takes.
     var origins: [String: Origin] = [:]
-    /// Where the tokens of an origin are refreshed, by the origin's name; not every origin has one.
-    var tokenEndpoints: [String: TokenEndpoint] = [:]
     var limits = Limits()
     var metrics = Metrics()
     var access = Access()
@@ -56,15 +54,6 @@ struct Configuration: Equatable, Sendable {
     struct Sessions: Equatable, Sendable {
         /// Whether a boot since the last start logs everyone out.
         var purgeOnBoot = false
-    }
-
-    /// The OAuth 2.0 token endpoint of an origin (RFC 6749 section 3.2).
-    struct TokenEndpoint: Equatable, Sendable {
-        /// URL, http or https.
-        var endpoint = ""
-        var clientID = ""
-        /// Absolute path. Read when it is needed, so that the secret can be rotated.
-        var clientSecretFile = ""
     }
 
     struct Limits: Equatable, Sendable {

@@ -21,7 +21,7 @@ extension Daemon {
             }
     }
 
-    /// What was served, by where it came from.
+    /// What was served, by where it came from, and the access tokens renewed for it.
     private static func hits(
         _ traffic: CacheCounters.Snapshot, _ fetch: FetcherStatistics
     ) -> [(name: String, value: String)] {
@@ -30,6 +30,8 @@ extension Daemon {
             ("hits_disk", "\(traffic.diskHits)"),
             ("hits_stale", "\(traffic.staleServed)"),
             ("hits_origin", "\(fetch.images)"),
+            ("token_refreshes", "\(traffic.tokenRefreshes)"),
+            ("token_refresh_failures", "\(traffic.tokenRefreshFailures)"),
         ]
     }
 }

@@ -37,7 +37,8 @@ enum Daemon {
         let memory = MemoryTier(capacity: configuration.memory.tier)
         let framing = ReplyFraming(prefix: { ByteBuffer.bulkPrefix(count: $0) }, suffix: ByteBuffer.bulkSuffix)
         let services = CacheServices(
-            store: store, fetcher: fetcher, memory: memory, disk: disk, lifecycle: lifecycle, time: time,
+            store: store, fetcher: fetcher, tokens: fetcher, memory: memory, disk: disk, lifecycle: lifecycle,
+            time: time,
             framing: framing, counters: CacheCounters(), settings: { live.current.cacheSettings })
         let sessions = UserSessions(services: services, log: log)
         let logout = LogoutService(sessions: sessions, log: log)

@@ -6,6 +6,7 @@ public final class FakeWorld: Sendable {
     public let log: EventLog
     public let store: FakeStore
     public let fetcher: FakeFetcher
+    public let tokens: FakeTokenEndpoint
     public let time: ManualTime
     public let services: CacheServices
     private let box: NIOLockedValueBox<CacheSettings>
@@ -36,10 +37,11 @@ public final class FakeWorld: Sendable {
         self.box = box
         self.store = store ?? FakeStore(log: log)
         self.fetcher = FakeFetcher(log: log)
+        self.tokens = FakeTokenEndpoint(log: log)
         self.time = time
         self.services = CacheServices(
-            store: self.store, fetcher: fetcher, memory: MemoryTier(capacity: memory), disk: disk,
-            lifecycle: lifecycle, time: time, framing: .bare, counters: CacheCounters(),
+            store: self.store, fetcher: fetcher, tokens: tokens, memory: MemoryTier(capacity: memory),
+            disk: disk, lifecycle: lifecycle, time: time, framing: .bare, counters: CacheCounters(),
             settings: { box.withLockedValue { $0 } })
     }
 }

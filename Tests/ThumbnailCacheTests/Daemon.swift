@@ -26,10 +26,12 @@ struct Daemon {
 
     func logIn(
         _ owner: Owner, session: String = "default", heldBy connection: UInt64? = nil, origin: String? = nil,
-        token: Secret? = nil
+        token: Secret? = nil, refresh: Secret? = nil
     ) async throws(CacheFailure) {
         try await sessions.logIn(
-            owner, LoginRequest(session: OpaqueID(session), heldBy: connection, origin: origin, token: token))
+            owner,
+            LoginRequest(
+                session: OpaqueID(session), heldBy: connection, origin: origin, token: token, refresh: refresh))
     }
 
     func logOut(_ owner: Owner, session: String? = nil) async throws(CacheFailure) -> Receipt {

@@ -73,7 +73,8 @@ final class TestDaemon: Sendable {
         let disk = ThreadPool(threads: 2)
         let settings = setup.settings
         let services = CacheServices(
-            store: store, fetcher: fetcher, memory: MemoryTier(capacity: setup.memory), disk: disk,
+            store: store, fetcher: fetcher, tokens: FakeTokenEndpoint(), memory: MemoryTier(capacity: setup.memory),
+            disk: disk,
             lifecycle: ThreadPool(threads: setup.lifecycleThreads), time: time, framing: Self.framing,
             counters: CacheCounters(), settings: { settings })
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }

@@ -1,0 +1,149 @@
+import FoundationEssentials
+import Glibc
+import ThumbnailCache
+
+/// The answer of a token endpoint as it comes in, bounded, in memory that is wiped at the end.
+final class TokenAnswerBuffer {
+    private let memory: UnsafeMutableRawBufferPointer
+    private var count = 0
+    private var headerBytes = 0
+    /// Whether it was cut off.
+    private(set) var isTooLong = false
+
+    /// - Parameter limit: bytes of the header, and of the body.
+    init(limit: Int) {
+        memory = .allocate(byteCount: limit, alignment: 1)
+    }
+
+    deinit {
+        if let start = memory.baseAddress { explicit_bzero(start, memory.count) }
+        memory.deallocate()
+    }
+
+    /// False when there is too much of it.
+    func countHeader(_ count: Int) -> Bool {
+        headerBytes += count
+        if headerBytes > memory.count { isTooLong = true }
+        return !isTooLong
+    }
+
+    /// False when there is too much of it.
+    func append(_ piece: UnsafeRawBufferPointer) -> Bool {
+        guard piece.count <= memory.count - count else {
+            isTooLong = true
+            return false
+        }
+        UnsafeMutableRawBufferPointer(rebasing: memory[count...]).copyMemory(from: piece)
+        count += piece.count
+        return true
+    }
+
+    /// Lends the body. It must not be kept.
+    func withBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+        body(UnsafeRawBufferPointer(rebasing: memory[..<count]))
+    }
+}
+
+/// What a token endpoint's answer comes to (RFC 6749 sections 5.1 and 5.2).
+enum TokenAnswer {
+    private struct Success: Decodable {
+        let access_token: String
+        let token_type: String
+        let expires_in: Seconds?
+        let refresh_token: String?
+    }
+
+    private struct Failure: Decodable {
+        let error: String
+    }
+
+    /// `expires_in` is a number (RFC 6749 appendix A.14); some endpoints write it as a text, or with a fraction.
+    private struct Seconds: Decodable {
+        let value: Int64
+
+        init(from decoder: any Decoder) throws {
+            let container = try decoder.singleValueContainer()
+            let number: Double?
+            do {
+                number = try container.decode(Double.self)
+            } catch DecodingError.typeMismatch {
+                number = Double(try container.decode(String.self))
+            }
+            guard let number, number >= 0 else {
+                throw DecodingError.dataCorruptedError(in: container, debugDescription: "no number of seconds")
+            }
+            // Ten years are as good as for ever.
+            value = Int64(min(number, 315_360_000))
+        }
+    }
+
+    /// The codes of RFC 6749 section 5.2. No other is shown: it could be anything, even what was sent.
+    private static let errorCodes: Set<String> = [
+        "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
+        "invalid_scope",
+    ]
+
+    /// - Parameter host: named in sentences.
+    static func read(
+        _ bytes: UnsafeRawBufferPointer, status: Int, host: String, longestToken: Int
+    ) -> Result<TokenGrant, TokenFailure> {
+        switch status {
+        case 200:
+            return grant(bytes, host: host, longestToken: longestToken)
+        case 400, 401, 403:
+            let code = decoded(Failure.self, bytes)?.error ?? ""
+            let known = errorCodes.contains(code) ? code : "HTTP status \(status)"
+            return .failure(.refused("the token endpoint at \(host) refused to renew the token: \(known)"))
+        default:
+            return .failure(.origin("HTTP status \(status) from the token endpoint at \(host)"))
+        }
+    }
+
+    private static func grant(
+        _ bytes: UnsafeRawBufferPointer, host: String, longestToken: Int
+    ) -> Result<TokenGrant, TokenFailure> {
+        func malformed(_ what: String) -> Result<TokenGrant, TokenFailure> {
+            .failure(.origin("the answer of the token endpoint at \(host) \(what)"))
+        }
+        guard let success = decoded(Success.self, bytes) else {
+            return malformed("is no JSON object with access_token, token_type and, as a number, expires_in")
+        }
+        guard success.token_type.lowercased() == "bearer" else {
+            return malformed("has a token_type other than Bearer")
+        }
+        guard let access = token(success.access_token, longestToken) else {
+            return malformed("has an access_token that is not 1 to \(longestToken) characters of RFC 6750 section 2.1")
+        }
+        var refresh: Secret?
+        if let text = success.refresh_token {
+            refresh = token(text, longestToken)
+            guard refresh != nil else {
+                return malformed(
+                    "has a refresh_token that is not 1 to \(longestToken) characters of RFC 6750 section 2.1")
+            }
+        }
+        return .success(TokenGrant(accessToken: access, lifetime: success.expires_in?.value, refreshToken: refresh))
+    }
+
+    /// Nil for what is no such JSON. What exactly is wrong with it stays unsaid: the decoder might show what it found.
+    private static func decoded<Value: Decodable>(_ type: Value.Type, _ bytes: UnsafeRawBufferPointer) -> Value? {
+        guard let start = bytes.baseAddress else { return nil }
+        let data = Data(
+            bytesNoCopy: UnsafeMutableRawPointer(mutating: start), count: bytes.count, deallocator: .none)
+        do {
+            return try JSONDecoder().decode(type, from: data)
+        } catch {
+            return nil
+        }
+    }
+
+    /// `b64token` of RFC 6750 section 2.1.
+    private static func token(_ text: String, _ longest: Int) -> Secret? {
+        let bytes = text.utf8
+        guard 1...max(1, longest) ~= bytes.count, bytes.first != UInt8(ascii: "="),
+            bytes.drop(while: { Characters.token.contains($0) && $0 != UInt8(ascii: "=") })
+                .allSatisfy({ $0 == UInt8(ascii: "=") })
+        else { return nil }
+        return Secret(bytes)
+    }
+}

@@ -1,0 +1,95 @@
+import CCurl
+import DequeModule
+import NIOCore
+import ThumbnailCache
+
+/// The token requests on the fetcher's thread: those that wait, and those that libcurl has.
+///
+/// They have connections of their own beside those of the downloads, so that neither waits for the other. Few at once are
+/// enough, and of one origin only some of these, so that an endpoint that does not answer holds up no other.
+///
+/// Only the fetcher's thread touches it.
+final class TokenLine {
+    static let mostAtOnce = 32
+    static let mostAtOncePerOrigin = 8
+
+    private let desk: TokenDesk
+    private let multi: UnsafeMutableRawPointer
+    private var waiting: Deque<TokenTicket> = []
+    private var transfers: [UnsafeMutableRawPointer: TokenTransfer] = [:]
+
+    init(desk: TokenDesk, multi: UnsafeMutableRawPointer) {
+        self.desk = desk
+        self.multi = multi
+    }
+
+    /// When the first of those that wait has waited long enough; those under way are libcurl's to watch.
+    var nextDeadline: NIODeadline? { waiting.map(\.deadline).min() }
+
+    /// Begins what may, and lets go of what is not wanted any more.
+    func takeUp(_ configuration: FetcherConfiguration, at now: NIODeadline) {
+        let work = desk.takeWork()
+        waiting += work.new
+        for ticket in work.cancelled { drop(ticket) }
+        let late = waiting.filter { $0.deadline <= now }
+        waiting.removeAll { $0.deadline <= now }
+        for ticket in late {
+            let limit = ticket.request.origin.timeout
+            end(ticket, .failure(.timedOut("waited \(limit) ms behind other token requests and could not begin")))
+        }
+        while transfers.count < Self.mostAtOnce, let next = waiting.firstIndex(where: mayBegin) {
+            begin(waiting.remove(at: next), configuration, at: now)
+        }
+    }
+
+    /// Ends what libcurl has done with; false when the handle is none of a token request.
+    func end(_ easy: UnsafeMutableRawPointer, _ code: CURLcode) -> Bool {
+        guard let transfer = transfers.removeValue(forKey: easy) else { return false }
+        curl_multi_remove_handle(multi, easy)
+        end(transfer.ticket, transfer.conclude(code))
+        return true
+    }
+
+    /// Ends everything: the fetcher is stopping.
+    func endAll() {
+        let new = desk.close()
+        for (easy, _) in transfers { curl_multi_remove_handle(multi, easy) }
+        for ticket in transfers.values.map(\.ticket) + waiting + new { end(ticket, .failure(.shuttingDown)) }
+        transfers = [:]
+        waiting = []
+    }
+
+    private func mayBegin(_ ticket: TokenTicket) -> Bool {
+        let name = ticket.request.origin.name
+        return transfers.values.count { $0.ticket.request.origin.name == name } < Self.mostAtOncePerOrigin
+    }
+
+    private func begin(_ ticket: TokenTicket, _ configuration: FetcherConfiguration, at now: NIODeadline) {
+        do throws(TokenFailure) {
+            let transfer = try TokenTransfer(ticket, configuration, at: now)
+            let code = curl_multi_add_handle(multi, transfer.easy.raw)
+            guard code == CURLM_OK else {
+                throw .origin("libcurl: \(String(cString: curl_multi_strerror(code)))")
+            }
+            transfers[transfer.easy.raw] = transfer
+        } catch {
+            end(ticket, .failure(error))
+        }
+    }
+
+    private func drop(_ ticket: TokenTicket) {
+        if let easy = transfers.first(where: { $0.value.ticket === ticket })?.key {
+            transfers[easy] = nil
+            curl_multi_remove_handle(multi, easy)
+            desk.finish()
+        } else if let index = waiting.firstIndex(where: { $0 === ticket }) {
+            waiting.remove(at: index)
+            desk.finish()
+        }
+    }
+
+    private func end(_ ticket: TokenTicket, _ outcome: Result<TokenGrant, TokenFailure>) {
+        desk.finish()
+        ticket.end(outcome)
+    }
+}

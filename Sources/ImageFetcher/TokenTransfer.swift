@@ -1,0 +1,171 @@
+import CCurl
+import Glibc
+import NIOCore
+import ThumbnailCache
+
+/// One token request under way: a POST on a connection of its own, whose answer is read whole or not at all.
+///
+/// A connection that has carried credentials is not used again, and none that was used before carries them: so what another
+/// request left in it, or what it was allowed to reach, is of no concern. No redirect is followed: who the refresh token is for is
+/// said in the configuration and nowhere else.
+///
+/// Only the fetcher's thread touches it; libcurl calls it back on that thread.
+final class TokenTransfer {
+    /// Bytes of an answer, header and body.
+    static let longestAnswer = 64 << 10
+
+    let ticket: TokenTicket
+    let easy: EasyHandle
+    private let configuration: FetcherConfiguration
+    private let url: WebURL
+    /// libcurl reads it where it lies.
+    private let form: Secret
+    private let answer = TokenAnswerBuffer(limit: TokenTransfer.longestAnswer)
+    private var refusal: String?
+    private var hasOpenedSocket = false
+
+    private var origin: Origin { ticket.request.origin }
+
+    init(_ ticket: TokenTicket, _ configuration: FetcherConfiguration, at now: NIODeadline) throws(TokenFailure) {
+        self.ticket = ticket
+        self.configuration = configuration
+        do {
+            url = try WebURL(ticket.request.endpoint.url)
+        } catch {
+            throw .origin("the token endpoint's URL is none: \(error.sentence)")
+        }
+        form = TokenForm.body(of: ticket.request)
+        do {
+            easy = try EasyHandle()
+        } catch {
+            throw .origin("libcurl: \(error.reason)")
+        }
+        // A proxy is asked by name; what the URL names as a number can still be judged, as with images.
+        if !origin.proxy.isEmpty, let address = url.address, let reason = refusalReason(address) {
+            throw .denied(deniedSentence(address, reason))
+        }
+        let left = max(1, Int((ticket.deadline - now).nanoseconds / 1_000_000))
+        do {
+            try setOptions(milliseconds: left)
+        } catch {
+            throw .origin("cannot ask \(url.host) for a token: \(error.reason)")
+        }
+    }
+
+    /// What the request comes to that libcurl ended with `code`.
+    func conclude(_ code: CURLcode) -> Result<TokenGrant, TokenFailure> {
+        guard code == CURLE_OK else { return .failure(failure(code)) }
+        return answer.withBytes { bytes in
+            TokenAnswer.read(bytes, status: easy.status, host: url.host, longestToken: configuration.maximumTokenBytes)
+        }
+    }
+
+    private func setOptions(milliseconds: Int) throws(EasyHandle.Failure) {
+        let context = Unmanaged.passUnretained(self).toOpaque()
+        try easy.keepMessages()
+        try easy.set(CURLOPT_URL, url.string)
+        try easy.set(CURLOPT_PATH_AS_IS, 1)
+        try easy.set(CURLOPT_PROTOCOLS_STR, "http,https")
+        try easy.set(CURLOPT_FOLLOWLOCATION, 0)
+        try easy.set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1)
+        try easy.set(CURLOPT_HTTP09_ALLOWED, 0)
+        try easy.set(CURLOPT_USERAGENT, configuration.userAgent)
+        try easy.set(CURLOPT_POST, 1)
+        try easy.set(CURLOPT_POSTFIELDSIZE, form.count)
+        // Lent for longer than the call, but for no longer than this object, which holds the form, has the handle.
+        try easy.set(
+            CURLOPT_POSTFIELDS, pointer: UnsafeMutableRawPointer(mutating: form.withBytes { $0.baseAddress }))
+        try easy.setHeaders(
+            ["Accept: application/json", "Content-Type: application/x-www-form-urlencoded", "Expect:"],
+            token: TokenForm.basicCredentials(of: ticket.request.endpoint), scheme: "Basic")
+        try easy.set(CURLOPT_FRESH_CONNECT, 1)
+        try easy.set(CURLOPT_FORBID_REUSE, 1)
+
+        try easy.set(CURLOPT_NOSIGNAL, 1)
+        try easy.set(CURLOPT_QUICK_EXIT, 1)
+        try easy.set(CURLOPT_TIMEOUT_MS, milliseconds)
+        try easy.set(CURLOPT_CONNECTTIMEOUT_MS, min(milliseconds, max(1, Int(clamping: origin.connectTimeout))))
+        try easy.set(CURLOPT_PROXY, origin.proxy)
+        try easy.set(CURLOPT_NOPROXY, "")
+        try easy.set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
+        try easy.set(CURLOPT_NETRC, 0)
+        try easy.set(CURLOPT_SSL_VERIFYPEER, 1)
+        try easy.set(CURLOPT_SSL_VERIFYHOST, 2)
+        try easy.set(CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2)
+        if !origin.caFile.isEmpty { try easy.set(CURLOPT_CAINFO, origin.caFile) }
+
+        try easy.setOpenSocket(openTokenSocket)
+        try easy.set(CURLOPT_OPENSOCKETDATA, pointer: context)
+        try easy.set(CURLOPT_HEADERFUNCTION, receiveTokenHeader)
+        try easy.set(CURLOPT_HEADERDATA, pointer: context)
+        try easy.set(CURLOPT_WRITEFUNCTION, receiveTokenBody)
+        try easy.set(CURLOPT_WRITEDATA, pointer: context)
+        try easy.setResolverOverrides(configuration.resolverOverrides())
+    }
+
+    // MARK: What libcurl asks and tells
+
+    fileprivate func socket(for address: UnsafePointer<curl_sockaddr>) -> curl_socket_t {
+        if origin.proxy.isEmpty {
+            // Read where it lies: see `Transfer`.
+            let field = UnsafeRawPointer(address) + (MemoryLayout<curl_sockaddr>.offset(of: \.addr) ?? 0)
+            let ip = IPAddress(field.assumingMemoryBound(to: sockaddr.self), length: Int(address.pointee.addrlen))
+            guard let ip else { return CURL_SOCKET_BAD }
+            if let reason = refusalReason(ip) {
+                refusal = deniedSentence(ip, reason)
+                return CURL_SOCKET_BAD
+            }
+        }
+        let socket = Glibc.socket(
+            address.pointee.family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
+        if socket >= 0 { hasOpenedSocket = true }
+        return socket
+    }
+
+    fileprivate func receive(header count: Int) -> Bool { answer.countHeader(count) }
+    fileprivate func receive(body bytes: UnsafeRawBufferPointer) -> Bool { answer.append(bytes) }
+
+    private func refusalReason(_ address: IPAddress) -> String? {
+        origin.allowPrivateAddresses ? nil : configuration.addressGuard.refusal(of: address)
+    }
+
+    private func deniedSentence(_ address: IPAddress, _ reason: String) -> String {
+        "the token endpoint's host \(url.host) is at \(address), \(reason): "
+            + "the origin's allow-private-addresses would have to permit it"
+    }
+
+    private func failure(_ code: CURLcode) -> TokenFailure {
+        if let refusal, !hasOpenedSocket { return .denied(refusal) }
+        if answer.isTooLong {
+            return .origin("the answer of the token endpoint at \(url.host) exceeds \(Self.longestAnswer) bytes")
+        }
+        let sentence = "the token endpoint at \(url.host): \(easy.failureText(code))"
+        return code == CURLE_OPERATION_TIMEDOUT ? .timedOut(sentence) : .origin(sentence)
+    }
+}
+
+// The functions that libcurl calls. The context is the transfer, which the line keeps for as long as libcurl has the handle.
+
+private func transfer(_ context: UnsafeMutableRawPointer?) -> TokenTransfer? {
+    context.map { Unmanaged<TokenTransfer>.fromOpaque($0).takeUnretainedValue() }
+}
+
+private func openTokenSocket(
+    _ context: UnsafeMutableRawPointer?, _ purpose: curlsocktype, _ address: UnsafeMutablePointer<curl_sockaddr>?
+) -> curl_socket_t {
+    guard let transfer = transfer(context), let address else { return CURL_SOCKET_BAD }
+    return transfer.socket(for: address)
+}
+
+private func receiveTokenHeader(
+    _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?
+) -> Int {
+    transfer(context)?.receive(header: size * count) == true ? size * count : -1
+}
+
+private func receiveTokenBody(
+    _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?
+) -> Int {
+    let piece = UnsafeRawBufferPointer(start: bytes, count: size * count)
+    return transfer(context)?.receive(body: piece) == true ? piece.count : -1
+}

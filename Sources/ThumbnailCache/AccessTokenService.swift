@@ -1,0 +1,197 @@
+import NIOConcurrencyHelpers
+
+/// Hands out the access token of one log-in to its downloads, and renews it at the origin's token endpoint.
+///
+/// It lives as long as the log-in: a purge leaves it be, a log-out ends it, and the next log-in of the same user has another one
+/// that nothing of the old leads to. So what a refresh brings late reaches nobody (I3).
+///
+/// Safe from any thread. ``AccessTokens`` decides under the lock; what it decides is done outside.
+public final class AccessTokenService: Sendable {
+    private struct State {
+        var tokens: AccessTokens
+        var request: (number: UInt64, handle: any DownloadHandle)?
+        /// Those who wait until no refresh is under way.
+        var settlers: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let state: NIOLockedValueBox<State>
+    private let keeper: TokenKeeper?
+
+    /// - Parameter keeper: nil where nothing outlives the process.
+    init(_ tokens: LoginTokens = LoginTokens(), keeper: TokenKeeper? = nil) {
+        state = NIOLockedValueBox(State(tokens: AccessTokens(tokens)))
+        self.keeper = keeper
+    }
+
+    // MARK: For downloads
+
+    /// Gives the token to show to the origin, nil for none, now or when a refresh has brought one.
+    ///
+    /// `resolve` is called exactly once, on any thread, maybe before this returns; not any more once the handle was cancelled,
+    /// unless that came too late.
+    /// - Parameter refused: the token that the origin has just refused.
+    func ask(
+        refused: Secret? = nil, of origin: Origin, _ services: CacheServices,
+        resolve: @escaping @Sendable (Result<Secret?, CacheFailure>) -> Void
+    ) -> any DownloadHandle {
+        let now = services.time.now
+        let number = state.withLockedValue { $0.tokens.nextNumber() }
+        let waiter = AccessTokens.Waiter(number: number, resolve: resolve)
+        change(services) { $0.ask(waiter, refused: refused, of: origin, now: now) }
+        return TokenWait(number: number, service: self)
+    }
+
+    /// Whether asking on behalf of a token that was refused can lead to another.
+    func mayReplace(_ refused: Secret) -> Bool {
+        state.withLockedValue { $0.tokens.mayReplace(refused) }
+    }
+
+    /// The origin has refused a token that was got because it had refused another.
+    func renewalWasFutile(_ services: CacheServices) {
+        let now = services.time.now
+        state.withLockedValue { $0.tokens.wasFutile(now: now) }
+    }
+
+    fileprivate func forget(_ number: UInt64) {
+        state.withLockedValue { $0.tokens.forget(number) }
+    }
+
+    /// The access token, whatever its state.
+    var held: Secret? { state.withLockedValue { $0.tokens.tokens.access } }
+
+    // MARK: For log-in and log-out
+
+    /// What has to be durable now; nil once the log-in is over.
+    var worthKeeping: LoginTokens? { state.withLockedValue { $0.tokens.worthKeeping } }
+
+    /// A log-in has brought tokens, and has made them durable.
+    func logIn(access: Secret?, refresh: Secret?, _ services: CacheServices) {
+        let now = services.time.now
+        change(services) { $0.logIn(access: access, refresh: refresh, now: now) }
+    }
+
+    /// The log-in is over.
+    func end(_ services: CacheServices) {
+        change(services) { $0.end() }
+    }
+
+    /// Begins no refresh any more, and returns when the one under way has ended and what it brought is durable: a stop that
+    /// did not wait would lose a refresh token that the endpoint has just put in the place of the old one.
+    /// Takes as long as the origin's timeout at most, and the disk.
+    func settle() async {
+        await withCheckedContinuation { continuation in
+            let isIdle = state.withLockedValue { state in
+                state.tokens.stop()
+                if !state.tokens.isIdle { state.settlers.append(continuation) }
+                return state.tokens.isIdle
+            }
+            if isIdle { continuation.resume() }
+        }
+    }
+
+    // MARK: Doing what was decided
+
+    private func change(_ services: CacheServices, _ body: (inout AccessTokens) -> [AccessTokens.Effect]) {
+        let (effects, settlers) = state.withLockedValue { state in
+            let effects = body(&state.tokens)
+            guard state.tokens.isIdle else { return (effects, [CheckedContinuation<Void, Never>]()) }
+            defer { state.settlers = [] }
+            return (effects, state.settlers)
+        }
+        for effect in effects {
+            switch effect {
+            case .answer(let waiter, let result): waiter.resolve(result)
+            case .request(let number, let request): send(request, number, services)
+            case .keep(let number): keep(number, services)
+            case .cancel(let number): cancel(number)
+            }
+        }
+        for settler in settlers { settler.resume() }
+    }
+
+    private func send(_ request: TokenRequest, _ number: UInt64, _ services: CacheServices) {
+        let handle: any DownloadHandle
+        do {
+            handle = try services.tokens.refresh(request) { self.ended(number, $0, services) }
+        } catch {
+            return ended(number, .failure(error), services)
+        }
+        let isLate = state.withLockedValue { state in
+            guard state.tokens.isRequesting(number) else { return true }
+            state.request = (number, handle)
+            return false
+        }
+        if isLate { handle.cancel() }
+    }
+
+    private func ended(_ number: UInt64, _ outcome: Result<TokenGrant, TokenFailure>, _ services: CacheServices) {
+        guard state.withLockedValue({ $0.tokens.isRequesting(number) }) else { return }
+        switch outcome {
+        case .success:
+            services.counters.tokenRefreshes.count()
+        case .failure(let failure):
+            services.counters.tokenRefreshFailures.count()
+            keeper?.tell("an access token could not be renewed", CacheFailure(failure))
+        }
+        let now = services.time.now
+        change(services) { $0.ended(number, outcome, now: now) }
+    }
+
+    private func cancel(_ number: UInt64) {
+        let handle = state.withLockedValue { state in
+            guard state.request?.number == number else { return nil as (any DownloadHandle)? }
+            defer { state.request = nil }
+            return state.request?.handle
+        }
+        handle?.cancel()
+    }
+
+    // MARK: Making tokens durable
+
+    private func keep(_ number: UInt64, _ services: CacheServices) {
+        guard let keeper else { return change(services) { $0.kept(number) } }
+        Task {
+            do throws(CacheFailure) {
+                try await keeper.keep(self)
+            } catch {
+                // The new tokens are the only good ones there are: they are used, and kept as soon as the disk lets that be.
+                keeper.tell("renewed tokens could not be made durable; it is tried again", error)
+                keepLater(services, after: Self.firstPause)
+            }
+            change(services) { $0.kept(number) }
+        }
+    }
+
+    /// Milliseconds before tokens that could not be made durable are tried again; doubled each time up to the last.
+    private static var firstPause: Int64 { 1_000 }
+    private static var longestPause: Int64 { 60_000 }
+
+    private func keepLater(_ services: CacheServices, after pause: Int64) {
+        _ = services.time.after(milliseconds: pause) { [weak self] in
+            guard let self, let keeper = self.keeper, self.worthKeeping != nil else { return }
+            Task {
+                do throws(CacheFailure) {
+                    try await keeper.keep(self)
+                } catch {
+                    self.keepLater(services, after: min(2 * pause, Self.longestPause))
+                }
+            }
+        }
+    }
+}
+
+/// What a service needs of whoever keeps log-ins.
+struct TokenKeeper: Sendable {
+    /// Makes ``AccessTokenService/worthKeeping`` durable, unless the log-in of that service is over.
+    let keep: @Sendable (AccessTokenService) async throws(CacheFailure) -> Void
+    /// Says in the log what went wrong.
+    let tell: @Sendable (String, CacheFailure) -> Void
+}
+
+/// One download's wait for a token.
+private struct TokenWait: DownloadHandle {
+    let number: UInt64
+    let service: AccessTokenService
+
+    func cancel() { service.forget(number) }
+}

@@ -1,0 +1,49 @@
+/// What a log-in has to show to its origin.
+public struct LoginTokens: Sendable, Equatable {
+    /// Sent with downloads as `Authorization: Bearer` (RFC 6750 section 2.1).
+    public var access: Secret?
+    /// How long ``access`` lasts. Nil for one that came with LOGIN, of which nobody said: it is sent until the origin refuses it.
+    public var life: TokenLife?
+    /// Gets new access tokens (RFC 6749 section 6). Sent to the origin's token endpoint only.
+    public var refresh: Secret?
+
+    public init(access: Secret? = nil, life: TokenLife? = nil, refresh: Secret? = nil) {
+        self.access = access
+        self.life = life
+        self.refresh = refresh
+    }
+}
+
+/// The life of an access token that a token endpoint issued. By the wall clock, since it has to be right after a restart; a
+/// clock that was wrong costs one refresh more or one 401, and nothing else.
+public struct TokenLife: Sendable, Equatable {
+    /// Seconds since 1970, when it was asked for.
+    public var issuedAt: Int64
+    /// `expires_in` (RFC 6749 section 5.1), in seconds; nil where the endpoint does not say.
+    public var seconds: Int64?
+
+    /// How long before its end a token is renewed at the latest.
+    static let longestMargin: Int64 = 60
+
+    public init(issuedAt: Int64, seconds: Int64?) {
+        self.issuedAt = issuedAt
+        self.seconds = seconds
+    }
+
+    /// Whether it is to be renewed before it is used again: a tenth of its life before its end, but no sooner than that
+    /// ``longestMargin``, and no sooner than a second after its issue, whatever the endpoint says.
+    func isDue(at now: Int64) -> Bool {
+        guard let seconds else { return false }
+        return age(at: now) >= max(1, seconds - min(seconds / 10, Self.longestMargin))
+    }
+
+    func isOver(at now: Int64) -> Bool {
+        seconds.map { age(at: now) >= $0 } ?? false
+    }
+
+    /// What is read from a file may be any number.
+    private func age(at now: Int64) -> Int64 {
+        let (age, isBeyond) = now.subtractingReportingOverflow(issuedAt)
+        return isBeyond ? .max : age
+    }
+}

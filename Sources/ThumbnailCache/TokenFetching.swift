@@ -1,0 +1,80 @@
+/// Access tokens, as the domain needs them: the refresh of RFC 6749 section 6.
+public protocol TokenFetching: Sendable {
+    /// Asks a token endpoint for an access token. `onEnd` is called exactly once, on a thread of the fetcher's, unless
+    /// ``DownloadHandle/cancel()`` came first; then it may still be called, and is to be ignored. Never blocks.
+    func refresh(
+        _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TokenFailure>) -> Void
+    ) throws(TokenFailure) -> any DownloadHandle
+}
+
+/// Where the access tokens of an origin's users are renewed (RFC 6749 section 3.2).
+public struct TokenEndpoint: Sendable, Equatable {
+    /// Absolute URL; https unless the origin may be at private addresses.
+    public var url: String
+    /// `client_id`, issued by the authorization server.
+    public var clientID: String
+    /// With one the client authenticates by HTTP Basic (RFC 6749 section 2.3.1); without, it only names itself in the body.
+    public var clientSecret: Secret?
+
+    public init(url: String, clientID: String, clientSecret: Secret? = nil) {
+        self.url = url
+        self.clientID = clientID
+        self.clientSecret = clientSecret
+    }
+}
+
+/// All that a refresh needs.
+public struct TokenRequest: Sendable {
+    /// Whose timeouts, proxy, authorities and permission for private addresses hold for its endpoint, too.
+    public let origin: Origin
+    public let endpoint: TokenEndpoint
+    public let refreshToken: Secret
+
+    public init(origin: Origin, endpoint: TokenEndpoint, refreshToken: Secret) {
+        self.origin = origin
+        self.endpoint = endpoint
+        self.refreshToken = refreshToken
+    }
+}
+
+/// What a token endpoint issued (RFC 6749 section 5.1).
+public struct TokenGrant: Sendable, Equatable {
+    public let accessToken: Secret
+    /// Seconds; nil where the endpoint does not say.
+    public let lifetime: Int64?
+    /// Takes the place of the one that was sent; nil when that stays good.
+    public let refreshToken: Secret?
+
+    public init(accessToken: Secret, lifetime: Int64? = nil, refreshToken: Secret? = nil) {
+        self.accessToken = accessToken
+        self.lifetime = lifetime
+        self.refreshToken = refreshToken
+    }
+}
+
+/// Why there is no new access token. Sentences name hosts, statuses and error codes of RFC 6749, never a token.
+public enum TokenFailure: Error, Sendable, Equatable {
+    /// The endpoint said no: to the refresh token, or to the client.
+    case refused(String)
+    case timedOut(String)
+    /// A transport error, or an answer that is none of RFC 6749's.
+    case origin(String)
+    /// The address is one that the origin may not reach.
+    case denied(String)
+    /// Too many refreshes wait already.
+    case busy(String)
+    case shuttingDown
+}
+
+extension CacheFailure {
+    init(_ failure: TokenFailure) {
+        switch failure {
+        case .refused(let reason): self = .unauthorized(reason)
+        case .timedOut(let reason): self = .timedOut(reason)
+        case .origin(let reason): self = .origin(reason)
+        case .denied(let reason): self = .denied(reason)
+        case .busy(let reason): self = .busy(reason)
+        case .shuttingDown: self = .shuttingDown
+        }
+    }
+}
