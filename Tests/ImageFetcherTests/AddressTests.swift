@@ -112,7 +112,8 @@ import ThumbnailCache
         defer { server.stop() }
         try await withFetcher { fetcher in
             let free = Origin.test("free")
-            let bound = Origin.test("bound", private: false)
+            // As after a reload: another name would have connections of its own.
+            let bound = Origin.test("free", private: false)
             let outcome3 = try await fetcher.fetch(server.url("/a"), of: free)
             #expect(outcome3.kind == "image")
             let refused = try await fetcher.fetch(server.url("/b"), of: bound)
@@ -120,6 +121,52 @@ import ThumbnailCache
             let outcome4 = try await fetcher.fetch(server.url("/c"), of: free)
             #expect(outcome4.kind == "image")
             #expect(server.requests.map(\.path) == ["/a", "/c"])
+        }
+    }
+
+    @Test func `F58: a connection opened for one origin is never used for another, and again for its own`() async throws
+    {
+        let server = try TestOrigin()
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            for _ in 0..<5 {
+                for name in ["one", "two", "three"] {
+                    let outcome = try await fetcher.fetch(server.url("/\(name)"), of: .test(name))
+                    #expect(outcome.kind == "image")
+                }
+            }
+            #expect(server.requests.count == 15 && server.connections == 3)
+        }
+    }
+
+    @Test func `F30, F58: leave to be private ends where a redirect leaves what the configuration names`() async throws
+    {
+        let inner = try TestOrigin()
+        let origin = try TestOrigin([
+            "/away": { _, peer in peer.redirect(to: inner.url("/out")) },
+            "/near": { _, peer in peer.redirect(to: inner.url("/in/a")) },
+            "/deceit": { _, peer in peer.redirect(to: inner.url("/in/..%2fout")) },
+            "/home": { _, peer in peer.redirect(to: "/here") },
+        ])
+        defer {
+            inner.stop()
+            origin.stop()
+        }
+        try await withFetcher { fetcher in
+            let narrow = Origin.test("narrow", url: origin.url("/{profile}"))
+            let wide = Origin.test("wide", url: origin.url("/{profile}"), allow: [inner.url("/in")])
+            let refused = try await fetcher.fetch(origin.url("/away"), of: narrow)
+            #expect(refused.kind == "denied" && refused.sentence.contains("allow entries"), "\(refused)")
+            let home = try await fetcher.fetch(origin.url("/home"), of: narrow)
+            #expect(home.kind == "image" && inner.connections == 0)
+            let near = try await fetcher.fetch(origin.url("/near"), of: wide)
+            #expect(near.kind == "image")
+            // Not even over the connection that is open now.
+            for path in ["/away", "/deceit"] {
+                let away = try await fetcher.fetch(origin.url(path), of: wide)
+                #expect(away.kind == "denied", "\(path): \(away)")
+            }
+            #expect(inner.requests.map(\.path) == ["/in/a"])
         }
     }
 

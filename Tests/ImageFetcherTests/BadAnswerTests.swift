@@ -202,6 +202,25 @@ import ThumbnailCache
         #expect(result.outcome.kind == "timedOut")
     }
 
+    @Test func `F36: an origin that drips is given up long before its time is, for its speed`() async throws {
+        let server = try TestOrigin([
+            "/a": { _, peer in
+                peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                while peer.send("x") { usleep(5_000) }
+                peer.hangUp()
+            }
+        ])
+        defer { server.stop() }
+        try await withFetcher {
+            $0.slowSeconds = 1
+        } _: { fetcher in
+            var origin = Origin.test()
+            origin.patience.lowestSpeed = 100_000
+            let outcome = try await fetcher.fetch(server.url("/a"), of: origin)
+            #expect(outcome.kind == "timedOut" && outcome.sentence.contains("too slow"), "\(outcome)")
+        }
+    }
+
     @Test func `F36: redirects share one time limit`() async throws {
         let result = try await outcome(timeout: 500) { request, peer in
             usleep(200_000)

@@ -141,13 +141,14 @@ import ThumbnailCache
 
     /// A minute of constant demand: a request every so many milliseconds, each answered at once.
     private func requestsInAMinute(
-        every step: Int64 = 1, _ patience: OriginPatience = .init(), answer: HostHealth.Verdict, draw: (ClosedRange<Int64>) -> Int64
+        every step: Int = 1, _ patience: OriginPatience = .init(), answer: HostHealth.Verdict,
+        draw: (ClosedRange<Int64>) -> Int64
     ) -> Int {
         var hosts = HostTable()
         let broken = HostKey(origin: "a", authority: "http://broken.example")
         let rules = HostHealth.Rules(patience)
         var requests = 0
-        for millisecond in stride(from: 0, to: 60_000, by: step) {
+        for millisecond in stride(from: Int64(0), to: 60_000, by: step) {
             let now = Self.at(millisecond)
             guard let permit = try? hosts.ask(broken, at: now) else { continue }
             requests += 1

@@ -12,7 +12,7 @@ import ThumbnailCache
     ) async throws {
         let nginx = try Nginx(files: files)
         defer { nginx.stop() }
-        let ports = [nginx.securePort, nginx.securePlainPort]
+        let ports = [nginx.securePort, nginx.securePlainPort, nginx.expiredPort, nginx.selfSignedPort]
         try await withFetcher {
             $0.resolverOverrides = {
                 ports.flatMap { ["images.example:\($0):127.0.0.1", "other.example:\($0):127.0.0.1"] }
@@ -106,12 +106,40 @@ import ThumbnailCache
         }
     }
 
+    @Test func `F37: a certificate that has expired, or that no authority signed, is an origin that failed`()
+        async throws
+    {
+        try await withNginx { nginx, fetcher, origin in
+            let expired = try await fetcher.fetch("https://images.example:\(nginx.expiredPort)/a.png", of: origin)
+            #expect(expired.kind == "origin" && expired.sentence.contains("expired"), "\(expired)")
+            let unsigned = try await fetcher.fetch("https://images.example:\(nginx.selfSignedPort)/a.png", of: origin)
+            #expect(unsigned.kind == "origin" && unsigned.sentence.contains("self-signed"), "\(unsigned)")
+            #expect(try nginx.requests().isEmpty)
+        }
+    }
+
+    @Test func `F58: over HTTP/2, too, each origin has a connection of its own`() async throws {
+        try await withNginx { nginx, fetcher, origin in
+            var other = origin
+            other.name = "other"
+            for _ in 0..<5 {
+                for origin in [origin, other] {
+                    let url = "https://images.example:\(nginx.securePort)/a.png"
+                    let outcome = try await fetcher.fetch(url, of: origin)
+                    #expect(outcome.kind == "image", "\(outcome)")
+                }
+            }
+            let requests = try nginx.requests()
+            #expect(requests.count == 10 && Set(requests.map { $0[0] }).count == 2)
+        }
+    }
+
     @Test func `F58: over HTTP/2, too, a connection is judged for each request that would share it`() async throws {
         try await withNginx { nginx, fetcher, origin in
             let url = "https://images.example:\(nginx.securePort)/a.png"
             let allowed = try await fetcher.fetch(url, of: origin)
             var bound = origin
-            bound.name = "bound"
+            // As after a reload: another name would have connections of its own.
             bound.allowPrivateAddresses = false
             let refused = try await fetcher.fetch(url, of: bound)
             let again = try await fetcher.fetch(url, of: origin)

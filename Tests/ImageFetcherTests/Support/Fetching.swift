@@ -65,7 +65,26 @@ extension CurlImageFetcher {
     }
 }
 
+extension CurlImageFetcher {
+    /// The same, with a download that is not taken at all told apart by nothing: for its owner, both have failed.
+    func outcome(
+        _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000, isNamedByClient: Bool = false
+    ) async -> DownloadOutcome {
+        do {
+            return try await fetch(url, of: origin, uid: uid, isNamedByClient: isNamedByClient)
+        } catch let failure as DownloadFailure {
+            return .failed(failure)
+        } catch {
+            Issue.record(error)
+            return .failed(.shuttingDown)
+        }
+    }
+}
+
 extension DownloadOutcome {
+    /// Whether it failed because its host is left alone, so that nothing was sent.
+    var isHeldBack: Bool { sentence.contains("is left alone for") || sentence.contains("one request is finding out") }
+
     var image: DownloadedImage? { if case .image(let image) = self { image } else { nil } }
     var failure: DownloadFailure? { if case .failed(let failure) = self { failure } else { nil } }
     var missing: ResponseHeaders? { if case .missing(let headers) = self { headers } else { nil } }

@@ -10,6 +10,10 @@ final class Nginx {
     let securePort: UInt16
     /// HTTP/1.1 alone.
     let securePlainPort: UInt16
+    /// With a certificate that was good until yesterday.
+    let expiredPort: UInt16
+    /// With a certificate that no authority signed.
+    let selfSignedPort: UInt16
     private let process = Process()
 
     /// The authority that signed the server's certificate.
@@ -25,6 +29,8 @@ final class Nginx {
         plainPort = try TestSocket.freePort()
         securePort = try TestSocket.freePort()
         securePlainPort = try TestSocket.freePort()
+        expiredPort = try TestSocket.freePort()
+        selfSignedPort = try TestSocket.freePort()
         try Self.makeCertificates(in: directory)
         let configuration = """
             daemon off; worker_processes 1; pid \(directory)/pid; error_log \(directory)/error.log;
@@ -43,6 +49,16 @@ final class Nginx {
                 ssl_certificate \(directory)/server.pem; ssl_certificate_key \(directory)/server.key;
                 root \(directory)/www;
                 \(locations)
+              }
+              server {
+                listen 127.0.0.1:\(expiredPort) ssl;
+                ssl_certificate \(directory)/expired.pem; ssl_certificate_key \(directory)/server.key;
+                root \(directory)/www;
+              }
+              server {
+                listen 127.0.0.1:\(selfSignedPort) ssl;
+                ssl_certificate \(directory)/own.pem; ssl_certificate_key \(directory)/own.key;
+                root \(directory)/www;
               }
             }
             """
@@ -102,6 +118,9 @@ final class Nginx {
                 + "-keyout ca.key -out ca.pem",
             "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -keyout server.key -out server.csr",
             "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem",
+            "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days -1 -extfile names -out expired.pem",
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost "
+                + "-addext subjectAltName=DNS:images.example -keyout own.key -out own.pem",
         ]
         try Data("subjectAltName=DNS:localhost,DNS:images.example".utf8)
             .write(to: URL(fileURLWithPath: directory + "/names"))

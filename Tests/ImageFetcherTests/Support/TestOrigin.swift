@@ -88,6 +88,8 @@ final class Peer {
     private let connection: Int32
     private var unread: [UInt8] = []
     private(set) var isDone = false
+    /// Requests that came over this connection, the current one among them.
+    private(set) var requests = 0
 
     fileprivate init(_ connection: Int32) {
         self.connection = connection
@@ -142,6 +144,7 @@ final class Peer {
             if let range = unread.firstRange(of: end) {
                 let text = String(decoding: unread[..<range.lowerBound], as: UTF8.self)
                 unread.removeFirst(range.upperBound)
+                requests += 1
                 return Self.parse(text)
             }
             var buffer = [UInt8](repeating: 0, count: 4096)

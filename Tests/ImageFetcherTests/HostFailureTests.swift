@@ -1,0 +1,309 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+/// An origin that fails, seen from it: how often it is asked, and who waits for it meanwhile.
+@Suite struct HostFailureTests {
+    /// Left alone after so many failures: for hours, so that nothing in here depends on how fast it runs.
+    private func origin(_ name: String = "test", failures: Int = 3, connections: Int = 32) -> Origin {
+        var origin = Origin.test(name, connections: connections)
+        origin.patience = OriginPatience(
+            failures: failures, backoff: 86_400_000, backoffMax: 86_400_000, retryAfterMax: 86_400_000, lowestSpeed: 0)
+        return origin
+    }
+
+    /// Left alone after one failure, for a millisecond.
+    private var brief: Origin {
+        var origin = Origin.test()
+        origin.patience = OriginPatience(failures: 1, backoff: 1, backoffMax: 1, lowestSpeed: 0)
+        return origin
+    }
+
+    enum Trouble: String, CaseIterable, Sendable {
+        case broken = "500 Internal Server Error"
+        case badGateway = "502 Bad Gateway"
+        case unavailable = "503 Service Unavailable"
+        case tooMany = "429 Too Many Requests"
+        case closed, reset, nonsense, halfAnImage
+
+        func happen(to peer: Peer) {
+            switch self {
+            case .broken, .badGateway, .unavailable, .tooMany: peer.answer([], status: rawValue)
+            case .closed: peer.hangUp()
+            case .reset: peer.reset()
+            case .nonsense:
+                peer.send("SSH-2.0-OpenSSH\r\n")
+                peer.hangUp()
+            case .halfAnImage:
+                peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc")
+                peer.hangUp()
+            }
+        }
+    }
+
+    @Test(arguments: Trouble.allCases)
+    func `F37: a host that fails three times in a row is not asked again, and others are`(trouble: Trouble) async throws
+    {
+        let broken = try TestOrigin(["/a": { _, peer in trouble.happen(to: peer) }])
+        let other = try TestOrigin()
+        defer {
+            broken.stop()
+            other.stop()
+        }
+        try await withFetcher { fetcher in
+            for _ in 0..<3 {
+                let outcome = await fetcher.outcome(broken.url("/a"), of: origin())
+                #expect(outcome.kind == "origin" && !outcome.isHeldBack, "\(outcome)")
+            }
+            for _ in 0..<20 {
+                let outcome = await fetcher.outcome(broken.url("/a"), of: origin())
+                #expect(outcome.kind == "origin" && outcome.isHeldBack, "\(outcome)")
+                #expect(outcome.sentence.contains(broken.url("")) && outcome.sentence.contains(" ms more"))
+            }
+            #expect(broken.requests.count == 3)
+            // Neither another host of the same origin nor another origin's way to this host is held up.
+            var wide = origin()
+            wide.allow = [other.url("/")]
+            let elsewhere = await fetcher.outcome(other.url("/b"), of: wide, isNamedByClient: true)
+            let otherwise = await fetcher.outcome(broken.url("/b"), of: origin("other"))
+            #expect([elsewhere.kind, otherwise.kind] == ["image", "image"])
+
+            let figures = fetcher.statistics
+            #expect(figures.heldBack == 20 && figures.failures.origin == 23 && figures.hostsLeftAlone == 1)
+            let own = try #require(figures.origins["test"])
+            #expect(own.failures == 23 && own.heldBack == 20 && own.requests == 4 && own.retryIn > 0)
+            #expect(figures.origins["other"]?.retryIn == 0)
+        }
+    }
+
+    @Test func `F36, F37: an origin that hangs three times in a row is not asked again`() async throws {
+        let server = try TestOrigin(["/a": { _, peer in peer.waitForEnd() }])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            var origin = origin()
+            origin.timeout = 300
+            // What is left of the time when its turn comes is enough to blame the host for.
+            origin.connectTimeout = 1
+            for _ in 0..<3 {
+                let outcome = await fetcher.outcome(server.url("/a"), of: origin)
+                #expect(outcome.kind == "timedOut")
+            }
+            let outcome = await fetcher.outcome(server.url("/a"), of: origin)
+            #expect(outcome.isHeldBack, "\(outcome)")
+        }
+    }
+
+    @Test(arguments: [
+        "404 Not Found", "410 Gone", "401 Unauthorized", "403 Forbidden", "418 Teapot", "304 Not Modified",
+    ])
+    func `F37: what is not the host's failure is not held against it`(status: String) async throws {
+        let server = try TestOrigin([
+            "/status": { _, peer in peer.answer([], status: status) },
+            "/html": { _, peer in peer.answer(Array("<html>".utf8)) },
+            "/large": { _, peer in
+                peer.send("HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n")
+                peer.waitForEnd()
+            },
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            for path in ["/status", "/html", "/large"] {
+                for _ in 0..<4 { _ = await fetcher.outcome(server.url(path), of: origin(failures: 1)) }
+            }
+            #expect(server.requests.count == 12)
+            #expect(fetcher.statistics.hostsLeftAlone == 0 && fetcher.statistics.heldBack == 0)
+        }
+    }
+
+    @Test func `F37: neither a cancelled download nor a refused address is held against a host`() async throws {
+        let arrived = Gate()
+        let server = try TestOrigin([
+            "/slow": { _, peer in
+                arrived.open()
+                peer.waitForEnd()
+            }
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let origin = origin(failures: 1).at(server.url("/"))
+            let target = DownloadTarget(url: server.url("/slow"), isNamedByClient: false)
+            let handle = try fetcher.start(
+                Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare), onEnd: { _ in })
+            await arrived.opened()
+            handle.cancel()
+            let after = await fetcher.outcome(server.url("/a"), of: origin)
+            #expect(after.kind == "image")
+            var bound = origin
+            bound.allowPrivateAddresses = false
+            for _ in 0..<3 {
+                let denied = await fetcher.outcome(server.url("/a"), of: bound)
+                #expect(denied.kind == "denied")
+            }
+            #expect(fetcher.statistics.hostsLeftAlone == 0)
+        }
+    }
+
+    @Test(arguments: [
+        ("503 Slow Down", "Retry-After: 3600"), ("429 Too Many", "Retry-After: 3600"),
+        ("503 Slow Down", "Retry-After: Sun, 06 Nov 1994 09:49:37 GMT"),
+        ("429 Too Many", "Date: Mon, 07 Nov 1994 08:00:00 GMT\r\nRetry-After: Mon, 07 Nov 1994 09:00:00 GMT"),
+    ])
+    func `F37: Retry-After is obeyed the first time`(status: String, field: String) async throws {
+        let server = try TestOrigin(["/a": { _, peer in peer.answer([], status: status, headers: [field]) }])
+        defer { server.stop() }
+        try await withFetcher {
+            $0.wallClock = { 784_111_777 }
+            $0.draw = { $0.lowerBound }
+        } _: { fetcher in
+            var origin = origin(failures: 1_000)
+            origin.patience.backoff = 1
+            let first = await fetcher.outcome(server.url("/a"), of: origin)
+            let second = await fetcher.outcome(server.url("/b"), of: origin)
+            #expect(first.sentence.contains("HTTP status \(status.prefix(3))") && second.isHeldBack, "\(second)")
+            let left = try #require(fetcher.statistics.origins["test"]).retryIn
+            #expect(left <= 3_600_000 && server.requests.count == 1)
+        }
+    }
+
+    @Test(arguments: ["500 Broken", "403 Forbidden", "404 Not Found"])
+    func `Retry-After means nothing with another status`(status: String) async throws {
+        let server = try TestOrigin([
+            "/a": { _, peer in peer.answer([], status: status, headers: ["Retry-After: 3600"]) }
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            for _ in 0..<2 { _ = await fetcher.outcome(server.url("/a"), of: origin()) }
+            #expect(server.requests.count == 2)
+        }
+    }
+
+    @Test func `F37: when a host turns out to fail, those who wait for it are told at once, and none is sent`()
+        async throws
+    {
+        let arrived = Gate()
+        let release = Gate()
+        let server = try TestOrigin([
+            "/first": { _, peer in
+                arrived.open()
+                release.block()
+                peer.answer([], status: "500 Broken")
+            }
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let origin = origin(failures: 1, connections: 1)
+            async let first = fetcher.outcome(server.url("/first"), of: origin)
+            await arrived.opened()
+            await withTaskGroup(of: DownloadOutcome.self) { group in
+                for number in 0..<30 {
+                    group.addTask {
+                        await fetcher.outcome(server.url("/\(number)"), of: origin, uid: UInt32(number % 3))
+                    }
+                }
+                while fetcher.statistics.queued < 30 { await Task.yield() }
+                release.open()
+                for await outcome in group { #expect(outcome.isHeldBack, "\(outcome)") }
+            }
+            _ = await first
+            #expect(server.requests.count == 1)
+            #expect(fetcher.statistics.queued == 0 && fetcher.statistics.heldBack == 30)
+        }
+    }
+
+    @Test func `F37: exactly one request finds out whether a host is back, and then all are sent`() async throws {
+        let isBroken = NIOLockedValueBox(true)
+        let arrived = Gate()
+        let release = Gate()
+        let server = try TestOrigin([
+            "/a": { _, peer in
+                guard !isBroken.withLockedValue({ $0 }) else { return peer.answer([], status: "500 Broken") }
+                arrived.open()
+                release.block()
+                peer.answer(TestImage.png)
+            }
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let origin = brief
+            _ = await fetcher.outcome(server.url("/a"), of: origin)
+            isBroken.withLockedValue { $0 = false }
+            async let probe = asked(fetcher, server.url("/a"), of: origin)
+            await arrived.opened()
+            for _ in 0..<20 {
+                let other = await fetcher.outcome(server.url("/a"), of: origin)
+                #expect(other.sentence.contains("one request is finding out"), "\(other)")
+            }
+            #expect(server.requests.count == 2)
+            release.open()
+            let found = await probe
+            #expect(found.kind == "image")
+            for _ in 0..<5 {
+                let after = await fetcher.outcome(server.url("/a"), of: origin)
+                #expect(after.kind == "image")
+            }
+            #expect(fetcher.statistics.hostsLeftAlone == 0)
+        }
+    }
+
+    @Test func `F37: when the request that finds out is cancelled, another finds out`() async throws {
+        let arrived = Gate()
+        let server = try TestOrigin([
+            "/broken": { _, peer in peer.answer([], status: "500 Broken") },
+            "/hang": { _, peer in
+                arrived.open()
+                peer.waitForEnd()
+            },
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let origin = brief.at(server.url("/"))
+            _ = await fetcher.outcome(server.url("/broken"), of: origin)
+            let target = DownloadTarget(url: server.url("/hang"), isNamedByClient: false)
+            let download = Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare)
+            var probe: (any DownloadHandle)?
+            while probe == nil {
+                do {
+                    probe = try fetcher.start(download, onEnd: { _ in })
+                } catch {
+                    await Task.yield()
+                }
+            }
+            await arrived.opened()
+            probe?.cancel()
+            let next = await asked(fetcher, server.url("/a"), of: origin)
+            #expect(next.kind == "image")
+        }
+    }
+
+    @Test func `F37: a redirect to a host that is left alone is not followed`() async throws {
+        let broken = try TestOrigin(["/a": { _, peer in peer.answer([], status: "500 Broken") }])
+        let fine = try TestOrigin(["/away": { _, peer in peer.redirect(to: broken.url("/a")) }])
+        defer {
+            broken.stop()
+            fine.stop()
+        }
+        try await withFetcher { fetcher in
+            var origin = origin(failures: 1)
+            origin.url = fine.url("/{profile}")
+            origin.allow = [broken.url("/")]
+            let first = await fetcher.outcome(fine.url("/away"), of: origin)
+            let second = await fetcher.outcome(fine.url("/away"), of: origin)
+            #expect(first.sentence.contains("500") && second.isHeldBack)
+            #expect(fine.requests.count == 2 && broken.requests.count == 1)
+            let near = await fetcher.outcome(fine.url("/b"), of: origin)
+            #expect(near.kind == "image")
+        }
+    }
+
+    /// What becomes of a download that the host is asked for, after as many as are held back.
+    private func asked(_ fetcher: CurlImageFetcher, _ url: String, of origin: Origin) async -> DownloadOutcome {
+        while true {
+            let outcome = await fetcher.outcome(url, of: origin)
+            if !outcome.isHeldBack { return outcome }
+            await Task.yield()
+        }
+    }
+}

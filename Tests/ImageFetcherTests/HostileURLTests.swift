@@ -1,0 +1,88 @@
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+/// A table of addresses and URLs, each tried in every way that a URL comes in. What is held against each is the same: it was refused here, by
+/// name, and not by a network that happened not to have it; and who listens at every address of this machine saw nobody.
+@Suite struct HostileURLTests {
+    private func withListener(
+        _ configure: (inout FetcherConfiguration) -> Void = { _ in },
+        _ body: (TestOrigin, [String], CurlImageFetcher) async throws -> Void
+    ) async throws {
+        // The wildcard address takes connections to all of 127.0.0.0/8, to ::1, and to whatever else the machine has.
+        let listener = try TestOrigin(address: "::")
+        defer { listener.stop() }
+        let urls = HostileURLs.all(listener.port)
+        #expect(Set(urls).count >= 60 && Set(urls).count == urls.count)
+        try await withFetcher {
+            configure(&$0)
+            $0.resolverOverrides = { HostileURLs.names(listener.port) }
+        } _: { fetcher in
+            try await body(listener, urls, fetcher)
+            #expect(listener.connections == 0)
+            // It would have seen them.
+            for host in ["127.0.0.1", "127.255.255.254", "[::1]", "localhost"] {
+                let outcome = try await fetcher.fetch(listener.url("/", host: host), of: .test("control"))
+                #expect(outcome.kind == "image", "\(host): \(outcome)")
+            }
+            #expect(listener.connections > 0)
+        }
+    }
+
+    /// Whether a failure is the refusal of an address or a URL, and not something that a network or an origin did.
+    private func isRefusal(_ outcome: DownloadOutcome) -> Bool {
+        let isAddress = outcome.kind == "denied" && outcome.sentence.contains(" is at ")
+        return isAddress || outcome.sentence.contains("the URL to fetch is none")
+            || outcome.sentence.hasPrefix("a redirect from ")
+    }
+
+    @Test func `F30, F31, F32: an origin's own URL leads to none of them, without a packet sent`() async throws {
+        try await withListener { _, urls, fetcher in
+            for url in urls {
+                let outcome = try await fetcher.fetch(url, of: .test(private: false))
+                #expect(isRefusal(outcome), "\(url): \(outcome)")
+            }
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func `F30, F31, F32: no redirect leads to any of them, without a packet sent`(mayBePrivate: Bool) async throws {
+        let location: TestOrigin.Script = { request, peer in
+            let number = Int(request.target.split(separator: "=").last ?? "") ?? 0
+            let port = UInt16(request.path.split(separator: "/").last ?? "") ?? 0
+            peer.redirect(to: HostileURLs.all(port)[number])
+        }
+        try await withListener {
+            $0.addressGuard.exceptions = [.v4(0x7F00_0003)]
+        } _: { listener, urls, fetcher in
+            let origin = try TestOrigin(address: "127.0.0.3", ["/\(listener.port)": location])
+            defer { origin.stop() }
+            for (number, url) in urls.enumerated() {
+                // The origin itself may be where it is: its configuration names it, or its address counts as public here.
+                let outcome = try await fetcher.fetch(
+                    origin.url("/\(listener.port)?n=\(number)"), of: .test(private: mayBePrivate))
+                #expect(isRefusal(outcome), "\(url): \(outcome)")
+            }
+            #expect(origin.requests.count == urls.count)
+        }
+    }
+
+    @Test func `F57: a client may name none of them, whatever else it may`() async throws {
+        try await withListener { listener, urls, fetcher in
+            var origin = Origin.test(
+                url: "http://images.example/{profile}",
+                allow: [
+                    "http://cdn.example.org", "http://cdn.example.org:\(listener.port)", "http://public.example:0080/a",
+                ])
+            origin.allowPrivateAddresses = false
+            let slot = Slot(profile: OpaqueID("bob"), size: 0)
+            for url in urls {
+                #expect(throws: TargetError.self, "\(url)") {
+                    try fetcher.target(origin: origin, user: OpaqueID("alice"), slot: slot, url: url)
+                }
+            }
+        }
+    }
+}
