@@ -54,6 +54,8 @@ struct Configuration: Equatable, Sendable {
     struct Sessions: Equatable, Sendable {
         /// Whether a boot since the last start logs everyone out.
         var purgeOnBoot = false
+        /// Absolute path of the directory in which log-out hooks leave markers; empty for none.
+        var pendingLogouts = ""
     }
 
     struct Limits: Equatable, Sendable {
