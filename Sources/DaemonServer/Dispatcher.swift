@@ -8,6 +8,8 @@ import ThumbnailCache
 public struct Dispatcher: Sendable {
     public let sessions: UserSessions
     public let logout: LogoutService
+    /// nil where no hook leaves markers.
+    public let pendingLogouts: PendingLogouts?
     /// Where PUTs write.
     public let disk: any BlockingPool
     public let time: any Timekeeping
@@ -22,12 +24,13 @@ public struct Dispatcher: Sendable {
     var loops: [any EventLoop] = []
 
     public init(
-        sessions: UserSessions, logout: LogoutService, disk: any BlockingPool, time: any Timekeeping,
-        info: ServerInfo, registry: PeerRegistry, version: String,
+        sessions: UserSessions, logout: LogoutService, pendingLogouts: PendingLogouts? = nil,
+        disk: any BlockingPool, time: any Timekeeping, info: ServerInfo, registry: PeerRegistry, version: String,
         limits: @escaping @Sendable () -> ServerLimits, log: Logger
     ) {
         self.sessions = sessions
         self.logout = logout
+        self.pendingLogouts = pendingLogouts
         self.disk = disk
         self.time = time
         self.info = info
@@ -47,6 +50,8 @@ public struct Dispatcher: Sendable {
             session: command.sessionID, heldBy: command.hold ? connection : nil, origin: command.origin,
             token: command.token.map { Secret($0.readableBytesView) })
         do {
+            // A log-out that the uid is owed comes first, lest it end this log-in.
+            try await pendingLogouts?.honour(uid: peer.uid)
             try await sessions.logIn(Owner(uid: peer.uid, user: OpaqueID(command.user)), request)
         } catch {
             throw CommandError(error)

@@ -14,6 +14,8 @@ public final class DiskStore: ImageStore {
     let logins: LoginFiles
     let images: ImageFiles
     let maintenance: Maintenance
+    let state: Directory
+    let markers: StoredMarkers?
     private let algorithms: Algorithms
     private let crypters: CrypterPool
     private let counters: Counters
@@ -45,6 +47,12 @@ public final class DiskStore: ImageStore {
         crypters = CrypterPool(algorithms: algorithms)
         startNumber = opened.startNumber
         locks = NIOLockedValueBox(opened.locks)
+        state = opened.state
+        markers = configuration.pendingLogouts.map { path in
+            StoredMarkers(
+                PendingDirectory(path: path, disk: disk, log: log),
+                HonouredMarkers(disk: disk, state: opened.state, log: log))
+        }
         logins = LoginFiles(
             disk: disk, keys: opened.directories.keys, sessions: opened.directories.sessions, names: opened.names,
             algorithms: algorithms, directorySync: directorySync,
@@ -169,7 +177,7 @@ public final class DiskStore: ImageStore {
     }
 
     /// The log-in is gone, whatever becomes of its images: the sweep finds what stays.
-    private func leaveToTrash(_ person: Person, except living: GenerationID? = nil) {
+    func leaveToTrash(_ person: Person, except living: GenerationID? = nil) {
         do {
             try images.discardAll(of: person, except: living)
         } catch {
@@ -193,6 +201,7 @@ public final class DiskStore: ImageStore {
 
 /// What a start comes to: everything opened, checked, locked and counted, in the order in which it must happen.
 private struct OpenedStore {
+    let state: Directory
     let directories: StoreDirectories
     let names: NamesKey
     let startNumber: UInt64
@@ -203,6 +212,7 @@ private struct OpenedStore {
         now: Int64, log: Logger
     ) throws {
         let homes = try StoreHomes(configuration, disk: disk)
+        state = homes.state
         let runtimePath = configuration.runtimeDirectory ?? ""
         locks = try StoreLocks(
             [

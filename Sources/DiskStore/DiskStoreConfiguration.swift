@@ -15,6 +15,8 @@ public struct DiskStoreConfiguration: Sendable {
     /// Only used with ``KeyStorage/runtime``, and to destroy keys that an earlier start with it left there.
     public var runtimeDirectory: String?
     public var keys: KeyStorage
+    /// Absolute path of the directory in which log-out hooks leave markers; need not exist. nil: none is looked at.
+    public var pendingLogouts: String?
     /// Bytes that all images and the trash may take.
     public var quota: Int
     /// Bytes that the images of one user may take.
@@ -24,12 +26,13 @@ public struct DiskStoreConfiguration: Sendable {
 
     public init(
         cacheDirectory: String, stateDirectory: String, runtimeDirectory: String? = nil, keys: KeyStorage = .disk,
-        quota: Int = 1 << 30, userQuota: Int = 64 << 20, openDirectories: Int = 256
+        pendingLogouts: String? = nil, quota: Int = 1 << 30, userQuota: Int = 64 << 20, openDirectories: Int = 256
     ) {
         self.cacheDirectory = cacheDirectory
         self.stateDirectory = stateDirectory
         self.runtimeDirectory = runtimeDirectory
         self.keys = keys
+        self.pendingLogouts = pendingLogouts
         self.quota = quota
         self.userQuota = userQuota
         self.openDirectories = openDirectories

@@ -13,16 +13,22 @@ final class Connection {
     private let path: String
     /// Seconds that each read or write may take.
     private let patience: Int
+    /// When all of it has to be over, by CLOCK_MONOTONIC in milliseconds; nil for no such time.
+    private let deadline: Int?
     private var decoder = ReplyDecoder()
     private var received = ByteBuffer()
 
     /// Connects, and makes sure that it is thumbcached that listens there before it is told anything.
-    /// - Parameter patience: Seconds that each read or write may take.
-    init(path: String, patience: Int = Connection.patience) throws(Failure) {
+    /// - Parameters:
+    ///   - patience: Seconds that each read or write may take.
+    ///   - limit: Seconds that all of it may take: connecting, and every request.
+    init(path: String, patience: Int = Connection.patience, within limit: Int? = nil) throws(Failure) {
         self.path = path
-        self.patience = patience
-        descriptor = try Self.open(path)
-        try bound()
+        self.patience = min(patience, limit ?? patience)
+        deadline = limit.map { Self.now() + $0 * 1_000 }
+        descriptor = Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        guard descriptor >= 0 else { throw .unreachable("cannot make a socket: \(reason(errno))") }
+        try open()
         let server = try request(["HELLO", "3"].map(ByteBuffer.init(string:)))
         guard server[HelloKey.server.rawValue]?.text == "thumbcached" else {
             let name = server[HelloKey.server.rawValue]?.text.map { " but \(PlainText.escape($0))" } ?? ""
@@ -36,6 +42,7 @@ final class Connection {
     func request(_ arguments: [ByteBuffer]) throws(Failure) -> Value {
         var frame = ByteBuffer()
         frame.writeRequest(arguments)
+        try bound()
         // A daemon that refuses a frame for its size answers and closes while it is still being sent: the answer
         // then says more than the broken pipe does.
         let sendFailure = send(frame)
@@ -49,7 +56,7 @@ final class Connection {
         return reply
     }
 
-    private static func open(_ path: String) throws(Failure) -> Int32 {
+    private func open() throws(Failure) {
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
         let bytes = Array(path.utf8)
@@ -59,19 +66,17 @@ final class Connection {
         }
         withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
 
-        let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        guard descriptor >= 0 else { throw .unreachable("cannot make a socket: \(reason(errno))") }
+        // First, since a daemon whose queue is full makes connecting wait, too.
+        try bound()
         let result = withUnsafePointer(to: &address) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
             }
         }
         guard result == 0 else {
             let code = errno
-            close(descriptor)
-            throw .unreachable(advice(path, code))
+            throw code == EAGAIN ? silent() : .unreachable(Self.advice(path, code))
         }
-        return descriptor
     }
 
     private static func advice(_ path: String, _ code: Int32) -> String {
@@ -86,13 +91,25 @@ final class Connection {
         }
     }
 
+    /// Sets how long the next call that waits may wait.
     private func bound() throws(Failure) {
-        var wait = timeval(tv_sec: patience, tv_usec: 0)
+        var milliseconds = patience * 1_000
+        if let deadline { milliseconds = min(milliseconds, deadline - Self.now()) }
+        // Zero would mean for ever.
+        guard milliseconds > 0 else { throw silent() }
+        var wait = timeval(tv_sec: milliseconds / 1_000, tv_usec: milliseconds % 1_000 * 1_000)
         let size = socklen_t(MemoryLayout<timeval>.size)
         for option in [SO_RCVTIMEO, SO_SNDTIMEO]
         where setsockopt(descriptor, SOL_SOCKET, option, &wait, size) != 0 {
             throw broken("set a timeout", errno)
         }
+    }
+
+    /// Milliseconds, by a clock that nobody sets.
+    private static func now() -> Int {
+        var moment = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &moment)
+        return moment.tv_sec * 1_000 + moment.tv_nsec / 1_000_000
     }
 
     private func send(_ frame: ByteBuffer) -> Failure? {
@@ -131,6 +148,7 @@ final class Connection {
     /// Adds what has arrived; waits for it if it must.
     private func read() throws(Failure) {
         var chunk = [UInt8](repeating: 0, count: 64 << 10)
+        if deadline != nil { try bound() }
         while true {
             let count = Glibc.read(descriptor, &chunk, chunk.count)
             if count > 0 {

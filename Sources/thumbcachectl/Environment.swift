@@ -1,4 +1,5 @@
 import Glibc
+import RESP
 
 /// The world as a command sees it.
 struct Environment {
@@ -6,13 +7,38 @@ struct Environment {
     let variable: (_ name: String) -> String?
     var input = StandardStream(descriptor: STDIN_FILENO)
     var output = StandardStream(descriptor: STDOUT_FILENO)
+    var errors = StandardStream(descriptor: STDERR_FILENO)
+    /// 64 bits that nobody can guess.
+    var random: () -> UInt64 = { UInt64.random(in: .min ... .max) }
 
+    /// - Parameters:
+    ///   - patience: seconds that each read or write may take.
+    ///   - limit: seconds that all of it may take, connecting included.
     func connect(
-        _ options: DaemonOptions, patience: Int = Connection.patience
+        _ options: DaemonOptions, patience: Int = Connection.patience, within limit: Int? = nil
     ) throws(Failure) -> Connection {
         let path = try SocketPath.choose(
             option: options.socket, variable: variable, exists: { Glibc.access($0, F_OK) == 0 })
-        return try Connection(path: path, patience: patience)
+        return try Connection(path: path, patience: patience, within: limit)
+    }
+
+    /// Prints a receipt. What it is the receipt of has happened, whether or not anybody can read that: where it cannot be
+    /// written there is a warning, and no failure.
+    func show(_ receipt: Value, _ options: OutputOptions, behind fact: String) {
+        signal(SIGPIPE, SIG_IGN)
+        do throws(Failure) {
+            try printer(options).pairs(receipt.pairs)
+        } catch {
+            warn("\(fact), but \(error.message)")
+        }
+    }
+
+    func warn(_ message: String) {
+        do throws(Failure) {
+            try errors.write(Array("thumbcachectl: \(message)\n".utf8)[...])
+        } catch {
+            // There is nobody to tell.
+        }
     }
 
     func printer(_ options: OutputOptions) -> Printer {

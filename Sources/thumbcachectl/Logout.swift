@@ -1,4 +1,5 @@
 import ArgumentParser
+import Glibc
 import RESP
 
 struct Logout: DaemonCommand {
@@ -9,8 +10,11 @@ struct Logout: DaemonCommand {
             a receipt: caches ended, images and bytes that were held ('-' where they had not been counted yet), \
             downloads cancelled, sessions that remain, and the epoch. A user who is not logged in is no error.
 
+            With --pending a log-out is not lost when the daemon is down, stuck or refuses: a marker in that directory, made \
+            before the daemon is asked, tells it to do it later, at its next start at the latest. The exit status is then 5.
+
             Example, for a log-out hook:
-              thumbcachectl logout --all --uid 1000
+              thumbcachectl logout --all --uid 1000 --pending /var/lib/thumbcached-pending --timeout 5
             """)
 
     @Argument(help: "The account that logs out.")
@@ -22,19 +26,77 @@ struct Logout: DaemonCommand {
     @Option(help: ArgumentHelp("End this session only; the cache ends with the last one.", valueName: "id"))
     var session: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Leave a marker there if the daemon does not do it. Needs --all; only root may write there.",
+            valueName: "dir"))
+    var pending: String?
+
+    @Option(help: ArgumentHelp("How long all of it may take, in seconds.", valueName: "seconds"))
+    var timeout = Connection.patience
+
     @OptionGroup var target: TargetOptions
     @OptionGroup var output: OutputOptions
     @OptionGroup var daemon: DaemonOptions
 
     func validate() throws {
         try thumbcachectl.validate(user: user, all: all)
+        if pending != nil, !all || session != nil {
+            throw ValidationError("--pending is for the log-out of a whole uid: it needs --all, and excludes --session")
+        }
+        if pending == "" { throw ValidationError("--pending is empty; name the directory of the markers") }
+        guard (1...86_400).contains(timeout) else {
+            throw ValidationError("--timeout \(timeout) is out of range: 1 to 86400 seconds can be")
+        }
     }
 
     func run(in environment: Environment) throws(Failure) {
+        let receipt =
+            if let pending {
+                try ask(environment, orLeaveMarkerIn: MarkerDirectory(path: pending))
+            } else {
+                try ask(environment)
+            }
+        environment.show(receipt, output, behind: "the log-out is done")
+    }
+
+    private func ask(_ environment: Environment) throws(Failure) -> Value {
         var request = RequestArguments("LOGOUT", user ?? "*")
         request.option("SESSION", session)
         request.option("UID", target.uid)
-        let connection = try environment.connect(daemon)
-        try environment.printer(output).pairs(connection.request(request.buffers).pairs)
+        let connection = try environment.connect(daemon, within: timeout)
+        return try connection.request(request.buffers)
+    }
+
+    /// The marker comes first: a hook that is killed while it waits for the daemon has left it.
+    private func ask(_ environment: Environment, orLeaveMarkerIn directory: MarkerDirectory) throws(Failure) -> Value {
+        let uid = target.uid ?? geteuid()
+        let marker: MarkerDirectory.Marker
+        do throws(MarkerFailure) {
+            marker = try directory.leave(uid: uid, random: environment.random)
+        } catch {
+            environment.warn("\(error); the daemon is asked without a marker")
+            return try ask(environment)
+        }
+        let receipt: Value
+        do throws(Failure) {
+            receipt = try ask(environment)
+        } catch {
+            remove(marker.older, from: directory, environment)
+            throw .pending(
+                "\(error.message); left the marker \(directory.path)/\(marker.name): the daemon honours it before it "
+                    + "serves anyone after a start, and within seconds where it runs")
+        }
+        remove(marker.older + [marker.name], from: directory, environment)
+        return receipt
+    }
+
+    /// What stays is honoured once more at most, and before the uid logs in again: no reason to fail.
+    private func remove(_ names: [String], from directory: MarkerDirectory, _ environment: Environment) {
+        do throws(MarkerFailure) {
+            try directory.remove(names)
+        } catch {
+            environment.warn(error.description)
+        }
     }
 }

@@ -38,6 +38,6 @@ struct Purge: DaemonCommand {
         }
         request.option("UID", target.uid)
         let connection = try environment.connect(daemon)
-        try environment.printer(output).pairs(connection.request(request.buffers).pairs)
+        environment.show(try connection.request(request.buffers), output, behind: "the purge is done")
     }
 }

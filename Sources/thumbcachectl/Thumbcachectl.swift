@@ -15,7 +15,7 @@ struct Thumbcachectl: ParsableCommand {
             \(SocketPath.ofMachine), else at $XDG_RUNTIME_DIR/\(SocketPath.ofSession).
 
             Exit status: 0 done; 1 the daemon said no, its error is on stderr; 2 wrong usage; 3 the daemon cannot be \
-            reached; 4 there is no such image.
+            reached; 4 there is no such image; 5 the log-out is not done yet, but a marker was left for it.
 
             Example:
               thumbcachectl login alice
@@ -26,6 +26,7 @@ struct Thumbcachectl: ParsableCommand {
         version: "thumbcachectl \(version)",
         subcommands: [
             Login.self, Logout.self, Get.self, Put.self, Purge.self, Stat.self, Users.self, Info.self, Ping.self,
+            ClearPending.self,
         ])
 
     @OptionGroup var daemon: DaemonOptions

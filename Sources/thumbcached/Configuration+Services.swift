@@ -9,7 +9,9 @@ extension Configuration {
     var store: DiskStoreConfiguration {
         DiskStoreConfiguration(
             cacheDirectory: storage.cache, stateDirectory: storage.state, runtimeDirectory: storage.runtime,
-            keys: storage.keys == .disk ? .disk : .runtime, quota: storage.quota, userQuota: storage.userQuota)
+            keys: storage.keys == .disk ? .disk : .runtime,
+            pendingLogouts: sessions.pendingLogouts.isEmpty ? nil : sessions.pendingLogouts, quota: storage.quota,
+            userQuota: storage.userQuota)
     }
 
     var cacheSettings: CacheSettings {

@@ -19,11 +19,8 @@ extension Configuration {
 
             Setting("memory.tier", \.memory.tier, .size(atLeast: 1, zero: true)),
 
-            Setting(
-                "sessions.purge-on-boot", \.sessions.purgeOnBoot,
-                .flag.checked { isOn in
-                    isOn ? "cannot be true in this version; storage.keys = \"runtime\" makes every boot a log-out" : nil
-                }),
+            Setting("sessions.purge-on-boot", \.sessions.purgeOnBoot, .flag),
+            Setting("sessions.pending-logouts", \.sessions.pendingLogouts, pathOrNone),
 
             Setting("metrics.listen", \.metrics.listen, loopbackAddress),
 
@@ -68,6 +65,14 @@ extension Configuration {
             path.utf8.count <= ListeningSocket.maximumPathLength
                 ? nil
                 : "is \(path.utf8.count) bytes long; the path of a Unix socket can have \(ListeningSocket.maximumPathLength)"
+        }
+    }
+
+    /// An absolute path, or nothing.
+    private static var pathOrNone: SettingKind<String> {
+        SettingKind<String>.text.checked { path in
+            path.isEmpty || path.utf8.first == UInt8(ascii: "/")
+                ? nil : "\(quoted(path)) is not an absolute path: it must begin with /, or be \"\" for none"
         }
     }
 

@@ -56,6 +56,8 @@ struct Configuration: Equatable, Sendable {
     struct Sessions: Equatable, Sendable {
         /// Whether a boot since the last start logs everyone out.
         var purgeOnBoot = false
+        /// Absolute path of the directory in which log-out hooks leave markers; empty for none.
+        var pendingLogouts = ""
     }
 
     /// The OAuth 2.0 token endpoint of an origin (RFC 6749 section 3.2).

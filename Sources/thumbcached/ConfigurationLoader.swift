@@ -51,6 +51,10 @@ struct ConfigurationLoader: Sendable {
         reader.read(document, into: &configuration)
         var problems = reader.problems
         if let origins = document["origins"] { problems += configuration.readOrigins(origins, validateOrigin) }
+        if reader.found["sessions.pending-logouts"] == nil, !configuration.storage.state.isEmpty {
+            // Beside the state directory and not in it: that one is the daemon's own, and this one root's.
+            configuration.sessions.pendingLogouts = configuration.storage.state.trimmingSlashes + "-pending"
+        }
         // Relations between values of which one is wrong already would only confuse.
         if problems.isEmpty {
             problems += configuration.settleRelations(found: reader.found)
@@ -96,5 +100,12 @@ struct ConfigurationLoader: Sendable {
             }
         }
         throw ConfigurationError(file: file, problems: [.init(line: nil, key: nil, sentence: sentence)])
+    }
+}
+
+extension String {
+    /// Without slashes at its end.
+    fileprivate var trimmingSlashes: String {
+        String(self[..<(lastIndex { $0 != "/" }.map { index(after: $0) } ?? startIndex)])
     }
 }

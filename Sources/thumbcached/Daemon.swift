@@ -26,6 +26,7 @@ enum Daemon {
         // The store first: its locks say whether this daemon may be at all.
         try makeDirectories(configuration)
         let store = try DiskStore(configuration: configuration.store, log: log)
+        try settleBoot(store, configuration, log)
         try store.start()
         let fetcher = CurlImageFetcher(configuration: configuration.fetcher, log: log)
         try fetcher.start()
@@ -41,13 +42,18 @@ enum Daemon {
             framing: framing, counters: CacheCounters(), settings: { live.current.cacheSettings })
         let sessions = UserSessions(services: services, log: log)
         let logout = LogoutService(sessions: sessions, log: log)
+        let pendingLogouts = store.logoutMarkers.map {
+            PendingLogouts(markers: $0, logout: logout, services: services, log: log)
+        }
         let registry = PeerRegistry()
         let info = serverInfo(
             sessions: sessions, memory: memory, store: store, fetcher: fetcher, registry: registry, live: live)
         let dispatcher = Dispatcher(
-            sessions: sessions, logout: logout, disk: disk, time: time, info: info, registry: registry,
+            sessions: sessions, logout: logout, pendingLogouts: pendingLogouts, disk: disk, time: time, info: info,
+            registry: registry,
             version: Version.current, limits: { live.current.serverLimits }, log: log)
 
+        try await honour(pendingLogouts)
         let socket = try DaemonSocket(setup, configuration, pid: getpid())
         // Caught from here on, so that a signal that comes the moment somebody is served does what it should.
         let hangups = await UnixSignalsSequence(trapping: .sighup)
@@ -58,6 +64,7 @@ enum Daemon {
                 services: [
                     .init(service: StopService { store.shutdown() }),
                     .init(service: StopService { fetcher.shutdown() }),
+                    .init(service: StopService { await pendingLogouts?.stop() }),
                     .init(
                         service: ReloadService(
                             hangups: hangups, setup: setup, live: live, fetcher: fetcher, notifier: notifier, log: log)),
@@ -67,6 +74,7 @@ enum Daemon {
                             notifier: notifier, log: log)),
                 ],
                 gracefulShutdownSignals: [.sigterm, .sigint], logger: log))
+        pendingLogouts?.watch()
         try await stages.run()
         try await disk.stop()
         try await lifecycle.stop()
@@ -79,6 +87,27 @@ enum Daemon {
             StructuredLog(
                 label: label, threshold: { setup.logLevel ?? live.current.configuration.log.level },
                 isJournal: isJournal)
+        }
+    }
+
+    /// Everybody's log-out, where a boot is one. Before a log-in is read.
+    private static func settleBoot(_ store: DiskStore, _ configuration: Configuration, _ log: Logger) throws {
+        let endsLogins = configuration.sessions.purgeOnBoot
+        do {
+            try store.settleBoot(try BootID.read(), endsLogins: endsLogins)
+        } catch {
+            if endsLogins { throw StartError.boot("\(error)") }
+            // Nothing hangs on it today; with purge-on-boot turned on, the next start counts as one after a boot.
+            log.warning("which boot this is could not be recorded", metadata: ["reason": "\(error)"])
+        }
+    }
+
+    /// The log-outs that came while there was no daemon. Before anybody is served.
+    private static func honour(_ pendingLogouts: PendingLogouts?) async throws {
+        do throws(CacheFailure) {
+            try await pendingLogouts?.honourAll()
+        } catch {
+            throw StartError.pendingLogouts(error)
         }
     }
 

@@ -1,0 +1,143 @@
+import Logging
+import NIOConcurrencyHelpers
+
+/// Where log-out hooks leave word of log-outs that they could not bring to the daemon. Calls block on the disk.
+public protocol LogoutMarkers: Sendable {
+    /// The markers that are not on record as honoured. Costs a directory listing and a status per marker.
+    func pending() throws -> [LogoutMarker]
+
+    /// Keeps on record, durably, that markers were honoured: they are not pending again, also after a restart.
+    func record(_ honoured: [LogoutMarker]) throws
+}
+
+/// Word that everything of a uid is to be logged out.
+public struct LogoutMarker: Hashable, Sendable {
+    public let uid: UInt32
+    /// Never used for another marker.
+    public let name: String
+
+    public init(uid: UInt32, name: String) {
+        self.uid = uid
+        self.name = name
+    }
+}
+
+/// Honours the log-outs that came while the daemon was down, stuck or refusing: before it serves anyone, before each log-in
+/// of a uid, and once a second.
+///
+/// Nothing tells a log-in that came after a marker from one that came before it but the order in which they are met. So
+/// a log-in waits until the markers of its uid are honoured and on record, and looks take turns: what a look logs
+/// out was logged in before the marker was found. (The names alone could not do that: root removes markers when it likes.)
+public final class PendingLogouts: Sendable {
+    private struct State {
+        var timer: (any Timer)?
+        var isStopped = false
+    }
+
+    private let markers: any LogoutMarkers
+    private let logout: LogoutService
+    private let services: CacheServices
+    private let log: Logger
+    private let turnstile = Turnstile()
+    private let state = NIOLockedValueBox(State())
+
+    public init(markers: any LogoutMarkers, logout: LogoutService, services: CacheServices, log: Logger) {
+        self.markers = markers
+        self.logout = logout
+        self.services = services
+        self.log = log
+    }
+
+    /// Honours every marker that there is. Returns when all of it is durable and on record.
+    /// - Throws: the first failure, with the others honoured all the same; what failed stays pending.
+    public func honourAll() async throws(CacheFailure) {
+        try await honour { _ in true }
+    }
+
+    /// Honours the markers of one uid. With none of them, costs a listing of the directory.
+    /// - Throws: what kept one of them from being honoured: the uid must not log in then.
+    public func honour(uid: UInt32) async throws(CacheFailure) {
+        try await honour { $0.uid == uid }
+    }
+
+    private func honour(_ isDue: @escaping @Sendable (LogoutMarker) -> Bool) async throws(CacheFailure) {
+        do {
+            try await turnstile.withTurn {
+                // What it looks at is closed behind the one who stops it.
+                if state.withLockedValue({ $0.isStopped }) { throw CacheFailure.shuttingDown }
+                let markers = self.markers
+                let due = try await services.lifecycle.run { try markers.pending().filter(isDue) }
+                if due.isEmpty { return }
+                let (done, failure) = await logOut(due)
+                if !done.isEmpty { try await services.lifecycle.run { try markers.record(done) } }
+                if let failure { throw failure }
+            }
+        } catch {
+            throw CacheFailure(error)
+        }
+    }
+
+    /// One uid's trouble does not keep the others' caches alive.
+    private func logOut(_ due: [LogoutMarker]) async -> (done: [LogoutMarker], failure: CacheFailure?) {
+        var done: [LogoutMarker] = []
+        var failure: CacheFailure?
+        for (uid, markers) in Dictionary(grouping: due, by: \.uid).sorted(by: { $0.key < $1.key }) {
+            do throws(CacheFailure) {
+                let receipt = try await logout.logOutAll(uid: uid)
+                done += markers
+                // Without users it is the marker of a hook that is just being answered, as a rule.
+                log.log(
+                    level: receipt.users > 0 ? .notice : .debug, "a log-out that was pending is done",
+                    metadata: ["uid": "\(uid)", "users": "\(receipt.users)"])
+            } catch {
+                failure = failure ?? error
+                log.error(
+                    "a log-out that is pending could not be done; it is tried again",
+                    metadata: ["uid": "\(uid)", "reason": "\(error)"])
+            }
+        }
+        return (done, failure)
+    }
+
+    // MARK: While the daemon runs
+
+    /// Milliseconds between looks; doubled after each look that failed, up to the last.
+    private static var pause: Int64 { 1_000 }
+    private static var longestPause: Int64 { 30_000 }
+
+    /// Looks again and again from here on: a hook that found the daemon stuck has left its marker while it runs.
+    public func watch() {
+        look(after: Self.pause)
+    }
+
+    /// Ends the looking. Returns when no look is under way any more; none begins after that.
+    public func stop() async {
+        let timer = state.withLockedValue { state in
+            state.isStopped = true
+            return state.timer
+        }
+        timer?.cancel()
+        await turnstile.withTurn {}
+    }
+
+    private func look(after pause: Int64) {
+        state.withLockedValue { state in
+            guard !state.isStopped else { return }
+            state.timer = services.time.after(milliseconds: pause) {
+                Task { await self.look(pause: pause) }
+            }
+        }
+    }
+
+    private func look(pause: Int64) async {
+        guard !state.withLockedValue({ $0.isStopped }) else { return }
+        do throws(CacheFailure) {
+            try await honourAll()
+            look(after: Self.pause)
+        } catch {
+            if error == .shuttingDown { return }
+            log.error("the pending log-outs are not all done", metadata: ["reason": "\(error)"])
+            look(after: min(2 * pause, Self.longestPause))
+        }
+    }
+}
