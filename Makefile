@@ -56,7 +56,8 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 	bin="$$($(RELEASE) --show-bin-path)" && for program in $(PROGRAMS); do \
 	    strip -o "dist/$$program" "$$bin/$$program" || exit 1; \
 	    for shell in bash zsh fish; do \
-	        dist/$$program --generate-completion-script $$shell > dist/completions/$$program.$$shell || exit 1; done; done
+	        dist/$$program --generate-completion-script $$shell > dist/completions/$$program.$$shell || exit 1; done; \
+	    sed -i '1{/^#!/d}' dist/completions/$$program.bash || exit 1; done
 	$(EPOCH) tools/make-manuals dist dist/man
 
 # `make release` as yourself, then `sudo make install`: root then needs no toolchain on its PATH. Units name the programs
