@@ -13,7 +13,14 @@ SOURCES = Sources Tests Package.swift
 TSAN_OPTIONS = TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan-suppressions"
 PROGRAMS = thumbcached thumbcachectl
 
-.PHONY: help demo test check release install tsan asan fuzz kill-test power-cut-test bench-redis format clean
+# Files come from the commit's time, so that the same commit makes the same package.
+EPOCH = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
+# What systemd, man and shells look for below a prefix.
+UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
+DOCUMENTS = $(PREFIX)/share/doc/thumbcached
+SECURITY_UNITS = thumbcached.service thumbcached-logout@.service
+
+.PHONY: help demo test check release install deb lint-deb security-table tsan asan fuzz kill-test power-cut-test bench-redis format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -42,20 +49,53 @@ check: ## formatting, a build without warnings, scripts, the example configurati
 	echo 'thread = 1' > .build/unknown-key.toml
 	.build/debug/thumbcached --check-config --config .build/unknown-key.toml 2>&1 | grep 'thread: '
 
-release: ## optimised, stripped programs in dist/
-	@tools/install-dependencies build
+release: ## optimised, stripped programs in dist/, with their manual pages and completions
+	@tools/install-dependencies build release
 	$(RELEASE)
-	mkdir -p dist
+	mkdir -p dist/completions
 	bin="$$($(RELEASE) --show-bin-path)" && for program in $(PROGRAMS); do \
-	    strip -o "dist/$$program" "$$bin/$$program" || exit 1; done
+	    strip -o "dist/$$program" "$$bin/$$program" || exit 1; \
+	    for shell in bash zsh fish; do \
+	        dist/$$program --generate-completion-script $$shell > dist/completions/$$program.$$shell || exit 1; done; \
+	    sed -i '1{/^#!/d}' dist/completions/$$program.bash || exit 1; done
+	$(EPOCH) tools/make-manuals dist dist/man
 
-# `make release` as yourself, then `sudo make install`: root then needs no toolchain on its PATH.
-install: ## programs, documents and an example configuration, to $(DESTDIR)$(PREFIX)
-	test -x dist/thumbcached -a -x dist/thumbcachectl || $(MAKE) release
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/doc/thumbcached
+# `make release` as yourself, then `sudo make install`: root then needs no toolchain on its PATH. Units name the programs
+# where they are installed.
+install: ## programs, units, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
+	test -x dist/thumbcached -a -d dist/man -a -d dist/completions || $(MAKE) release
+	install -d $(DESTDIR)$(PREFIX)/bin $(UNITS)/user@.service.d $(DESTDIR)$(DOCUMENTS)/hooks $(DESTDIR)$(DOCUMENTS)/application
 	install -m 755 $(addprefix dist/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
-	install -m 644 README.md CHANGELOG.md LICENSE config/thumbcached.toml docs/*.md \
-	    $(DESTDIR)$(PREFIX)/share/doc/thumbcached
+	cd systemd && for unit in *.service *.socket user@.service.d/*.conf; do \
+	    sed 's|/usr/bin/thumbcache|$(PREFIX)/bin/thumbcache|g' "$$unit" > "$(UNITS)/$$unit" && \
+	    chmod 644 "$(UNITS)/$$unit" || exit 1; done
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d systemd/sysusers.d/thumbcached.conf
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/tmpfiles.d systemd/tmpfiles.d/thumbcached.conf
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/thumbcached config/hooks/pam-session
+	for page in thumbcachectl.1 thumbcached.toml.5 thumbcached.8; do \
+	    manual="$(DESTDIR)$(PREFIX)/share/man/man$${page##*.}" && install -d "$$manual" && \
+	    sed 's|@DOCUMENTS@|$(DOCUMENTS)|g' "dist/man/$$page" > "$$manual/$$page" && chmod 644 "$$manual/$$page" || exit 1; done
+	for program in $(PROGRAMS); do \
+	    install -D -m 644 dist/completions/$$program.bash \
+	        $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program && \
+	    install -D -m 644 dist/completions/$$program.zsh $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_$$program && \
+	    install -D -m 644 dist/completions/$$program.fish \
+	        $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish || exit 1; done
+	install -m 644 README.md CHANGELOG.md LICENSE config/thumbcached.toml docs/*.md $(DESTDIR)$(DOCUMENTS)
+	install -m 755 config/hooks/* $(DESTDIR)$(DOCUMENTS)/hooks
+	install -m 644 config/application/* $(DESTDIR)$(DOCUMENTS)/application
+
+deb: release ## a Debian package in dist/
+	@tools/install-dependencies deb
+	$(EPOCH) tools/make-deb
+
+lint-deb: ## what lintian has to say of the package in dist/; errors fail
+	@tools/install-dependencies deb lint-deb
+	lintian --fail-on error --allow-root --tag-display-limit 0 dist/thumbcached_*.deb
+
+security-table: ## write what systemd-analyze thinks of the units into docs/operations.md
+	@tools/install-dependencies systemd
+	tools/security-table $(SECURITY_UNITS)
 
 # End to end, only the tests that race: the programs there are built with the sanitizer, too.
 tsan: ## tests under ThreadSanitizer
