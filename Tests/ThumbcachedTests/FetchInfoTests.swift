@@ -1,0 +1,48 @@
+import Testing
+
+@testable import ImageFetcher
+@testable import ThumbnailCache
+@testable import thumbcached
+
+@Suite struct FetchInfoTests {
+    private static var figures: FetcherStatistics {
+        var figures = FetcherStatistics()
+        figures.requests = 7
+        figures.hostsLeftAlone = 1
+        figures.answers.notModified = 2
+        figures.failures.timedOut = 3
+        figures.origins["work"] = .init()
+        figures.origins["work"]?.requests = 5
+        figures.origins["work"]?.failures = 4
+        figures.origins["work"]?.retryIn = 1_200
+        // Configured no more.
+        figures.origins["old"] = .init()
+        return figures
+    }
+
+    private func lines(isAdmin: Bool) -> [String] {
+        Daemon.fetchLines(
+            Self.figures, origins: ["home", "work"], traffic: isAdmin ? CacheCounters().snapshot(memoryHits: 9) : nil
+        ).map { "\($0.name):\($0.value)" }
+    }
+
+    @Test func `I1: who is no admin is told whether an origin is left alone, and nothing of what others asked`() {
+        #expect(
+            lines(isAdmin: false) == [
+                "origins:2", "hosts_left_alone:1", "origin_home:retry_in_ms=0", "origin_work:retry_in_ms=1200",
+            ])
+    }
+
+    @Test func `an admin is told what was asked, what came of it, and the same of each origin`() {
+        let lines = lines(isAdmin: true)
+        for line in [
+            "origins:2", "hosts_left_alone:1", "requests:7", "not_modified:2", "failed_timed_out:3", "hits_memory:9",
+            "origin_home:requests=0,bytes=0,not_modified=0,failures=0,held_back=0,refused_addresses=0,retry_in_ms=0",
+            "origin_work:requests=5,bytes=0,not_modified=0,failures=4,held_back=0,refused_addresses=0,retry_in_ms=1200",
+        ] {
+            #expect(lines.contains(line), "\(line)")
+        }
+        #expect(Set(lines.map { $0.prefix { $0 != ":" } }).count == lines.count)
+        #expect(!lines.contains { $0.hasPrefix("origin_old") })
+    }
+}
