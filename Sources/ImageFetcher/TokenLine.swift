@@ -45,7 +45,7 @@ final class TokenLine {
     /// Ends what libcurl has done with; false when the handle is none of a token request.
     func end(_ easy: UnsafeMutableRawPointer, _ code: CURLcode) -> Bool {
         guard let transfer = transfers.removeValue(forKey: easy) else { return false }
-        curl_multi_remove_handle(multi, easy)
+        curl_multi_remove_handle(multi, transfer.easy.raw)
         end(transfer.ticket, transfer.conclude(code))
         return true
     }
@@ -78,9 +78,10 @@ final class TokenLine {
     }
 
     private func drop(_ ticket: TokenTicket) {
-        if let easy = transfers.first(where: { $0.value.ticket === ticket })?.key {
+        if let (easy, transfer) = transfers.first(where: { $0.value.ticket === ticket }) {
+            // The handle goes with the transfer, and must be out of libcurl's hands by then.
+            curl_multi_remove_handle(multi, transfer.easy.raw)
             transfers[easy] = nil
-            curl_multi_remove_handle(multi, easy)
             desk.finish()
         } else if let index = waiting.firstIndex(where: { $0 === ticket }) {
             waiting.remove(at: index)

@@ -59,6 +59,9 @@ public final class AccessTokenService: Sendable {
     /// The access token, whatever its state.
     var held: Secret? { state.withLockedValue { $0.tokens.tokens.access } }
 
+    /// Whether no refresh is under way.
+    var isIdle: Bool { state.withLockedValue { $0.tokens.isIdle } }
+
     // MARK: For log-in and log-out
 
     /// What has to be durable now; nil once the log-in is over.

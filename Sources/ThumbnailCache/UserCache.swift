@@ -35,7 +35,7 @@ public final class UserCache: Sendable {
         }
 
         /// An account of no log-in, whose token is never renewed.
-        init(origin: String?, token: Secret? = nil) {
+        init(origin: String? = nil, token: Secret? = nil) {
             self.init(origin: origin, tokens: AccessTokenService(LoginTokens(access: token)))
         }
 

@@ -100,7 +100,7 @@ extension Configuration {
         let missing = ["token.endpoint", "token.client-id"].filter { found[$0] == nil }
         guard missing.isEmpty else {
             let sentence =
-                "is missing; a token endpoint has endpoint and client-id, and client-secret-file if the client has one"
+                "is missing; a token endpoint has endpoint and client-id, and client-secret-file if the client has a secret"
             return missing.map { .init(line: line, key: "\(key).\($0)", sentence: sentence) }
         }
         var endpoint = TokenEndpoint(url: draft.token.endpoint, clientID: draft.token.clientID)

@@ -71,6 +71,33 @@ private let fullRecord = ImageRecord(
     #expect(throws: StoreError.self) { try SessionRecord(user: OpaqueID("a"), login: tooLong).encoded() }
 }
 
+@Test func `a session record keeps tokens, their life and the refresh token, and one of the first version is read`()
+    throws
+{
+    for tokens in [
+        LoginTokens(refresh: Secret([1])), LoginTokens(access: Secret([2]), refresh: Secret([3, 4])),
+        LoginTokens(access: Secret([2]), life: TokenLife(issuedAt: .min, seconds: nil)),
+        LoginTokens(access: Secret([2]), life: TokenLife(issuedAt: 7, seconds: .max), refresh: Secret([])),
+    ] {
+        var login = LoginRecord(sessions: [OpaqueID("s")], origin: "o", loggedInAt: 5)
+        login.tokens = tokens
+        let record = SessionRecord(user: OpaqueID("alice"), login: login)
+        let bytes = try record.encoded().bytes
+        #expect(bytes.withUnsafeBytes { SessionRecord($0) } == record)
+        for length in 0..<bytes.count { #expect(bytes[..<length].withUnsafeBytes { SessionRecord($0) } == nil) }
+    }
+    let first: [UInt8] =
+        [1, 0, 5] + Array("alice".utf8) + [0, 0, 0, 0, 0, 0, 0, 5, 1, 0, 1] + Array("o".utf8) + [1, 0, 2, 8, 9]
+        + [0, 1, 0, 1] + Array("s".utf8)
+    let old = SessionRecord(
+        user: OpaqueID("alice"),
+        login: LoginRecord(sessions: [OpaqueID("s")], origin: "o", token: Secret([8, 9]), loggedInAt: 5))
+    #expect(first.withUnsafeBytes { SessionRecord($0) } == old)
+    for version in [0, 3] as [UInt8] {
+        #expect(([version] + first.dropFirst()).withUnsafeBytes { SessionRecord($0) } == nil)
+    }
+}
+
 @Test func `an entry's header is of this format and its lengths make the file`() throws {
     let header = EntryHeader(recordLength: 100, imageLength: 8192)
     var bytes = [UInt8](repeating: 7, count: EntryHeader.size)

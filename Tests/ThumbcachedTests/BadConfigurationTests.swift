@@ -50,9 +50,24 @@ import Testing
             origin + "token = { endpoint = \"https://a/t\", client-id = \"a\", secret = \"s\" }",
             """
             f.toml:3: origins.default.token.secret: unknown key; docs/configuration.md lists all that there are
-            f.toml:3: origins.default.token.client-secret-file: is missing; \
-            a token endpoint has endpoint, client-id and client-secret-file
             """),
+        Case(
+            origin + "token = { client-secret-file = \"/nonexistent\" }",
+            """
+            f.toml:3: origins.default.token.endpoint: is missing; a token endpoint has endpoint and client-id, \
+            and client-secret-file if the client has a secret
+            f.toml:3: origins.default.token.client-id: is missing; a token endpoint has endpoint and client-id, \
+            and client-secret-file if the client has a secret
+            """),
+        Case(
+            origin + "token = { endpoint = \"https://a/t\", client-id = \"a\", client-secret-file = \"/nonexistent\" }",
+            """
+            f.toml:3: origins.default.token.client-secret-file: "/nonexistent" cannot be read: \
+            No such file or directory
+            """),
+        Case(
+            origin + "token = { endpoint = \"https://a/t\", client-id = \"a\", client-secret-file = \"/dev/null\" }",
+            "f.toml:3: origins.default.token.client-secret-file: \"/dev/null\" is not a plain file"),
 
         // Values of a wrong type.
         Case("threads = \"1\"", "f.toml:1: threads: is a string; write a whole number without quotes, as in 1"),

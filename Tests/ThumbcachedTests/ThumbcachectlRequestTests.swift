@@ -67,6 +67,19 @@ import Testing
         }
     }
 
+    @Test func `I11: a refresh token comes from a file too, beside the access token or alone`() throws {
+        let daemon = PlayedDaemon(replies: ["+OK\r\n"])
+        try Fixture.withDirectory { directory in
+            try Data("renew\n".utf8).write(to: URL(filePath: "\(directory)/refresh"))
+            let arguments = ["login", "alice", "--refresh-token-file", "\(directory)/refresh"]
+            #expect(
+                try Thumbcachectl.run(arguments, against: daemon).requests == [["LOGIN", "alice", "REFRESH", "renew"]])
+            let both = try Thumbcachectl.run(
+                arguments + ["--token-file", "-"], input: Array("access\n".utf8), against: daemon)
+            #expect(both.requests == [["LOGIN", "alice", "TOKEN", "access", "REFRESH", "renew"]])
+        }
+    }
+
     @Test func `a token that never ends is not read to the end`() throws {
         let run = try Thumbcachectl.run(["login", "alice", "--token-file", "/dev/zero"])
         #expect(run.status == 2)

@@ -11,6 +11,7 @@ final class GatedOrigin: Sendable {
         var path: String
         /// By lower-case name.
         var headers: [String: String]
+        var body = ""
     }
 
     enum Step: Sendable {
@@ -112,7 +113,7 @@ final class GatedOrigin: Sendable {
     private func serve(_ connection: CInt) {
         var input: [UInt8] = []
         while let head = readHead(connection, &input) {
-            let request = record(head)
+            guard let request = record(head, connection, &input) else { return }
             for step in answer(request) {
                 switch step {
                 case .send(let bytes):
@@ -133,17 +134,18 @@ final class GatedOrigin: Sendable {
         }
     }
 
-    private func record(_ head: String) -> Request {
+    /// Notes a request when the whole of it is there; null when the peer has closed before.
+    private func record(_ head: String, _ connection: CInt, _ input: inout [UInt8]) -> Request? {
         let lines = head.split(separator: "\r\n")
         let path = lines.first?.split(separator: " ").dropFirst().first.map(String.init) ?? ""
         let headers = lines.dropFirst().compactMap { line -> (String, String)? in
             guard let colon = line.firstIndex(of: ":") else { return nil }
             return (line[..<colon].lowercased(), line[line.index(after: colon)...].trimmingCharacters(in: .whitespaces))
         }
+        let fields = Dictionary(headers, uniquingKeysWith: { $0 + ", " + $1 })
+        guard let body = readBody(Int(fields["content-length"] ?? "") ?? 0, connection, &input) else { return nil }
         return state.change { state in
-            let request = Request(
-                number: state.requests.count + 1, path: path,
-                headers: Dictionary(headers, uniquingKeysWith: { $0 + ", " + $1 }))
+            let request = Request(number: state.requests.count + 1, path: path, headers: fields, body: body)
             state.requests.append(request)
             return request
         }
@@ -162,6 +164,18 @@ final class GatedOrigin: Sendable {
             guard count > 0 else { return nil }
             input += buffer[..<count]
         }
+    }
+
+    /// Null when the peer has closed before the end.
+    private func readBody(_ length: Int, _ connection: CInt, _ input: inout [UInt8]) -> String? {
+        var buffer = [UInt8](repeating: 0, count: 8_192)
+        while input.count < length {
+            let count = recv(connection, &buffer, buffer.count, 0)
+            guard count > 0 else { return nil }
+            input += buffer[..<count]
+        }
+        defer { input.removeFirst(length) }
+        return String(decoding: input[..<length], as: UTF8.self)
     }
 
     private func sendAll(_ connection: CInt, _ bytes: [UInt8]) -> Bool {
