@@ -15,6 +15,8 @@ final class DownloadDesk: Sendable {
         var expired: [DownloadTicket]
         /// Those whose host is left alone since they began to wait.
         var heldBack: [(ticket: DownloadTicket, why: HostHealth.Refusal)]
+        /// To be called when the rest is done.
+        var signs: [@Sendable () -> Void]
         var nextDeadline: NIODeadline?
         var configuration: FetcherConfiguration
     }
@@ -42,6 +44,8 @@ final class DownloadDesk: Sendable {
         var cancelled: [DownloadTicket] = []
         /// Those that left the queue because their host is left alone, to be told so by the thread.
         var heldBack: [(ticket: DownloadTicket, why: HostHealth.Refusal)] = []
+        /// Of those who want to know whether the thread comes round.
+        var signs: [@Sendable () -> Void] = []
         var bell: Bell?
         /// Whether the thread has been called and has not yet looked.
         var hasRung = false
@@ -108,6 +112,17 @@ final class DownloadDesk: Sendable {
         }
     }
 
+    /// Has the thread call `sign`, soon; at once where there is none.
+    func whenAlive(_ sign: @escaping @Sendable () -> Void) {
+        let isRunning = state.withLockedValue { state in
+            guard state.phase == .open else { return false }
+            state.signs.append(sign)
+            state.ring()
+            return true
+        }
+        if !isRunning { sign() }
+    }
+
     func update(_ configuration: FetcherConfiguration) {
         state.withLockedValue { state in
             state.configuration = configuration
@@ -141,9 +156,11 @@ final class DownloadDesk: Sendable {
                 state.begin = []
                 state.heldBack = []
                 state.cancelled = []
+                state.signs = []
             }
             return Work(
                 begin: state.begin, cancelled: state.cancelled, expired: expired, heldBack: state.heldBack,
+                signs: state.signs,
                 nextDeadline: state.queue.nextDeadline, configuration: state.configuration)
         }
     }

@@ -54,6 +54,7 @@ final class DownloadLoop {
             tokens.takeUp(work.configuration, at: .now())
             perform()
             endFinished()
+            for sign in work.signs { sign() }
             sleep(until: [work.nextDeadline, tokens.nextDeadline].compactMap { $0 }.min())
         }
         endAll()
