@@ -38,16 +38,21 @@ test: ## build and run all tests
 
 # A program that accepted anything would pass the check of the example configuration; hence the last two lines, which
 # hand it one that it must refuse, for the right reason.
-check: ## formatting, a build without warnings, scripts, the example configuration
-	@tools/install-dependencies build
+check: ## formatting, a build without warnings, scripts, units, the example configuration
+	@tools/install-dependencies build release systemd
 	swift format lint --strict --recursive $(SOURCES)
 	swift build --build-tests
 	for script in .ci/run $$(grep -lE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
-	for script in $$(grep -lE '^#!.*python3' tools/*) Tests/EndToEndTests/python/*.py; do \
+	for script in $$(grep -lE '^#!/bin/sh' config/*/* packaging/debian/*); do sh -n "$$script" || exit 1; done
+	for script in $$(grep -lE '^#!.*python3' tools/* config/*/*) Tests/EndToEndTests/python/*.py; do \
 	    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$$script" || exit 1; done
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
 	echo 'thread = 1' > .build/unknown-key.toml
 	.build/debug/thumbcached --check-config --config .build/unknown-key.toml 2>&1 | grep 'thread: '
+	tools/check-units .build/debug
+	tools/security-table --check $(SECURITY_UNITS)
+	tools/make-manuals .build/debug .build/man
+	for page in .build/man/*; do ! man --warnings --local-file "$$page" 2>&1 >/dev/null | grep . || exit 1; done
 
 release: ## optimised, stripped programs in dist/, with their manual pages and completions
 	@tools/install-dependencies build release
