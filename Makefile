@@ -18,6 +18,8 @@ EPOCH = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
 # What systemd, man and shells look for below a prefix.
 UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
 DOCUMENTS = $(PREFIX)/share/doc/thumbcached
+# Debian's zsh looks for its packages' completions in a place of their own.
+ZSH = $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 SECURITY_UNITS = thumbcached.service thumbcached-logout@.service
 
 .PHONY: help demo test check release install deb lint-deb security-table tsan asan fuzz kill-test power-cut-test bench-redis format clean
@@ -66,7 +68,7 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 	$(EPOCH) tools/make-manuals dist dist/man
 
 # `make release` as yourself, then `sudo make install`: root then needs no toolchain on its PATH. Units name the programs
-# where they are installed.
+# where they are installed; documents lie beside what they link to.
 install: ## programs, units, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
 	test -x dist/thumbcached -a -d dist/man -a -d dist/completions || $(MAKE) release
 	install -d $(DESTDIR)$(PREFIX)/bin $(UNITS)/user@.service.d $(DESTDIR)$(DOCUMENTS)/hooks $(DESTDIR)$(DOCUMENTS)/application
@@ -83,10 +85,13 @@ install: ## programs, units, manual pages, completions and documents, to $(DESTD
 	for program in $(PROGRAMS); do \
 	    install -D -m 644 dist/completions/$$program.bash \
 	        $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program && \
-	    install -D -m 644 dist/completions/$$program.zsh $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_$$program && \
+	    install -D -m 644 dist/completions/$$program.zsh $(DESTDIR)$(PREFIX)/share/zsh/$(ZSH)/_$$program && \
 	    install -D -m 644 dist/completions/$$program.fish \
 	        $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish || exit 1; done
-	install -m 644 README.md CHANGELOG.md LICENSE config/thumbcached.toml docs/*.md $(DESTDIR)$(DOCUMENTS)
+	install -m 644 LICENSE config/thumbcached.toml $(DESTDIR)$(DOCUMENTS)
+	for document in README.md CHANGELOG.md docs/*.md; do \
+	    sed -E 's,\]\((\.\./)?(config|docs)/,](,g' "$$document" > "$(DESTDIR)$(DOCUMENTS)/$${document##*/}" || exit 1; done
+	chmod 644 $(DESTDIR)$(DOCUMENTS)/*.md
 	install -m 755 config/hooks/* $(DESTDIR)$(DOCUMENTS)/hooks
 	install -m 644 config/application/* $(DESTDIR)$(DOCUMENTS)/application
 
