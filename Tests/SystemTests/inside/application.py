@@ -20,6 +20,10 @@ PAUSE = 0.002
 REPORT_EVERY = 0.05
 
 
+class Stopped(BaseException):
+    """A signal came: nothing on the way may take this for a failure of its own."""
+
+
 class Application:
     def __init__(self, arguments):
         self.account = arguments.account
@@ -39,17 +43,22 @@ class Application:
         signal.signal(signal.SIGTERM, self.stop)
         signal.signal(signal.SIGHUP, self.stop)
         self.report(force=True)
-        if not resume:
-            self.begin()
-        self.seen["ready"] = True
-        self.report(force=True)
-        while not self.stopped:
-            self.look_at_all()
-        self.seen["ended"] = True
-        self.report(force=True)
+        try:
+            if not resume:
+                self.begin()
+            self.seen["ready"] = True
+            self.report(force=True)
+            while True:
+                self.look_at_all()
+        except Stopped:
+            self.seen["ended"] = True
+            self.report(force=True)
 
     def stop(self, *_):
-        self.stopped = True
+        # Also out of a call that nobody answers.
+        if not self.stopped:
+            self.stopped = True
+            raise Stopped
 
     def begin(self):
         self.request("LOGIN", self.account, "SESSION", self.session)
@@ -58,8 +67,6 @@ class Application:
 
     def look_at_all(self):
         for number, (profile, image) in enumerate(self.pictures.items()):
-            if self.stopped:
-                return
             answer = self.request("GET", self.account, profile)
             if answer == image:
                 self.seen["hits"] += 1
@@ -87,8 +94,6 @@ class Application:
                     self.disconnect()
                     if "middle" in str(error):
                         self.count_error("HALF")
-                        return FAILED
-                    if self.stopped:
                         return FAILED
         except Refused as error:
             self.count_error(error.code)
