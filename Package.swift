@@ -126,7 +126,10 @@ let package = Package(
             swiftSettings: swiftRules),
         .testTarget(
             name: "ThumbcachedTests",
-            dependencies: ["thumbcached", "thumbcachectl", "ThumbnailCache", "RESP", nioCore, logging],
+            dependencies: [
+                "CacheFakes", "DaemonServer", "thumbcached", "thumbcachectl", "ThumbnailCache", "RESP",
+                nioCore, nioPosix, nioLocks, logging,
+            ],
             swiftSettings: swiftRules),
         .testTarget(
             name: "EndToEndTests",

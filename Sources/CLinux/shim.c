@@ -84,3 +84,13 @@ const char *clinux_error_name(int code) {
 void clinux_wipe(void *memory, size_t length) {
     explicit_bzero(memory, length);
 }
+
+int clinux_fill_standard_descriptors(void) {
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) != -1) continue;
+        if (errno != EBADF) return -1;
+        /* The lowest free number: all below it are open by now. */
+        if (open("/dev/null", O_RDWR) == -1) return -1;
+    }
+    return 0;
+}

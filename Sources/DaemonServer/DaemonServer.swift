@@ -19,12 +19,19 @@ public final class DaemonServer: Sendable {
     /// How many connections the kernel may queue before they are accepted.
     private static var backlog: CInt { 4096 }
 
+    /// How many refused connections may linger until their peer has read why. Beyond it they close without waiting.
+    public static var refusedAtOnce: Int { 64 }
+
     /// Starts serving on a bound socket, whoever bound it; the descriptor is the server's from now on.
+    /// - Parameter overflowUID: what the kernel says of a peer whose uid has no number in this user namespace
+    ///   (user_namespaces(7)). Whoever has it is refused: it may be anybody.
     public static func start(
-        on descriptor: CInt, dispatcher: Dispatcher, admins: AdminRule, group: any EventLoopGroup
+        on descriptor: CInt, dispatcher: Dispatcher, admins: AdminRule, overflowUID: UInt32 = 65_534,
+        group: any EventLoopGroup
     ) async throws -> DaemonServer {
         try await start(
-            on: descriptor, dispatcher: dispatcher, identify: { try Peer.of($0, admins: admins) }, group: group)
+            on: descriptor, dispatcher: dispatcher,
+            identify: { try Peer.of($0, admins: admins).refused(asUID: overflowUID) }, group: group)
     }
 
     /// - Parameter identify: says who is at the other end; called on the channel's event loop.
@@ -54,7 +61,11 @@ public final class DaemonServer: Sendable {
                 channel.eventLoop.makeCompletedFuture {
                     let loop = channel.eventLoop
                     let rota = rotas[ObjectIdentifier(loop)] ?? Rota(eventLoop: loop)
-                    try admit(channel, identify(channel), dispatcher, rota)
+                    do {
+                        try admit(channel, identify(channel), dispatcher, rota)
+                    } catch let error as CommandError {
+                        try refuse(channel, error, dispatcher.registry)
+                    }
                 }
             }
             .withBoundSocket(descriptor)
@@ -87,9 +98,8 @@ public final class DaemonServer: Sendable {
                 peer, limits: limits, drain: drain, close: { channel.close(promise: nil) })
         } catch {
             switch error {
-            case .tooMany(let reason):
-                return try channel.pipeline.syncOperations.addHandler(Refusal(CommandError(.busy, reason)))
-            case .draining: return try channel.pipeline.syncOperations.addHandler(Refusal(.stopping))
+            case .tooMany(let reason): throw CommandError(.busy, reason)
+            case .draining: throw CommandError.stopping
             }
         }
         // Whatever becomes of the channel, it closes; it may do so without ever having been active.
@@ -102,6 +112,17 @@ public final class DaemonServer: Sendable {
         let connection = Connection(
             dispatcher: dispatcher, limits: limits, peer: peer, place: place, eventLoop: loop, rota: rota)
         try channel.pipeline.syncOperations.addHandler(connection)
+    }
+
+    private static func refuse(_ channel: any Channel, _ error: CommandError, _ registry: PeerRegistry) throws {
+        let mayLinger = registry.linger(limit: refusedAtOnce)
+        if mayLinger { channel.closeFuture.whenComplete { _ in registry.endLingering() } }
+        try channel.pipeline.syncOperations.addHandler(Refusal(error, mayLinger: mayLinger))
+    }
+
+    /// Calls `body` when nobody can connect any more: after ``drain(grace:)``, or because the system gave up the socket.
+    public func whenListenerCloses(_ body: @escaping @Sendable () -> Void) {
+        listener.closeFuture.whenComplete { _ in body() }
     }
 
     /// Stops taking connections, lets those that there are answer what they have begun, and closes them.

@@ -1,5 +1,6 @@
 import Glibc
 import NIOCore
+import ThumbcacheProtocol
 
 /// Who is at the other end of a connection, as the kernel says (unix(7), SO_PEERCRED).
 public struct Peer: Sendable, Equatable {
@@ -79,6 +80,20 @@ extension Peer {
 
 private final class OptionBox<Value> {
     var result: Result<Value, any Error>?
+}
+
+extension Peer {
+    /// The peer, unless the kernel could not say who it is: no uid of ours stands for whoever it may be (F29).
+    func refused(asUID overflowUID: UInt32) throws(CommandError) -> Peer {
+        // All ones is no uid but the absence of one: setresuid(2).
+        guard uid != overflowUID, uid != .max else {
+            throw CommandError(
+                .denied,
+                "the kernel cannot say who you are: your uid has no number in the daemon's user namespace, and is shown as "
+                    + "\(uid); call as a user who has one")
+        }
+        return self
+    }
 }
 
 enum PeerError: Error {

@@ -11,6 +11,8 @@ public final class PeerRegistry: Sendable {
         var perUID: [UInt32: Int] = [:]
         var accepted = 0
         var refused = 0
+        /// Refused, and still open so that their peers can read why.
+        var lingering = 0
         var isDraining = false
         var drained: (@Sendable () -> Void)?
     }
@@ -87,6 +89,19 @@ public final class PeerRegistry: Sendable {
             return state.drained
         }
         drained?()
+    }
+
+    /// Takes a place among the refused connections that stay open for a moment; false when `limit` do already.
+    func linger(limit: Int) -> Bool {
+        state.withLockedValue { state in
+            guard state.lingering < limit else { return false }
+            state.lingering += 1
+            return true
+        }
+    }
+
+    func endLingering() {
+        state.withLockedValue { $0.lingering -= 1 }
     }
 
     /// Lets nobody in any more, and has every connection answer what it has begun, then close.

@@ -13,14 +13,18 @@ final class Refusal: ChannelInboundHandler {
     private static var patience: TimeAmount { .milliseconds(100) }
 
     private let error: CommandError
+    private let mayLinger: Bool
     private var deadline: Scheduled<Void>?
 
-    init(_ error: CommandError) {
+    /// - Parameter mayLinger: false closes at once, when there are too many already that wait.
+    init(_ error: CommandError, mayLinger: Bool) {
         self.error = error
+        self.mayLinger = mayLinger
     }
 
     func channelActive(context: ChannelHandlerContext) {
         context.writeAndFlush(wrapOutboundOut(.error(error)), promise: nil)
+        guard mayLinger else { return context.close(promise: nil) }
         let channel = context.channel
         deadline = context.eventLoop.scheduleTask(in: Self.patience) { channel.close(promise: nil) }
     }

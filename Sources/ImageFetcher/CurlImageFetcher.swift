@@ -64,6 +64,12 @@ public final class CurlImageFetcher: ImageFetching {
         desk.update(configuration)
     }
 
+    /// Calls `sign` from the fetcher's thread when it next comes round, which a thread that is stuck does not; at once where it does
+    /// not run, since nothing is stuck then. `sign` must not block.
+    public func whenAlive(_ sign: @escaping @Sendable () -> Void) {
+        desk.whenAlive(sign)
+    }
+
     public var statistics: FetcherStatistics { desk.statistics }
 
     public func target(

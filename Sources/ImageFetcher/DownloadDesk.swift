@@ -13,6 +13,8 @@ final class DownloadDesk: Sendable {
         var begin: [DownloadTicket]
         var cancelled: [DownloadTicket]
         var expired: [DownloadTicket]
+        /// To be called when the rest is done.
+        var signs: [@Sendable () -> Void]
         var nextDeadline: NIODeadline?
         var configuration: FetcherConfiguration
     }
@@ -36,6 +38,8 @@ final class DownloadDesk: Sendable {
         var begin: [DownloadTicket] = []
         /// Those the thread has to let go of.
         var cancelled: [DownloadTicket] = []
+        /// Of those who want to know whether the thread comes round.
+        var signs: [@Sendable () -> Void] = []
         var bell: Bell?
         /// Whether the thread has been called and has not yet looked.
         var hasRung = false
@@ -97,6 +101,17 @@ final class DownloadDesk: Sendable {
         }
     }
 
+    /// Has the thread call `sign`, soon; at once where there is none.
+    func whenAlive(_ sign: @escaping @Sendable () -> Void) {
+        let isRunning = state.withLockedValue { state in
+            guard state.phase == .open else { return false }
+            state.signs.append(sign)
+            state.ring()
+            return true
+        }
+        if !isRunning { sign() }
+    }
+
     func update(_ configuration: FetcherConfiguration) {
         state.withLockedValue { state in
             state.configuration = configuration
@@ -138,9 +153,10 @@ final class DownloadDesk: Sendable {
             defer {
                 state.begin = []
                 state.cancelled = []
+                state.signs = []
             }
             return Work(
-                begin: state.begin, cancelled: state.cancelled, expired: expired,
+                begin: state.begin, cancelled: state.cancelled, expired: expired, signs: state.signs,
                 nextDeadline: state.queue.nextDeadline, configuration: state.configuration)
         }
     }

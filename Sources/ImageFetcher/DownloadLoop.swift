@@ -45,6 +45,7 @@ final class DownloadLoop {
             for ticket in work.cancelled { drop(ticket) }
             perform()
             endFinished()
+            for sign in work.signs { sign() }
             sleep(until: work.nextDeadline)
         }
         endAll()

@@ -48,6 +48,9 @@ public final class PendingLogouts: Sendable {
         self.log = log
     }
 
+    /// How many stand in line behind the one that looks.
+    var waiting: Int { turnstile.waiting }
+
     /// Honours every marker that there is. Returns when all of it is durable and on record.
     /// - Throws: the first failure, with the others honoured all the same; what failed stays pending.
     public func honourAll() async throws(CacheFailure) {

@@ -6,7 +6,7 @@ extension UserCache {
     /// - Returns: how many downloads were stopped.
     func close(_ failure: CacheFailure = .cancelled) -> Int {
         let (ended, entries, earlier) = state.withLockedValue { state in
-            state.isOpen = false
+            state.ending = state.ending ?? failure
             let ended = state.traffic.end(failure)
             let entries = Array(state.memory.values)
             state.memory = [:]

@@ -6,12 +6,12 @@ extension UserCache {
     ///
     /// It wins over every download of the slot that began before it is in place; their waiters get its image (I7).
     /// - Parameter timeToLive: seconds; nil for an image that stays fresh until it is replaced, purged or evicted.
-    /// - Throws: ``CacheFailure/cancelled`` when a purge or log-out overtook it; `badImage`, `tooLarge`, `noSpace`, `inputOutput`.
+    /// - Throws: ``CacheFailure/cancelled`` when a purge or log-out overtook it, `shuttingDown` when the stop did; `badImage`, `tooLarge`, `noSpace`, `inputOutput`.
     public func put(_ slot: Slot, _ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) {
         let slot = slot.detached()
         let image = try judge(bytes, timeToLive: timeToLive)
         let ticket: UInt64? = state.withLockedValue { $0.isOpen ? $0.traffic.putBegan(slot) : nil }
-        guard let ticket else { throw .cancelled }
+        guard let ticket else { throw ending }
         defer { state.withLockedValue { $0.traffic.putEnded(slot) } }
 
         var verdict = PendingPuts.Verdict.cancelled
@@ -41,14 +41,17 @@ extension UserCache {
                     }
                 })
         } catch StoreError.closed {
-            throw .cancelled
+            throw ending
         } catch {
             services.counters.storeFailures.count()
             throw CacheFailure(error)
         }
-        if verdict == .cancelled { throw .cancelled }
+        if verdict == .cancelled { throw ending }
         services.counters.puts.count()
     }
+
+    /// What whoever came too late is told: that a purge or log-out overtook it, or that the daemon is stopping.
+    private var ending: CacheFailure { state.withLockedValue { $0.ending } ?? .cancelled }
 
     private func judge(_ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) -> Image {
         let settings = services.settings()

@@ -10,7 +10,8 @@ import NIOCore
 /// Safe from any thread. The lock is never held across a system call or a callback.
 public final class UserCache: Sendable {
     struct State {
-        var isOpen = true
+        /// Why there is no new work any more; nil while the cache is open.
+        var ending: CacheFailure?
         /// What the user logged in with; may change while the cache is open.
         var account: Account
         var memory: [Slot: MemoryEntry] = [:]
@@ -20,6 +21,8 @@ public final class UserCache: Sendable {
         var awaitingStores: [CheckedContinuation<Void, Never>] = []
         /// Answers on their way; replaced by each ending, which waits for those that began before it.
         var deliveries = Deliveries()
+
+        var isOpen: Bool { ending == nil }
     }
 
     /// Where a user's images come from.
@@ -77,7 +80,7 @@ public final class UserCache: Sendable {
         let route = self.route(for: query.slot, held: held?.image)
         let now = services.time.now
         change { state in
-            guard state.isOpen else { return Consequences(effects: [.answer(waiter, .failure(.cancelled))]) }
+            if let ending = state.ending { return Consequences(effects: [.answer(waiter, .failure(ending))]) }
             let memory = state.memory[query.slot]?.served
             return Consequences(effects: state.traffic.get(waiter, memory: memory, route: route, now: now))
         }
@@ -113,6 +116,8 @@ public final class UserCache: Sendable {
 
     /// The images held on disk; nil while they are not yet counted after a start.
     public var usage: Usage? { vault.usage }
+
+    var isOpen: Bool { state.withLockedValue { $0.isOpen } }
 
     var memoryHits: Int { state.withLockedValue { $0.memoryHits } }
 

@@ -1,10 +1,13 @@
 import ArgumentParser
+import CLinux
 import Glibc
 
 /// Where everything is made: the world that the commands see is handed to them from here.
 @main
 enum Main {
     static func main() {
+        // Lest the connection take the place of an output that nobody wants, and a receipt be sent to the daemon.
+        guard clinux_fill_standard_descriptors() == 0 else { Glibc.exit(ExitStatus.refused.rawValue) }
         let arguments: [String]
         switch decodedArguments(CommandLine.argc, CommandLine.unsafeArgv) {
         case .success(let decoded): arguments = decoded

@@ -6,12 +6,14 @@ import ThumbnailCache
 // What each part of the program takes of the configuration.
 
 extension Configuration {
-    var store: DiskStoreConfiguration {
+    /// - Parameter openDirectories: as many as there are descriptors for.
+    func store(openDirectories: Int) -> DiskStoreConfiguration {
         DiskStoreConfiguration(
             cacheDirectory: storage.cache, stateDirectory: storage.state, runtimeDirectory: storage.runtime,
             keys: storage.keys == .disk ? .disk : .runtime,
             pendingLogouts: sessions.pendingLogouts.isEmpty ? nil : sessions.pendingLogouts, quota: storage.quota,
-            userQuota: storage.userQuota)
+            userQuota: storage.userQuota,
+            openDirectories: openDirectories)
     }
 
     var cacheSettings: CacheSettings {

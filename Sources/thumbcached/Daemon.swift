@@ -16,16 +16,21 @@ enum Daemon {
     private static var diskThreads: Int { 8 }
     /// Threads for log-in, purge and log-out.
     private static var lifecycleThreads: Int { 4 }
+    /// The store's own one among them.
+    static var allDiskThreads: Int { diskThreads + lifecycleThreads + 1 }
 
     /// Serves until SIGTERM or SIGINT.
-    static func run(_ setup: DaemonSetup, _ configuration: Configuration) async throws {
-        let live = LiveConfiguration(configuration)
+    static func run(_ setup: DaemonSetup, _ wanted: Configuration) async throws {
+        let live = LiveConfiguration(wanted)
         let log = logger(setup, live)
         let notifier = SystemdNotifier(environment: setup.environment)
+        let (configuration, directories) = try DescriptorLimit.fit(
+            wanted, diskThreads: allDiskThreads, log: log)
+        live.replace(by: configuration)
 
         // The store first: its locks say whether this daemon may be at all.
         try makeDirectories(configuration)
-        let store = try DiskStore(configuration: configuration.store, log: log)
+        let store = try DiskStore(configuration: configuration.store(openDirectories: directories), log: log)
         try settleBoot(store, configuration, log)
         try store.start()
         let fetcher = CurlImageFetcher(configuration: configuration.fetcher, log: log)
@@ -55,13 +60,18 @@ enum Daemon {
 
         try await honour(pendingLogouts)
         let socket = try DaemonSocket(setup, configuration, pid: getpid())
+        let overflowUID = try KernelFacts.overflowUID()
         // Caught from here on, so that a signal that comes the moment somebody is served does what it should.
         let hangups = await UnixSignalsSequence(trapping: .sighup)
+
+        let watchdog = Self.watchdog(
+            notifier, loops: group, fetcher: fetcher, disk: disk, lifecycle: lifecycle, time: time, log: log)
 
         // Stopped from the last to the first.
         let stages = ServiceGroup(
             configuration: .init(
                 services: [
+                    .init(service: WatchdogService(watchdog: watchdog)),
                     .init(service: StopService { store.shutdown() }),
                     .init(service: StopService { fetcher.shutdown() }),
                     .init(service: StopService { await pendingLogouts?.stop() }),
@@ -70,7 +80,9 @@ enum Daemon {
                             hangups: hangups, setup: setup, live: live, fetcher: fetcher, notifier: notifier, log: log)),
                     .init(
                         service: ServingService(
-                            socket: socket, dispatcher: dispatcher, admins: configuration.adminRule, group: group,
+                            socket: socket, dispatcher: dispatcher, admins: configuration.adminRule,
+                            overflowUID: overflowUID,
+                            group: group,
                             notifier: notifier, log: log)),
                 ],
                 gracefulShutdownSignals: [.sigterm, .sigint], logger: log))
@@ -94,7 +106,7 @@ enum Daemon {
     private static func settleBoot(_ store: DiskStore, _ configuration: Configuration, _ log: Logger) throws {
         let endsLogins = configuration.sessions.purgeOnBoot
         do {
-            try store.settleBoot(try BootID.read(), endsLogins: endsLogins)
+            try store.settleBoot(try KernelFacts.bootID(), endsLogins: endsLogins)
         } catch {
             if endsLogins { throw StartError.boot("\(error)") }
             // Nothing hangs on it today; with purge-on-boot turned on, the next start counts as one after a boot.

@@ -1,4 +1,5 @@
 import ArgumentParser
+import CLinux
 import Glibc
 
 /// The command line: `thumbcached [--config FILE] [--check-config] [--log-level L] [--version]`.
@@ -32,6 +33,10 @@ struct Main: AsyncParsableCommand {
     mutating func run() async throws {
         // What the daemon makes is nobody else's, whatever mode is asked for.
         umask(0o077)
+        // Lest a file of the store's take the place of a log that nobody wants.
+        guard clinux_fill_standard_descriptors() == 0 else {
+            Self.fail("open /dev/null: \(SystemError("open").reason)")
+        }
         let setup = DaemonSetup(file: configurationFile, logLevel: logLevel?.level)
         do throws(ConfigurationError) {
             let configuration = try setup.load()

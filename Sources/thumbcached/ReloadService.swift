@@ -22,10 +22,12 @@ struct ReloadService: Service {
     private func reload() {
         tell(.reloading(monotonic: Self.monotonicMicroseconds()))
         defer { tell(.ready) }
-        do throws(ConfigurationError) {
+        do {
             let new = try setup.load()
             let old = live.current.configuration
-            let merged = new.reloaded(over: old)
+            let merged = try DescriptorLimit.fit(
+                new.reloaded(over: old), diskThreads: Daemon.allDiskThreads, log: log
+            ).configuration
             live.replace(by: merged)
             fetcher.update(merged.fetcher)
             let ignored = new.changesNeedingRestart(from: old)

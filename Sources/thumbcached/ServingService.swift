@@ -14,17 +14,25 @@ struct ServingService: Service {
     let socket: DaemonSocket
     let dispatcher: Dispatcher
     let admins: AdminRule
+    /// Stands for every uid that has no number here.
+    let overflowUID: UInt32
     let group: any EventLoopGroup
     let notifier: SystemdNotifier
     let log: Logger
 
     func run() async throws {
         let server = try await DaemonServer.start(
-            on: socket.descriptor, dispatcher: dispatcher, admins: admins, group: group)
+            on: socket.descriptor, dispatcher: dispatcher, admins: admins, overflowUID: overflowUID, group: group)
         attempt("tell systemd that it serves") { try notifier.send(.ready, .status("serving at \(socket.name)")) }
         log.notice("serving", metadata: ["version": "\(dispatcher.version)", "socket": "\(socket.name)"])
 
-        try await gracefulShutdown()
+        let listening = AsyncStream<Void> { ends in
+            server.whenListenerCloses {
+                ends.yield()
+                ends.finish()
+            }
+        }
+        for await _ in listening.cancelOnGracefulShutdown() { throw ListenerClosed(name: socket.name) }
         log.notice("stopping")
         attempt("tell systemd that it stops") { try notifier.send(.stopping) }
         // Nobody finds the socket any more; those who are connected get what is on its way.
@@ -44,4 +52,11 @@ struct ServingService: Service {
             log.warning("could not \(what)", metadata: ["reason": "\(error)"])
         }
     }
+}
+
+/// Nobody can connect any more: the service has failed, for whoever restarts services to see.
+struct ListenerClosed: Error, CustomStringConvertible {
+    let name: String
+
+    var description: String { "the system no longer takes connections at \(name), so the daemon ends" }
 }

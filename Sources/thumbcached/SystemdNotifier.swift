@@ -34,6 +34,15 @@ struct SystemdNotifier: Sendable, Equatable {
     /// Sends messages in one datagram. Blocks while systemd's queue is full.
     /// - Throws: When the environment names no usable socket, or nobody takes what is sent there.
     func send(_ messages: Message...) throws(SystemError) {
+        try send(messages, flags: 0)
+    }
+
+    /// The same, but where systemd's queue is full it throws instead of blocking.
+    func sendAtOnce(_ messages: Message...) throws(SystemError) {
+        try send(messages, flags: Int32(MSG_DONTWAIT))
+    }
+
+    private func send(_ messages: [Message], flags: Int32) throws(SystemError) {
         guard let name else { return }
         let isAbstract = name.hasPrefix("@")
         guard isAbstract || name.hasPrefix("/"), name.utf8.count > 1 else {
@@ -46,7 +55,7 @@ struct SystemdNotifier: Sendable, Equatable {
         defer { close(descriptor) }
         let text = Array(messages.map(\.text).joined(separator: "\n").utf8)
         _ = try retryingInterrupts("notify systemd at \(quoted(name))") {
-            address.withSocketAddress { sendto(descriptor, text, text.count, Int32(MSG_NOSIGNAL), $0, $1) }
+            address.withSocketAddress { sendto(descriptor, text, text.count, Int32(MSG_NOSIGNAL) | flags, $0, $1) }
         }
     }
 }

@@ -22,6 +22,32 @@ import Testing
         #expect(await daemon.restarted().get(.alice, "bob") == "mine from disk")
     }
 
+    @Test func `a PUT that the stop overtakes is told so, not that the user was logged out; so is who asks behind it`()
+        async throws
+    {
+        let daemon = Daemon(FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool(threads: 3)))
+        try await daemon.logIn(.alice)
+        let cache = try await daemon.sessions.cache(.alice)
+        let gate = daemon.store.hold(.seal)
+        defer { gate.open() }
+        async let failure = daemon.world.services.disk.run { () -> CacheFailure? in
+            do throws(CacheFailure) {
+                try cache.put(Slot(profile: OpaqueID("bob")), SampleImage.png("new"), timeToLive: nil)
+                return nil
+            } catch {
+                return error
+            }
+        }
+        await gate.reached()
+        async let stopped: Void = daemon.sessions.shutDown()
+        while cache.isOpen { try await turn() }
+        gate.open()
+        #expect(try await failure == .shuttingDown)
+        await stopped
+        #expect(await cache.outcome(ImageQuery(slot: Slot(profile: OpaqueID("bob")))) == "shuttingDown")
+        #expect(daemon.store.held(by: .alice) == [])
+    }
+
     @Test func `I4: nobody gets a receipt or a cache from a daemon that has stopped`() async throws {
         try await daemon.logIn(.alice)
         await daemon.sessions.shutDown()

@@ -47,6 +47,10 @@ static const int CLINUX_DIRENT_NAME_OFFSET = 19;
 /* Whether the process may leave a core file or be read through /proc: prctl(2), PR_SET_DUMPABLE. */
 int clinux_set_dumpable(int dumpable);
 
+/* Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed: else the next file that is opened gets its number, and
+ * what is written to standard output or error ends up in it. Several calls, unlike the others. 0, or -1 with errno. */
+int clinux_fill_standard_descriptors(void);
+
 /* The name of an error number, such as "ENOENT"; NULL for a number that has none. */
 const char *clinux_error_name(int code);
 

@@ -1,0 +1,46 @@
+import ImageFetcher
+import Logging
+import NIOCore
+import ServiceLifecycle
+import ThumbnailCache
+
+extension Daemon {
+    /// What has to live, and systemd's watchdog on it; nil where systemd waits for no sign of life.
+    static func watchdog(
+        _ notifier: SystemdNotifier, loops: any EventLoopGroup, fetcher: CurlImageFetcher, disk: ThreadPool,
+        lifecycle: ThreadPool, time: SystemTime, log: Logger
+    ) -> Watchdog? {
+        guard let interval = notifier.watchdogInterval else { return nil }
+        var organs = loops.makeIterator().enumerated().map { index, loop in
+            Watchdog.Organ(name: "event loop \(index)", isVital: true) { loop.execute($0) }
+        }
+        organs += [
+            Watchdog.Organ(name: "log-ins and log-outs", isVital: true) { alive in Task { alive() } },
+            Watchdog.Organ(name: "downloads", isVital: true) { fetcher.whenAlive($0) },
+            Watchdog.Organ(name: "disk of images", isVital: false) { disk.submit($0) },
+            Watchdog.Organ(name: "disk of log-ins", isVital: false) { lifecycle.submit($0) },
+        ]
+        // The second beat is the first that feeds, at half of the time that systemd waits.
+        return Watchdog(
+            organs: organs, pause: interval.milliseconds / 2, time: time,
+            feed: {
+                do throws(SystemError) {
+                    try notifier.sendAtOnce(.watchdog)
+                } catch {
+                    // The next one comes in time, if systemd takes it.
+                    log.debug("systemd's watchdog could not be fed", metadata: ["reason": "\(error)"])
+                }
+            }, log: log)
+    }
+}
+
+/// Keeps the watchdog going until everything else has stopped.
+struct WatchdogService: Service {
+    let watchdog: Watchdog?
+
+    func run() async throws {
+        watchdog?.start()
+        try await gracefulShutdown()
+        watchdog?.stop()
+    }
+}

@@ -1,0 +1,85 @@
+import DaemonServer
+
+/// How the descriptors that the process may have are shared out, so that one that is needed is never taken by a connection
+/// (I9, F15).
+///
+/// Connections are refused before descriptors run out: what is left is for the disk, downloads and the store's own
+/// files. Where the system allows too few for what is configured, the daemon keeps fewer directories open, then makes fewer
+/// downloads at once, then takes fewer connections; and says so.
+struct DescriptorBudget: Equatable, Sendable {
+    var directories: Int
+    var downloads: Int
+    var connections: Int
+
+    /// Directories that the store keeps open when there is room.
+    static let directories = 256
+    private static let fewestDirectories = 16
+    private static let fewestDownloads = 8
+    /// Besides the admins'.
+    private static let fewestConnections = 8
+    /// Sockets that one download can take: that of the transfer, and what libcurl resolves its host with.
+    private static let perDownload = 2
+
+    /// What everything takes that has no limit of its own: standard streams, log, locks and roots of the store, the event
+    /// loops, one file and its directory for each thread that works on the disk, refused connections that linger, and some
+    /// to spare for what the C library opens.
+    static func fixed(threads: Int, diskThreads: Int) -> Int {
+        64 + 4 * threads + 3 * diskThreads + DaemonServer.refusedAtOnce
+    }
+
+    /// All that a configuration can take.
+    static func needed(_ configuration: Configuration, diskThreads: Int) -> Int {
+        fixed(threads: configuration.threads, diskThreads: diskThreads) + directories
+            + perDownload * configuration.limits.downloads + configuration.limits.connections
+    }
+
+    /// - Parameter limit: descriptors that the process may have (getrlimit(2), RLIMIT_NOFILE).
+    /// - Throws: when not even the least fits.
+    init(_ configuration: Configuration, limit: Int, diskThreads: Int) throws(TooFewDescriptors) {
+        let limits = configuration.limits
+        let fixed = Self.fixed(threads: configuration.threads, diskThreads: diskThreads)
+        let fewest = min(limits.connections, limits.adminConnections + Self.fewestConnections)
+        let fewestDownloads = min(limits.downloads, Self.fewestDownloads)
+        var rest = limit - fixed - Self.fewestDirectories - Self.perDownload * fewestDownloads - fewest
+        guard rest >= 0 else { throw TooFewDescriptors(limit: limit, least: limit - rest) }
+
+        // The other way round than they are given up: what is left for the last is what the first did not take.
+        func take(_ wanted: Int, _ size: Int) -> Int {
+            let taken = min(wanted, rest / size)
+            rest -= taken * size
+            return taken
+        }
+        connections = fewest + take(limits.connections - fewest, 1)
+        downloads = fewestDownloads + take(limits.downloads - fewestDownloads, Self.perDownload)
+        directories = Self.fewestDirectories + take(Self.directories - Self.fewestDirectories, 1)
+    }
+
+    /// What of the configuration does not fit, with what it has become.
+    func shortfalls(of configuration: Configuration) -> [String] {
+        let limits = configuration.limits
+        return [
+            ("limits.connections", limits.connections, connections), ("limits.downloads", limits.downloads, downloads),
+        ]
+        .filter { $1 > $2 }.map { "\($0): \($2) instead of \($1)" }
+    }
+
+    /// The configuration, with no more than there are descriptors for.
+    func applied(to configuration: Configuration) -> Configuration {
+        var result = configuration
+        result.limits.connections = connections
+        result.limits.connectionsPerUID = min(result.limits.connectionsPerUID, connections)
+        result.limits.downloads = downloads
+        result.limits.downloadsPerUID = min(result.limits.downloadsPerUID, downloads)
+        return result
+    }
+}
+
+struct TooFewDescriptors: Error, Equatable, CustomStringConvertible {
+    let limit: Int
+    let least: Int
+
+    var description: String {
+        "the process may have only \(limit) open files; with this configuration it needs at least \(least): raise "
+            + "LimitNOFILE= in the unit (ulimit -n in a shell), or lower limits.admin-connections or threads"
+    }
+}

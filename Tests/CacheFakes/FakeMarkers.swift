@@ -1,0 +1,68 @@
+import NIOConcurrencyHelpers
+import ThumbnailCache
+
+/// Markers in memory, with the record of what was honoured; both outlive a restart.
+public final class FakeMarkers: LogoutMarkers {
+    public enum Step: Sendable {
+        case pending, record
+    }
+
+    private struct State {
+        var present: [LogoutMarker] = []
+        var honoured: Set<LogoutMarker> = []
+        var gates: [Step: Gate] = [:]
+        var failures: [Step: Int] = [:]
+        var looks = 0
+    }
+
+    private let state = NIOLockedValueBox(State())
+
+    public init() {}
+
+    /// A hook leaves its marker.
+    public func leave(_ uid: UInt32, _ name: String = "marker") {
+        state.withLockedValue { $0.present.append(LogoutMarker(uid: uid, name: name)) }
+    }
+
+    /// Those on record, by name, sorted.
+    public var honoured: [String] { state.withLockedValue { $0.honoured.map(\.name).sorted() } }
+
+    /// How often somebody looked what is pending.
+    public var looks: Int { state.withLockedValue { $0.looks } }
+
+    /// Makes the next calls of a step fail.
+    public func fail(_ step: Step, times: Int = 1) {
+        state.withLockedValue { $0.failures[step] = times }
+    }
+
+    /// Holds calls at a step until the gate is opened.
+    public func hold(_ step: Step) -> Gate {
+        let gate = Gate()
+        state.withLockedValue { $0.gates[step] = gate }
+        return gate
+    }
+
+    public func pending() throws -> [LogoutMarker] {
+        let found = state.withLockedValue { state in
+            state.looks += 1
+            return state.present.filter { !state.honoured.contains($0) }
+        }
+        try pass(.pending)
+        return found
+    }
+
+    public func record(_ honoured: [LogoutMarker]) throws {
+        try pass(.record)
+        state.withLockedValue { $0.honoured.formUnion(honoured) }
+    }
+
+    private func pass(_ step: Step) throws {
+        state.withLockedValue { $0.gates[step] }?.pass()
+        let fails = state.withLockedValue { state in
+            guard let times = state.failures[step], times > 0 else { return false }
+            state.failures[step] = times - 1
+            return true
+        }
+        if fails { throw StoreError.failed("EIO") }
+    }
+}

@@ -1,0 +1,180 @@
+import CacheFakes
+import Logging
+import Testing
+
+@testable import ThumbnailCache
+
+/// Log-outs that came while the daemon was down, stuck or refusing (F46).
+@Suite(.timeLimit(.minutes(1))) struct PendingLogoutTests {
+    private let markers = FakeMarkers()
+
+    private func pending(_ daemon: Daemon) -> PendingLogouts {
+        PendingLogouts(
+            markers: markers, logout: daemon.logout, services: daemon.world.services, log: daemon.sessions.log)
+    }
+
+    @Test
+    func `F46, I4: a log-out that came while the daemon was down is honoured at the next start, for all of that uid`()
+        async throws
+    {
+        let before = Daemon()
+        for owner in [Owner.alice, .carol, .otherAlice] {
+            try await before.logIn(owner)
+            try await before.put(owner, "bob", "mine")
+        }
+        markers.leave(1000)
+        let daemon = before.restarted()
+        try await pending(daemon).honourAll()
+        #expect(try await daemon.users(1000) == [])
+        #expect(await daemon.get(.alice, "bob") == "notLoggedIn")
+        #expect(daemon.store.login(of: .alice) == nil)
+        // Nobody else is touched.
+        #expect(await daemon.get(.otherAlice, "bob") == "mine from disk")
+        #expect(markers.honoured == ["marker"])
+    }
+
+    @Test func `a marker is honoured once: who has logged in again since stays, also over restarts`() async throws {
+        let daemon = Daemon()
+        try await daemon.logIn(.alice)
+        markers.leave(1000)
+        let pending = self.pending(daemon)
+        try await pending.honour(uid: 1000)
+        try await daemon.logIn(.alice)
+        try await pending.honourAll()
+        #expect(try await daemon.users() == ["alice"])
+        let next = daemon.restarted()
+        try await self.pending(next).honourAll()
+        #expect(try await next.users() == ["alice"])
+    }
+
+    @Test func `one uid is asked for: its markers are honoured, and the others wait their turn`() async throws {
+        let daemon = Daemon()
+        for owner in [Owner.alice, .otherAlice] { try await daemon.logIn(owner) }
+        markers.leave(1000, "one")
+        markers.leave(1001, "two")
+        let pending = self.pending(daemon)
+        try await pending.honour(uid: 1001)
+        #expect(markers.honoured == ["two"])
+        #expect(try await daemon.users(1000) == ["alice"])
+        try await pending.honourAll()
+        #expect(markers.honoured == ["one", "two"])
+        #expect(try await daemon.users(1000) == [])
+    }
+
+    @Test func `I4: what cannot be made durable is not on record, and is tried again; one uid's trouble is no other's`()
+        async throws
+    {
+        let daemon = Daemon()
+        for owner in [Owner.alice, .otherAlice] { try await daemon.logIn(owner) }
+        markers.leave(1000, "one")
+        markers.leave(1001, "two")
+        daemon.store.fail(.commitLogout)
+        let pending = self.pending(daemon)
+        await #expect(throws: CacheFailure.inputOutput("EIO")) { try await pending.honourAll() }
+        #expect(markers.honoured == ["two"])
+        #expect(try await daemon.users(1001) == [])
+        // Closed, whatever the disk still has of it.
+        #expect(await daemon.get(.alice, "bob") != "null")
+        try await pending.honourAll()
+        #expect(markers.honoured == ["one", "two"])
+        #expect(daemon.store.login(of: .alice) == nil)
+    }
+
+    @Test(arguments: [FakeMarkers.Step.pending, .record])
+    func `I4: when markers cannot be read or kept on record, that is an error, and the log-out is done again`(
+        step: FakeMarkers.Step
+    ) async throws {
+        let daemon = Daemon()
+        try await daemon.logIn(.alice)
+        markers.leave(1000)
+        markers.fail(step)
+        let pending = self.pending(daemon)
+        await #expect(throws: CacheFailure.inputOutput("EIO")) { try await pending.honour(uid: 1000) }
+        #expect(markers.honoured == [])
+        try await pending.honour(uid: 1000)
+        #expect(markers.honoured == ["marker"])
+        #expect(try await daemon.users() == [])
+    }
+
+    @Test func `a look that found a marker is over before a log-in behind it begins, so that it cannot end that one`()
+        async throws
+    {
+        let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 3)))
+        try await daemon.logIn(.alice)
+        markers.leave(1000)
+        let pending = self.pending(daemon)
+        let gate = markers.hold(.pending)
+        async let look: Void = pending.honourAll()
+        await gate.reached()
+        defer { gate.open() }
+        let owner = Owner.alice
+        async let logIn: Void = {
+            try await pending.honour(uid: 1000)
+            try await daemon.logIn(owner)
+        }()
+        // The second look stands behind the first, which has read the marker and done nothing yet.
+        while pending.waiting == 0 { try await turn() }
+        #expect(markers.looks == 1)
+        gate.open()
+        try await look
+        try await logIn
+        try await pending.honourAll()
+        #expect(try await daemon.users() == ["alice"])
+    }
+
+    // MARK: While the daemon runs
+
+    private func advance(_ daemon: Daemon, _ milliseconds: Int64, untilLook number: Int) async throws {
+        while daemon.world.time.timers == 0 { try await turn() }
+        daemon.world.time.advance(milliseconds: milliseconds)
+        while markers.looks < number { try await turn() }
+    }
+
+    @Test func `F46: a marker that is left while the daemon runs is honoured within a second`() async throws {
+        let daemon = Daemon()
+        try await daemon.logIn(.alice)
+        let pending = self.pending(daemon)
+        pending.watch()
+        try await advance(daemon, 1_000, untilLook: 1)
+        #expect(try await daemon.users() == ["alice"])
+        markers.leave(1000)
+        try await advance(daemon, 1_000, untilLook: 2)
+        while markers.honoured.isEmpty { try await turn() }
+        #expect(try await daemon.users() == [])
+        await pending.stop()
+    }
+
+    @Test func `looks that fail come at growing pauses, and at the usual one when one has succeeded`() async throws {
+        let daemon = Daemon()
+        markers.fail(.pending, times: 6)
+        let pending = self.pending(daemon)
+        pending.watch()
+        for (index, pause) in [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 1_000].enumerated() {
+            while daemon.world.time.timers == 0 { try await turn() }
+            daemon.world.time.advance(milliseconds: Int64(pause) - 1)
+            #expect(markers.looks == index)
+            try await advance(daemon, 1, untilLook: index + 1)
+        }
+        await pending.stop()
+    }
+
+    @Test func `nobody looks behind the one who has stopped it, and who stops it waits for the look under way`()
+        async throws
+    {
+        let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 2)))
+        let pending = self.pending(daemon)
+        pending.watch()
+        let gate = markers.hold(.pending)
+        async let look: Void = pending.honourAll()
+        await gate.reached()
+        defer { gate.open() }
+        async let stop: Void = pending.stop()
+        while pending.waiting == 0 { try await turn() }
+        gate.open()
+        try await look
+        await stop
+        #expect(daemon.world.time.timers == 0)
+        await #expect(throws: CacheFailure.shuttingDown) { try await pending.honour(uid: 1000) }
+        #expect(markers.looks == 1)
+    }
+}
