@@ -1,33 +1,42 @@
 import ThumbnailCache
 
 /// How an ``ThumbnailCache/ImageRecord`` lies in an entry: a version, then fields of fixed size, then those that vary.
+/// A record of another version is none, and its entry so a miss.
 package enum ImageRecordCoding {
-    private static let version: UInt8 = 1
-    /// Longest a record can be: fixed fields and three texts of 65,535 bytes.
-    static let longest = 96 + 3 * (2 + 0xFFFF)
-    /// A validator longer than this is dropped: it is a hint, and an origin should not fill the disk with it.
-    private static let longestValidator = 1024
+    private static let version: UInt8 = 2
 
+    /// Which of the parts that may be missing are there.
     private struct Present: OptionSet {
-        let rawValue: UInt8
+        let rawValue: UInt16
         static let url = Present(rawValue: 1)
-        static let lifetime = Present(rawValue: 2)
-        static let etag = Present(rawValue: 4)
-        static let lastModified = Present(rawValue: 8)
-        static let all: Present = [.url, .lifetime, .etag, .lastModified]
+        static let redirectedTo = Present(rawValue: 2)
+        static let lifetime = Present(rawValue: 4)
+        static let all = Present(rawValue: 0x1FF)
+
+        /// One of the six header fields, in the order in which they lie.
+        static func text(_ index: Int) -> Present { Present(rawValue: 8 << UInt16(index)) }
     }
 
-    /// nil when the URL is longer than 65,535 bytes.
+    /// nil when a URL is longer than 65,535 bytes.
     package static func encode(_ record: ImageRecord) -> [UInt8]? {
         var present: Present = []
-        let etag = record.etag.flatMap { $0.utf8.count <= longestValidator ? $0 : nil }
-        let lastModified = record.lastModified.flatMap { $0.utf8.count <= longestValidator ? $0 : nil }
-        if case .url = record.provenance { present.insert(.url) }
+        var url: String?
+        if case .url(let provenance) = record.provenance { url = provenance }
+        if url != nil { present.insert(.url) }
+        if record.redirectedTo != nil { present.insert(.redirectedTo) }
         if record.freshness.lifetime != nil { present.insert(.lifetime) }
-        if etag != nil { present.insert(.etag) }
-        if lastModified != nil { present.insert(.lastModified) }
+        let fields = record.fields
+        var texts: [String] = []
+        for (index, text) in [
+            fields.cacheControl, fields.expires, fields.pragma, fields.vary, fields.etag, fields.lastModified,
+        ].enumerated() {
+            // One that is longer than the cache keeps is left out.
+            guard let text, text.utf8.count <= StoredFields.longest else { continue }
+            present.insert(.text(index))
+            texts.append(text)
+        }
 
-        var writer = ByteWriter(capacity: 256)
+        var writer = ByteWriter(capacity: 512)
         writer.integer(version)
         writer.integer(present.rawValue)
         writer.integer(record.shape.kind.rawValue)
@@ -39,9 +48,9 @@ package enum ImageRecordCoding {
         writer.integer(record.freshness.lifetime ?? 0)
         writer.integer(record.freshness.staleWhileRevalidate)
         writer.integer(record.freshness.staleIfError)
-        if case .url(let url) = record.provenance { writer.text(url) }
-        if let etag { writer.text(etag) }
-        if let lastModified { writer.text(lastModified) }
+        if let url { writer.text(url) }
+        if let redirectedTo = record.redirectedTo { writer.text(redirectedTo) }
+        for text in texts { writer.text(text) }
         return writer.isTooLong ? nil : writer.bytes
     }
 
@@ -49,7 +58,7 @@ package enum ImageRecordCoding {
     package static func decode(_ bytes: UnsafeRawBufferPointer) -> ImageRecord? {
         var reader = ByteReader(bytes)
         guard reader.integer(UInt8.self) == version,
-            let present = reader.integer(UInt8.self).map(Present.init(rawValue:)), present.isSubset(of: .all),
+            let present = reader.integer(UInt16.self).map(Present.init(rawValue:)), present.isSubset(of: .all),
             let kind = reader.integer(UInt8.self).flatMap(ImageKind.init(rawValue:)),
             let width = reader.integer(UInt32.self), let height = reader.integer(UInt32.self),
             let digest = reader.take(32).flatMap({ ImageDigest($0) }),
@@ -58,24 +67,27 @@ package enum ImageRecordCoding {
             let whileRevalidate = reader.integer(Int64.self), let ifError = reader.integer(Int64.self)
         else { return nil }
 
-        var provenance = Provenance.put
-        if present.contains(.url) {
-            guard let url = reader.text() else { return nil }
-            provenance = .url(url)
-        }
         var record = ImageRecord(
-            shape: ImageShape(kind: kind, width: width, height: height), digest: digest, provenance: provenance,
+            shape: ImageShape(kind: kind, width: width, height: height), digest: digest, provenance: .put,
             freshness: Freshness(
                 storedAt: storedAt, initialAge: initialAge, lifetime: present.contains(.lifetime) ? lifetime : nil,
                 staleWhileRevalidate: whileRevalidate, staleIfError: ifError))
-        if present.contains(.etag) {
-            guard let etag = reader.text() else { return nil }
-            record.etag = etag
+        if present.contains(.url) {
+            guard let url = reader.text() else { return nil }
+            record.provenance = .url(url)
         }
-        if present.contains(.lastModified) {
-            guard let lastModified = reader.text() else { return nil }
-            record.lastModified = lastModified
+        if present.contains(.redirectedTo) {
+            guard let url = reader.text() else { return nil }
+            record.redirectedTo = url
         }
+        var texts = [String?](repeating: nil, count: 6)
+        for index in texts.indices where present.contains(.text(index)) {
+            guard let text = reader.text() else { return nil }
+            texts[index] = text
+        }
+        record.fields = StoredFields(
+            cacheControl: texts[0], expires: texts[1], pragma: texts[2], vary: texts[3], etag: texts[4],
+            lastModified: texts[5])
         return reader.isAtEnd ? record : nil
     }
 }

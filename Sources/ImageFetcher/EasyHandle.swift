@@ -121,6 +121,13 @@ final class EasyHandle {
         return status
     }
 
+    /// Whole seconds that the last request took, from its start to the end of its answer.
+    var secondsTaken: Int64 {
+        var microseconds: curl_off_t = 0
+        guard ccurl_easy_get_offset(raw, CURLINFO_TOTAL_TIME_T, &microseconds) == CURLE_OK else { return 0 }
+        return Int64(microseconds) / 1_000_000
+    }
+
     /// What libcurl says of a failure.
     func failureText(_ code: CURLcode) -> String {
         message[0] == 0 ? String(cString: curl_easy_strerror(code)) : String(cString: message)

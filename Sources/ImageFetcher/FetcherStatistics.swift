@@ -10,6 +10,8 @@ public struct FetcherStatistics: Sendable, Equatable {
     public var images = 0
     /// Downloads that ended with "there is none".
     public var missing = 0
+    /// Downloads that ended with "what you hold still holds".
+    public var notModified = 0
     /// Downloads that failed, by kind.
     public var failures = Failures()
     /// Downloads that were cancelled before they ended.
@@ -77,6 +79,7 @@ public struct FetcherStatistics: Sendable, Equatable {
         switch outcome {
         case .image: images += 1
         case .missing: missing += 1
+        case .notModified: notModified += 1
         case .failed(let failure):
             failures.count(failure)
             origins[origin, default: OriginFigures()].failures += 1

@@ -24,11 +24,13 @@ struct ResponseReader {
     enum Verdict {
         case image(ImageBytes.Builder, ResponseHeaders)
         case missing(ResponseHeaders)
+        case notModified(ResponseHeaders)
         case redirect(String)
         case failed(DownloadFailure)
     }
 
     private let host: String
+    private let isConditional: Bool
     private let limits: Limits
     private var stage = Stage.beforeStatus
     private var status = 0
@@ -54,11 +56,17 @@ struct ResponseReader {
         case inBody
     }
 
-    /// - Parameter host: named in sentences.
-    init(host: String, limits: Limits) {
+    /// - Parameters:
+    ///   - host: named in sentences.
+    ///   - isConditional: whether the request said what is held already.
+    init(host: String, isConditional: Bool = false, limits: Limits) {
         self.host = host
+        self.isConditional = isConditional
         self.limits = limits
     }
+
+    /// The fields of the answer that matter to a cache, as far as they have come.
+    var headers: ResponseHeaders { ResponseHeaders(fields) }
 
     /// One line of header, with its line end.
     mutating func header(_ line: UnsafeRawBufferPointer) -> Bool {
@@ -105,7 +113,7 @@ struct ResponseReader {
         if let refusal { return .failed(refusal) }
         guard isWhole || hasSeenEnough else { return nil }
         switch status {
-        case 200:
+        case 200, 203:
             guard let image = image.take() else {
                 return .failed(.origin("the answer from \(host) ended within its header"))
             }
@@ -113,9 +121,13 @@ struct ResponseReader {
                 return .failed(
                     .origin("\(host) announced \(announced) bytes and sent \(image.count): the image is not whole"))
             }
-            return .image(image, ResponseHeaders(fields))
+            return .image(image, headers)
         case 404, 410:
-            return .missing(ResponseHeaders(fields))
+            return .missing(headers)
+        case 304 where isConditional:
+            return .notModified(headers)
+        case 304:
+            return .failed(.origin("HTTP status 304 from \(host), to a request without a condition"))
         case 401:
             return .failed(.unauthorized("HTTP status 401 from \(host)"))
         case 301, 302, 303, 307, 308:
@@ -127,6 +139,9 @@ struct ResponseReader {
             return .failed(.origin("HTTP status \(status) from \(host)"))
         }
     }
+
+    /// Whether the body is the image: with 203, as somebody on the way has changed it (RFC 9110 section 15.3.4).
+    private var isImage: Bool { status == 200 || status == 203 }
 
     private var tooLarge: DownloadFailure {
         .tooLarge("the image from \(host) exceeds \(limits.image) bytes")
@@ -173,7 +188,7 @@ struct ResponseReader {
             isChunked = true
         case "content-encoding":
             // Nothing is asked for compressed, and what is not unpacked cannot expand.
-            guard status != 200 || value.lowercased == "identity" || value.isEmpty else {
+            guard !isImage || value.lowercased == "identity" || value.isEmpty else {
                 return refuse(.origin("\(host) sent a content coding that was not asked for"))
             }
         case "location":
@@ -192,12 +207,17 @@ struct ResponseReader {
         "vary",
     ]
 
-    /// A value that is long or holds anything but visible ASCII and blanks is dropped: it could not be sent back as it came.
+    /// What is believed of a field that cannot be read: the worst that it could say.
+    private static let worst = ["cache-control": "no-store", "expires": "0", "vary": "*"]
+
+    /// A value that is long, holds anything but visible ASCII and blanks, or is one too many is dropped: it could not be sent
+    /// back as it came. Where it might have forbidden something, it is taken to have done so.
     private mutating func keep(_ value: Slice<UnsafeRawBufferPointer>, of name: String) {
-        guard value.count <= limits.value, fields[name, default: []].count < limits.values,
-            value.allSatisfy({ $0 >= 0x20 && $0 < 0x7F || $0 == 0x09 })
-        else { return }
-        fields[name, default: []].append(String(decoding: value, as: UTF8.self))
+        let isOneTooMany = fields[name, default: []].count >= limits.values
+        if isOneTooMany { fields[name]?.removeLast() }
+        let isReadable = value.count <= limits.value && value.allSatisfy { $0 >= 0x20 && $0 < 0x7F || $0 == 0x09 }
+        let kept = isReadable && !isOneTooMany ? String(decoding: value, as: UTF8.self) : Self.worst[name]
+        if let kept { fields[name, default: []].append(kept) }
     }
 
     private mutating func headerIsComplete() -> Bool {
@@ -207,7 +227,7 @@ struct ResponseReader {
             return true
         }
         stage = .inBody
-        guard status == 200 else { return true }
+        guard isImage else { return true }
         if !isChunked, let announced, announced > limits.image { return refuse(tooLarge) }
         image = ImageBytes.Builder(capacity: isChunked ? 0 : announced ?? 0)
         return true

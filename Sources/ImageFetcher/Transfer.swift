@@ -26,6 +26,8 @@ final class Transfer {
     private(set) var answers = FetcherStatistics.Answers()
     /// What the current hop is sent with; nil until its host may be asked, and after what came of it has been told.
     var permit: HostHealth.Permit?
+    /// Cache-Control of each redirect.
+    private(set) var redirectControls: [String] = []
     /// Bytes of body received, of all hops.
     private(set) var bytes = 0
     /// Addresses that were not connected to.
@@ -65,7 +67,7 @@ final class Transfer {
         self.connections = connections
         self.book = book
         self.configuration = configuration
-        response = Self.reader(url, configuration)
+        response = Self.reader(url, isConditional: false, configuration)
     }
 
     // MARK: The way of a download
@@ -80,7 +82,7 @@ final class Transfer {
         lacksSocket = false
         given = left.nanoseconds / 1_000_000
         mayBePrivate = origin.allowPrivateAddresses && isConfigured
-        response = Self.reader(url, configuration)
+        response = Self.reader(url, isConditional: conditionForThisHop != nil, configuration)
         // A proxy is asked by name, so that no socket is ever opened to what the URL names; what it names as a number can still be judged.
         if !origin.proxy.isEmpty, let address = url.address, let reason = refusalReason(address) {
             throw .denied(deniedSentence(address, reason))
@@ -106,11 +108,14 @@ final class Transfer {
         guard let verdict = response.verdict(isWhole: code == CURLE_OK) else { return .failed(failure(code)) }
         switch verdict {
         case .image(let builder, let headers):
-            return image(builder.finish(ticket.download.framing), headers)
+            return image(builder.finish(ticket.download.framing), completed(headers))
         case .missing(let headers):
-            return .missing(headers)
+            return .missing(completed(headers))
+        case .notModified(let headers):
+            return .notModified(completed(headers))
         case .redirect(let location):
             do {
+                redirectControls.append(response.headers["cache-control"] ?? "")
                 try follow(location)
                 return nil
             } catch {
@@ -121,15 +126,6 @@ final class Transfer {
             return .failed(.origin("HTTP status 401 from \(url.host), which the user's token is not for"))
         case .failed(let failure):
             return .failed(failure)
-        }
-    }
-
-    private func image(_ bytes: ImageBytes, _ headers: ResponseHeaders) -> DownloadOutcome {
-        do {
-            let shape = try ImageSniffer.sniff(bytes.image, maximumDimension: configuration.maximumDimension)
-            return .image(DownloadedImage(bytes: bytes, shape: shape, headers: headers))
-        } catch {
-            return .failed(.badImage("from \(url.host): \(error.reason)"))
         }
     }
 
@@ -166,10 +162,6 @@ final class Transfer {
 
     // MARK: Setting up a request
 
-    private static func reader(_ url: WebURL, _ configuration: FetcherConfiguration) -> ResponseReader {
-        ResponseReader(host: url.host, limits: .init(image: configuration.maximumImageBytes))
-    }
-
     private func setOptions(milliseconds: Int, token: Secret?) throws(EasyHandle.Failure) {
         let context = Unmanaged.passUnretained(self).toOpaque()
         try easy.keepMessages()
@@ -187,8 +179,9 @@ final class Transfer {
         try easy.set(CURLOPT_HTTP09_ALLOWED, 0)
         try easy.set(CURLOPT_USERAGENT, configuration.userAgent)
         try easy.setHeaders(
-            ["Accept: image/avif,image/webp,image/png,image/jpeg,image/gif,image/*;q=0.5"], token: token
-        )
+            ["Accept: image/avif,image/webp,image/png,image/jpeg,image/gif,image/*;q=0.5"]
+                + (conditionForThisHop?.lines ?? []),
+            token: token)
 
         // No signals; and no waiting for a resolver's thread, which would hold up everybody: see swift.md.
         try easy.set(CURLOPT_NOSIGNAL, 1)
@@ -225,6 +218,11 @@ final class Transfer {
         try easy.set(CURLOPT_DEBUGDATA, pointer: context)
         try easy.set(CURLOPT_VERBOSE, 1)
         try easy.setResolverOverrides(configuration.resolverOverrides())
+    }
+
+    /// What is held, if it is this hop's URL that gave it: validators mean nothing to another (RFC 9110 section 8.8).
+    private var conditionForThisHop: DownloadCondition? {
+        ticket.download.condition.flatMap { $0.url == url.string ? $0 : nil }
     }
 
     /// The token, if this hop goes to the scheme, host and port of the origin's own URL; nobody else ever sees it (F39).

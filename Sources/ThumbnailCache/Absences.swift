@@ -11,11 +11,14 @@ struct Absences: Sendable {
     }
 
     private struct Absence: Sendable {
-        /// Seconds since 1970.
+        /// Seconds since 1970. A moment before `since` means that the clock was set back: then it is not believed (F14).
+        let since: Int64
         let until: Int64
         let leavesSlotEmpty: Bool
         /// Tells it from one that was remembered later in its place.
         let number: UInt64
+
+        func holds(at now: Int64) -> Bool { since <= now && now < until }
     }
 
     private var profiles: [OpaqueID: [Place: Absence]] = [:]
@@ -31,12 +34,12 @@ struct Absences: Sendable {
 
     /// Whether the origin said, not too long ago, that there is nothing under this URL.
     func contains(_ slot: Slot, url: String, at now: Int64) -> Bool {
-        absence(slot, url).map { $0.until > now } ?? false
+        absence(slot, url).map { $0.holds(at: now) } ?? false
     }
 
     /// The same, and the slot was left with nothing from elsewhere either: nobody need look on disk.
     func leavesEmpty(_ slot: Slot, url: String, at now: Int64) -> Bool {
-        absence(slot, url).map { $0.until > now && $0.leavesSlotEmpty } ?? false
+        absence(slot, url).map { $0.holds(at: now) && $0.leavesSlotEmpty } ?? false
     }
 
     private func absence(_ slot: Slot, _ url: String) -> Absence? {
@@ -53,7 +56,7 @@ struct Absences: Sendable {
             }
         }
         lastNumber += 1
-        let absence = Absence(until: until, leavesSlotEmpty: leavesSlotEmpty, number: lastNumber)
+        let absence = Absence(since: now, until: until, leavesSlotEmpty: leavesSlotEmpty, number: lastNumber)
         let place = Place(size: slot.size, url: url)
         profiles[slot.profile, default: [:]][place] = absence
         order.append((slot.profile, place, absence))

@@ -7,6 +7,8 @@ public final class CacheCounters: Sendable {
     let diskHits = Atomic<Int>(0)
     let downloads = Atomic<Int>(0)
     let downloadFailures = Atomic<Int>(0)
+    let revalidations = Atomic<Int>(0)
+    let notModified = Atomic<Int>(0)
     let staleServed = Atomic<Int>(0)
     let puts = Atomic<Int>(0)
     let storeFailures = Atomic<Int>(0)
@@ -26,6 +28,10 @@ public final class CacheCounters: Sendable {
         public var diskHits = 0
         public var downloads = 0
         public var downloadFailures = 0
+        /// Downloads that asked only for an image that is no longer the one held.
+        public var revalidations = 0
+        /// Those of them that were answered with 304.
+        public var notModified = 0
         public var staleServed = 0
         public var puts = 0
         public var storeFailures = 0
@@ -45,6 +51,8 @@ public final class CacheCounters: Sendable {
             diskHits: diskHits.load(ordering: .relaxed),
             downloads: downloads.load(ordering: .relaxed),
             downloadFailures: downloadFailures.load(ordering: .relaxed),
+            revalidations: revalidations.load(ordering: .relaxed),
+            notModified: notModified.load(ordering: .relaxed),
             staleServed: staleServed.load(ordering: .relaxed),
             puts: puts.load(ordering: .relaxed),
             storeFailures: storeFailures.load(ordering: .relaxed),

@@ -18,6 +18,15 @@ public enum CacheFailure: Error, Sendable, Equatable {
 }
 
 extension CacheFailure {
+    /// Whether a stale image is better than this answer (RFC 5861 section 4): the origin could not be asked, or did not give what
+    /// it should have. Not where it was asked and said that this user may not have it.
+    var allowsStale: Bool {
+        switch self {
+        case .timedOut, .origin, .badImage, .tooLarge, .busy: true
+        case .notLoggedIn, .cancelled, .invalid, .denied, .unauthorized, .noSpace, .inputOutput, .shuttingDown: false
+        }
+    }
+
     init(_ error: any Error) {
         switch error {
         case let failure as CacheFailure: self = failure

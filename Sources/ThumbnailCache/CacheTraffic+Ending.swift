@@ -18,7 +18,7 @@ extension CacheTraffic {
         return [answer(waiter, failedBy: failure, fallback: held)] + effects
     }
 
-    private mutating func depart(_ id: WaiterID) -> (waiter: Waiter?, held: Image?, effects: [Effect]) {
+    private mutating func depart(_ id: WaiterID) -> (waiter: Waiter?, held: ServedImage?, effects: [Effect]) {
         guard let place = places.removeValue(forKey: id) else { return (nil, nil, []) }
         guard let url = place.url else {
             return (activity[place.slot]?.read?.remove(id), nil, [])

@@ -23,14 +23,6 @@ struct CacheTraffic: Sendable {
         case grace(Slot, url: String, number: UInt64)
     }
 
-    /// How a download ended, judged.
-    enum Landing: Sendable {
-        case image(Image, storable: Bool)
-        /// There is none; remember that until this moment (seconds since 1970).
-        case missing(until: Int64)
-        case failed(CacheFailure)
-    }
-
     /// Where an image is downloaded from when it is not held, for a request that names no URL; nil without an origin.
     /// Found only when somebody wants to know, and once: to fill in a template costs more than a hit.
     final class Route {
@@ -98,7 +90,7 @@ struct CacheTraffic: Sendable {
     /// Answers a waiter with what is held, as far as that will do, else makes it wait for a download.
     private mutating func settle(_ waiter: Waiter, held: ServedImage?, route: Route, now: Int64) -> [Effect] {
         let query = waiter.query
-        var fallback: Image?
+        var fallback: ServedImage?
         if let held, query.accepts(held.image) {
             let image = held.image
             let stale = ServedImage(image: image, source: held.source, isStale: true)
@@ -108,9 +100,9 @@ struct CacheTraffic: Sendable {
             case _ where query.cachedOnly:
                 return [.answer(waiter, .success(stale))]
             case .staleServable:
-                return [.answer(waiter, .success(stale))] + refresh(query, held: image, route: route, now: now)
+                return [.answer(waiter, .success(stale))] + refresh(query, held: stale, route: route, now: now)
             case .staleOnError:
-                fallback = image
+                fallback = stale
             case .expired:
                 break
             }
@@ -125,19 +117,30 @@ struct CacheTraffic: Sendable {
             if isAbsent(query, route, now) { return [.answer(waiter, .success(nil))] }
             places[waiter.id] = Place(slot: query.slot, url: target.url)
             let ownsSlot = held.map { query.accepts($0.image) } ?? true
-            return fly(query.slot, to: target, held: fallback, ownsSlot: ownsSlot) { $0.join(waiter) }
+            let basis = basis(in: held?.image, at: target, now)
+            return fly(query.slot, to: target, held: fallback, basis: basis, ownsSlot: ownsSlot) { $0.join(waiter) }
         }
     }
 
     /// Downloads anew, behind the back of whoever was served the stale image.
-    private mutating func refresh(_ query: ImageQuery, held: Image, route: Route, now: Int64) -> [Effect] {
+    private mutating func refresh(_ query: ImageQuery, held: ServedImage, route: Route, now: Int64) -> [Effect] {
         guard case .success(let target?) = target(of: query, route), !isAbsent(query, route, now) else { return [] }
-        return fly(query.slot, to: target, held: held, ownsSlot: true) { $0.isBackground = true }
+        let basis = basis(in: held.image, at: target, now)
+        return fly(query.slot, to: target, held: held, basis: basis, ownsSlot: true) { $0.isBackground = true }
+    }
+
+    /// What a download can be conditional on: the image held, if it came from there and there is something to ask with.
+    private func basis(in held: Image?, at target: DownloadTarget, _ now: Int64) -> Image? {
+        guard let held, held.record.provenance == .url(target.url), held.record.fields.hasValidator(now: now) else {
+            return nil
+        }
+        return held
     }
 
     /// Boards the download under way for that URL, or starts it.
     private mutating func fly(
-        _ slot: Slot, to target: DownloadTarget, held: Image?, ownsSlot: Bool, board: (inout Flight) -> Void
+        _ slot: Slot, to target: DownloadTarget, held: ServedImage?, basis: Image?, ownsSlot: Bool,
+        board: (inout Flight) -> Void
     ) -> [Effect] {
         if var flight = activity[slot]?.downloads[target.url] {
             board(&flight)
@@ -146,6 +149,7 @@ struct CacheTraffic: Sendable {
         }
         var flight = Flight(number: nextNumber())
         flight.held = held
+        flight.basis = basis
         flight.ownsSlot = ownsSlot
         board(&flight)
         activity[slot, default: SlotActivity()].downloads[target.url] = flight
@@ -179,11 +183,27 @@ struct CacheTraffic: Sendable {
         activity[slot]?.downloads[url]?.number == number
     }
 
+    /// What a download is to be conditional on.
+    func basis(_ slot: Slot, _ number: UInt64, url: String) -> Image? {
+        isUnderWay(slot, number, url: url) ? activity[slot]?.downloads[url]?.basis : nil
+    }
+
     /// A download has started and can be stopped by `handle`.
     mutating func downloadStarted(_ slot: Slot, _ number: UInt64, url: String, handle: any DownloadHandle) -> [Effect] {
         guard isUnderWay(slot, number, url: url) else { return [.cancel(handle)] }
         activity[slot]?.downloads[url]?.handle = handle
         return []
+    }
+
+    /// The origin said that something is unchanged which is not what is held: it is asked again, for an image whatever is held.
+    /// Under a new number, since what is still to be heard of the old request is not about this one.
+    mutating func askAgain(_ slot: Slot, _ number: UInt64, _ target: DownloadTarget) -> [Effect] {
+        guard isUnderWay(slot, number, url: target.url) else { return [] }
+        let next = nextNumber()
+        activity[slot]?.downloads[target.url]?.number = next
+        activity[slot]?.downloads[target.url]?.handle = nil
+        activity[slot]?.downloads[target.url]?.basis = nil
+        return [.download(slot, target, flight: next)]
     }
 
     /// A download has ended. Nil when it is no longer the current one: then its outcome reaches nobody.
@@ -197,8 +217,10 @@ struct CacheTraffic: Sendable {
         for waiter in waiters { places[waiter.id] = nil }
         var effects: [Effect] = []
         switch landing {
-        case .image(let image, let storable):
-            let served = ServedImage(image: image, source: .origin, isStale: false)
+        case .image(let image, let storable), .confirmed(let image, let storable):
+            // It may have spent its life in a cache on the way.
+            let isStale = image.record.freshness.timeToLive(at: now).map { $0 < 0 } ?? false
+            let served = ServedImage(image: image, source: landing.source, isStale: isStale)
             effects += waiters.map { .answer($0, .success(served)) }
             effects += take(served, storable: storable, into: slot, flight: number, route: route, now: now)
         case .missing(let until):
@@ -226,7 +248,8 @@ struct CacheTraffic: Sendable {
         let overtaken = overtakeRead(of: slot, by: served, route: route, now: now)
         guard storable else { return overtaken + drop(slot, flight: number) }
         activity[slot, default: SlotActivity()].dropping = nil
-        activity[slot]?.storing = SlotActivity.Storing(flight: number, served: served)
+        let inMemory = ServedImage(image: served.image, source: .memory, isStale: false)
+        activity[slot]?.storing = SlotActivity.Storing(flight: number, served: inMemory)
         return overtaken + [.store(slot, served.image, flight: number)]
     }
 
@@ -282,9 +305,12 @@ struct CacheTraffic: Sendable {
         tidy(slot)
     }
 
-    func answer(_ waiter: Waiter, failedBy failure: CacheFailure, fallback: Image?) -> Effect {
-        guard let fallback, waiter.query.accepts(fallback) else { return .answer(waiter, .failure(failure)) }
-        return .answer(waiter, .success(ServedImage(image: fallback, source: .disk, isStale: true)))
+    /// - Parameter fallback: the stale image that is held, which is better than some failures.
+    func answer(_ waiter: Waiter, failedBy failure: CacheFailure, fallback: ServedImage?) -> Effect {
+        guard let fallback, failure.allowsStale, waiter.query.accepts(fallback.image) else {
+            return .answer(waiter, .failure(failure))
+        }
+        return .answer(waiter, .success(fallback))
     }
 
     // MARK: Absence

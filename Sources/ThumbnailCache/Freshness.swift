@@ -1,4 +1,5 @@
-/// How long an image may be served without asking where it came from. A value: the moment is always handed in.
+/// How long an image may be served without asking where it came from (RFC 9111 section 4.2). A value: the moment is always
+/// handed in, as ``Timekeeping/now`` tells it.
 public struct Freshness: Hashable, Sendable {
     /// When the image was stored or last confirmed: seconds since 1970.
     public var storedAt: Int64
@@ -32,9 +33,14 @@ public struct Freshness: Hashable, Sendable {
         case expired
     }
 
-    /// Seconds since the image was made, never negative: a clock set back makes an image young, not unborn.
+    /// Seconds since the image was made, never negative.
+    ///
+    /// A moment before it was stored means that the clock was set back between two starts, and nobody can tell how old the image
+    /// is. Then it counts as one whose life has just ended: it is asked for anew, and served meanwhile where stale images
+    /// may be; so it neither lives on until the clock has caught up, nor is lost (F14).
     public func age(at now: Int64) -> Int64 {
-        initialAge + max(0, now - storedAt)
+        guard now >= storedAt else { return max(initialAge, lifetime ?? 0) }
+        return initialAge + (now - storedAt)
     }
 
     /// Seconds of life left, negative when stale, nil when it has no end.

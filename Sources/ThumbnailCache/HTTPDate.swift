@@ -1,33 +1,84 @@
-/// Dates as HTTP writes them (RFC 9110 section 5.6.7): the preferred form, `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Dates as HTTP writes them (RFC 9110 section 5.6.7): the preferred form and the two obsolete ones. Names are taken in any
+/// case, and no zone but GMT is a date, as RFC 9111 section 4.2 asks of caches.
 enum HTTPDate {
     private static let months = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+        "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+    ]
+    private static let shortDays: Set = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+    private static let longDays: Set = [
+        "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday",
     ]
 
     /// Seconds since 1970, or nil for what is no such date.
-    static func seconds(_ text: String) -> Int64? {
-        let parts = text.split(separator: " ", omittingEmptySubsequences: false)
-        guard parts.count == 6, parts[0].utf8.count == 4, parts[0].last == ",", parts[5] == "GMT",
-            let day = number(parts[1], digits: 2), let month = months.firstIndex(of: String(parts[2])),
-            let year = number(parts[3], digits: 4), (1...length(ofMonth: month, in: year)).contains(day)
-        else { return nil }
-        let clock = parts[4].split(separator: ":", omittingEmptySubsequences: false)
-        guard clock.count == 3, let hour = number(clock[0], digits: 2), let minute = number(clock[1], digits: 2),
-            let second = number(clock[2], digits: 2),
-            hour < 24, minute < 60, second < 61
-        else { return nil }
-        return (days(year: year, month: Int64(month) + 1, day: day) * 24 + hour) * 3_600 + minute * 60 + second
+    /// - Parameter now: seconds since 1970, for a year of two digits.
+    static func seconds(_ text: String, now: Int64) -> Int64? {
+        var scanner = FieldScanner(text)
+        guard let dayName = scanner.letters() else { return nil }
+        let seconds: Int64?
+        if !scanner.take(",") {
+            seconds = shortDays.contains(dayName) ? asctime(&scanner) : nil
+        } else if shortDays.contains(dayName) {
+            seconds = preferred(&scanner)
+        } else {
+            seconds = longDays.contains(dayName) ? rfc850(&scanner, now: now) : nil
+        }
+        return scanner.isAtEnd ? seconds : nil
     }
 
-    private static func number(_ text: Substring, digits: Int) -> Int64? {
-        guard text.utf8.count == digits, text.utf8.allSatisfy({ (48...57).contains($0) }) else { return nil }
-        return Int64(text)
+    /// `Sun, 06 Nov 1994 08:49:37 GMT`, after the comma.
+    private static func preferred(_ scanner: inout FieldScanner) -> Int64? {
+        guard scanner.take(" "), let day = scanner.digits(2), scanner.take(" "), let month = month(&scanner),
+            scanner.take(" "), let year = scanner.digits(4), scanner.take(" "), let time = time(&scanner),
+            scanner.take(" "), scanner.letters() == "gmt"
+        else { return nil }
+        return moment(year: year, month: month, day: day, time: time)
     }
 
-    /// Days of a month, counted from 0.
-    private static func length(ofMonth month: Int, in year: Int64) -> Int64 {
+    /// `Sunday, 06-Nov-94 08:49:37 GMT`, after the comma. A year that would lie more than 50 years ahead is the last
+    /// one that ended in the same digits.
+    private static func rfc850(_ scanner: inout FieldScanner, now: Int64) -> Int64? {
+        guard scanner.take(" "), let day = scanner.digits(2), scanner.take("-"), let month = month(&scanner),
+            scanner.take("-"), let shortYear = scanner.digits(2), scanner.take(" "), let time = time(&scanner),
+            scanner.take(" "), scanner.letters() == "gmt"
+        else { return nil }
+        let secondsOfYear: Int64 = 31_556_952
+        let century = (1970 + now / secondsOfYear) / 100 * 100
+        let year = century + shortYear
+        guard let near = moment(year: year, month: month, day: day, time: time), near <= now + 50 * secondsOfYear
+        else { return moment(year: year - 100, month: month, day: day, time: time) }
+        return near
+    }
+
+    /// `Sun Nov  6 08:49:37 1994`, after the name of the day.
+    private static func asctime(_ scanner: inout FieldScanner) -> Int64? {
+        guard scanner.take(" "), let month = month(&scanner), scanner.take(" "),
+            let day = scanner.take(" ") ? scanner.digits(1) : scanner.digits(2), scanner.take(" "),
+            let time = time(&scanner), scanner.take(" "), let year = scanner.digits(4)
+        else { return nil }
+        return moment(year: year, month: month, day: day, time: time)
+    }
+
+    /// 1 to 12.
+    private static func month(_ scanner: inout FieldScanner) -> Int64? {
+        scanner.letters().flatMap { months.firstIndex(of: $0) }.map { Int64($0) + 1 }
+    }
+
+    /// Seconds since midnight; a leap second is the first of the next day.
+    private static func time(_ scanner: inout FieldScanner) -> Int64? {
+        guard let hour = scanner.digits(2), scanner.take(":"), let minute = scanner.digits(2), scanner.take(":"),
+            let second = scanner.digits(2), hour < 24, minute < 60, second < 61
+        else { return nil }
+        return (hour * 60 + minute) * 60 + second
+    }
+
+    private static func moment(year: Int64, month: Int64, day: Int64, time: Int64) -> Int64? {
+        guard (1...length(ofMonth: month, in: year)).contains(day) else { return nil }
+        return days(year: year, month: month, day: day) * 86_400 + time
+    }
+
+    private static func length(ofMonth month: Int64, in year: Int64) -> Int64 {
         let isLeapYear = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-        return [31, isLeapYear ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month]
+        return [31, isLeapYear ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][Int(month) - 1]
     }
 
     /// Days from 1970-01-01 to a date of the Gregorian calendar, counted in years that begin in March, so that the leap day

@@ -83,20 +83,21 @@ public struct ImageRecord: Hashable, Sendable {
     public var digest: ImageDigest
     public var provenance: Provenance
     public var freshness: Freshness
-    /// Validators for revalidation, as the origin sent them; at most 1 KiB each, else dropped.
-    public var etag: String?
-    public var lastModified: String?
+    /// What the origin said of it; empty for a PUT.
+    public var fields: StoredFields
+    /// The URL that gave it in the end, normalised, where redirects led there from its provenance.
+    public var redirectedTo: String?
 
     public init(
         shape: ImageShape, digest: ImageDigest, provenance: Provenance, freshness: Freshness,
-        etag: String? = nil, lastModified: String? = nil
+        fields: StoredFields = StoredFields(), redirectedTo: String? = nil
     ) {
         self.shape = shape
         self.digest = digest
         self.provenance = provenance
         self.freshness = freshness
-        self.etag = etag
-        self.lastModified = lastModified
+        self.fields = fields
+        self.redirectedTo = redirectedTo
     }
 }
 

@@ -46,14 +46,37 @@ public struct Download: Sendable {
     public let target: DownloadTarget
     /// Sent as `Authorization: Bearer` to the origin's own scheme, host and port, and to nobody else.
     public let token: Secret?
+    /// With it, the image is wanted only if it is no longer the one that is held.
+    public let condition: DownloadCondition?
     public let framing: ReplyFraming
 
-    public init(uid: UInt32, origin: Origin, target: DownloadTarget, token: Secret?, framing: ReplyFraming) {
+    public init(
+        uid: UInt32, origin: Origin, target: DownloadTarget, token: Secret?, condition: DownloadCondition? = nil,
+        framing: ReplyFraming
+    ) {
         self.uid = uid
         self.origin = origin
         self.target = target
         self.token = token
+        self.condition = condition
         self.framing = framing
+    }
+}
+
+/// What makes a request conditional (RFC 9110 section 13.1). The values are sent as they once came.
+public struct DownloadCondition: Hashable, Sendable {
+    /// The URL that gave the validators, normalised. They mean nothing to any other: where redirects lead elsewhere now, that
+    /// request is sent without them.
+    public let url: String
+    /// For If-None-Match.
+    public let etag: String?
+    /// For If-Modified-Since.
+    public let lastModified: String?
+
+    public init(url: String, etag: String?, lastModified: String?) {
+        self.url = url
+        self.etag = etag
+        self.lastModified = lastModified
     }
 }
 
@@ -62,6 +85,8 @@ public enum DownloadOutcome: Sendable {
     case image(DownloadedImage)
     /// The origin says that there is none: 404 or 410.
     case missing(ResponseHeaders)
+    /// What the request was conditional on still holds: 304. Never the outcome of a download without a condition.
+    case notModified(ResponseHeaders)
     case failed(DownloadFailure)
 }
 
@@ -70,11 +95,14 @@ public struct DownloadedImage: Sendable {
     public let bytes: ImageBytes
     public let shape: ImageShape
     public let headers: ResponseHeaders
+    /// The URL that answered in the end, normalised, where redirects led elsewhere; nil where the target itself answered.
+    public let redirectedTo: String?
 
-    public init(bytes: ImageBytes, shape: ImageShape, headers: ResponseHeaders) {
+    public init(bytes: ImageBytes, shape: ImageShape, headers: ResponseHeaders, redirectedTo: String? = nil) {
         self.bytes = bytes
         self.shape = shape
         self.headers = headers
+        self.redirectedTo = redirectedTo
     }
 }
 
@@ -82,14 +110,15 @@ public struct DownloadedImage: Sendable {
 public struct ResponseHeaders: Sendable, Equatable {
     /// Field names in lower case.
     public var fields: [String: [String]]
+    /// Whole seconds from the request to the end of its answer.
+    public var delay: Int64
+    /// Cache-Control of each redirect that was followed to get here.
+    public var redirectControls: [String]
 
-    public init(_ fields: [String: [String]] = [:]) {
+    public init(_ fields: [String: [String]] = [:], delay: Int64 = 0, redirectControls: [String] = []) {
         self.fields = fields
-    }
-
-    /// A validator, to be sent back as it came (RFC 9110 section 8.8). Nil where there is none, or one of more than 1 KiB.
-    func validator(_ name: String) -> String? {
-        fields[name]?.first.flatMap { $0.utf8.count <= 1_024 ? $0 : nil }
+        self.delay = delay
+        self.redirectControls = redirectControls
     }
 
     /// The values of a list-valued field as one list (RFC 9110 section 5.3).

@@ -14,12 +14,15 @@ struct Waiter: Sendable {
 /// One piece of work that several wait for. The number tells it from an older or newer one for the same key: an
 /// outcome is taken only from the flight that is current, so an old one can never end or replace a newer (I6).
 struct Flight: Sendable {
-    let number: UInt64
+    var number: UInt64
     private(set) var waiters: Deque<Waiter> = []
     /// To stop it; nil until it has started, and for a read, which is not stopped but ignored.
     var handle: (any DownloadHandle)?
     /// A stale image to fall back on should the origin fail, and for a waiter whose time is up.
-    var held: Image?
+    var held: ServedImage?
+    /// The image that the origin is asked to confirm or to replace; nil where it is asked for one whatever is held. Its bytes are kept
+    /// here, so that a 304 finds them though they were evicted meanwhile.
+    var basis: Image?
     /// Whether the slot held nothing, or what this download would replace, when it began and holds nothing newer since:
     /// then the origin's word that there is none empties the slot. That some other URL has no image says nothing of
     /// the image held.

@@ -5,7 +5,7 @@ struct SlotActivity: Sendable {
     /// Downloads by URL: two GETs with different URLs each get their own image.
     var downloads: [String: Flight] = [:]
     /// A downloaded image that its waiters already have and that is on its way to the disk. Whoever asks meanwhile
-    /// gets it from here.
+    /// gets it from here, which is from memory.
     var storing: Storing?
     /// The download that said that what is held is not to be served again, while that is being removed.
     var dropping: UInt64?

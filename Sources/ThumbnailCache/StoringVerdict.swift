@@ -1,92 +1,41 @@
-/// Whether an answer may be kept, and for how long (RFC 9111 section 3 and 4.2, for a private cache).
+/// Whether an answer may be kept, and for how long (RFC 9111 sections 3 and 4.2, for a private cache).
 struct StoringVerdict: Sendable, Equatable {
     let mayStore: Bool
     let freshness: Freshness
 
-    /// - Parameter now: seconds since 1970, when the answer was received.
-    init(_ headers: ResponseHeaders, origin: Origin, now: Int64) {
-        let control = CacheControl(headers["cache-control"] ?? "")
-        mayStore = !control.noStore
-        let age = headers.fields["age"]?.first.flatMap { CacheControl.seconds($0) } ?? 0
-        let lifetime: Int64
-        if control.noCache {
-            lifetime = 0
-        } else if let maxAge = control.maxAge {
-            lifetime = maxAge
-        } else if let expires = headers.fields["expires"]?.first {
-            // An invalid date, "0" above all, means already expired (RFC 9111 section 5.3).
-            let date = headers.fields["date"]?.first.flatMap { HTTPDate.seconds($0) } ?? now
-            lifetime = max(0, (HTTPDate.seconds(expires) ?? date) - date)
-        } else {
-            lifetime = origin.defaultTTL
-        }
-        // Neither no-cache nor must-revalidate lets a stale answer be used (RFC 9111 section 4.2.4).
-        let mayBeStale = !control.mustRevalidate && !control.noCache
+    /// - Parameters:
+    ///   - fields: of the answer; after a 304 those that were stored, updated by it.
+    ///   - headers: of the answer that has just come, whichever it was: they tell its age.
+    init(_ fields: StoredFields, _ headers: ResponseHeaders, origin: Origin, at reception: Reception) {
+        let control = CacheControl(fields.cacheControl ?? "")
+        mayStore = Self.mayStore(control, redirects: headers.redirectControls)
+        let age = AgeCalculation(headers, at: reception)
+        let date = age.date ?? reception.forDates
+        let stated = FreshnessLifetime.explicit(
+            control, expires: fields.expires, date: date, now: reception.forDates)
+        let isNeverFresh =
+            control.noCache || Vary.matchesNothing(fields.vary)
+            || stated == nil && Self.oldNoCache(fields)
+        let guessed = HeuristicFreshness.lifetime(
+            lastModified: fields.lastModified, date: date, longest: origin.defaultTTL, now: reception.forDates)
+        // Where the answer forbids it, it is not served stale, not even when the origin fails (section 4.2.4).
+        let mayBeStale = !control.mustRevalidate && !isNeverFresh
         freshness = Freshness(
-            storedAt: now, initialAge: age, lifetime: lifetime,
-            staleWhileRevalidate: mayBeStale ? origin.staleWhileRevalidate : 0,
-            staleIfError: mayBeStale ? origin.staleIfError : 0)
-    }
-}
-
-/// The response directives that are obeyed so far (RFC 9111 section 5.2.2).
-struct CacheControl: Sendable, Equatable {
-    private(set) var noStore = false
-    private(set) var noCache = false
-    private(set) var mustRevalidate = false
-    /// Seconds; the smallest where it stands twice.
-    private(set) var maxAge: Int64?
-
-    init(_ value: String) {
-        for directive in Self.split(value) {
-            let parts = directive.split(separator: "=", maxSplits: 1)
-            guard let name = parts.first.map({ Self.trim($0).lowercased() }) else { continue }
-            let argument = parts.count == 2 ? Self.unquote(Self.trim(parts[1])) : nil
-            switch name {
-            case "no-store": noStore = true
-            case "no-cache" where argument == nil: noCache = true
-            case "must-revalidate": mustRevalidate = true
-            case "max-age":
-                // What cannot be read is taken for stale (section 4.2.1).
-                let seconds = argument.flatMap { Self.seconds($0) } ?? 0
-                maxAge = min(maxAge ?? seconds, seconds)
-            default: break
-            }
-        }
+            storedAt: reception.now, initialAge: age.initialAge, lifetime: isNeverFresh ? 0 : stated ?? guessed,
+            staleWhileRevalidate: mayBeStale ? control.staleWhileRevalidate ?? origin.staleWhileRevalidate : 0,
+            staleIfError: mayBeStale ? control.staleIfError ?? origin.staleIfError : 0)
     }
 
-    /// A non-negative number of seconds; one too large to hold is taken for 2^31 (section 1.2.2). Nil for anything else.
-    static func seconds(_ text: some StringProtocol) -> Int64? {
-        let digits = trim(text)
-        guard !digits.isEmpty, digits.utf8.allSatisfy({ (48...57).contains($0) }) else { return nil }
-        return min(Int64(digits) ?? 1 << 31, 1 << 31)
+    /// No-store forbids it (section 5.2.2.5), unless must-understand says that it is meant for those who do not know the
+    /// status: all that get here are known (section 5.2.2.3). A redirect on the way that may not be stored is a part of what would be.
+    private static func mayStore(_ control: CacheControl, redirects: [String]) -> Bool {
+        ([control] + redirects.map { CacheControl($0) }).allSatisfy { !$0.noStore || $0.mustUnderstand }
     }
 
-    /// Splits at commas outside quoted strings.
-    private static func split(_ value: String) -> [Substring] {
-        var isQuoted = false
-        var isEscaped = false
-        return value.split { character in
-            if isEscaped {
-                isEscaped = false
-            } else if isQuoted && character == "\\" {
-                isEscaped = true
-            } else if character == "\"" {
-                isQuoted.toggle()
-            }
-            return character == "," && !isQuoted
-        }
-    }
-
-    private static func trim(_ text: some StringProtocol) -> String {
-        let isBlank: (Character) -> Bool = { $0 == " " || $0 == "\t" }
-        var rest = Substring(text).drop(while: isBlank)
-        while let last = rest.last, isBlank(last) { rest.removeLast() }
-        return String(rest)
-    }
-
-    private static func unquote(_ text: String) -> String {
-        guard text.count >= 2, text.first == "\"", text.last == "\"" else { return text }
-        return String(text.dropFirst().dropLast())
+    /// Pragma of HTTP/1.0 was never given a meaning in answers (section 5.4). Where nothing else is said, its no-cache still
+    /// says that a guess would be wrong.
+    private static func oldNoCache(_ fields: StoredFields) -> Bool {
+        guard fields.cacheControl == nil, let pragma = fields.pragma else { return false }
+        return CacheControl(pragma).noCache
     }
 }

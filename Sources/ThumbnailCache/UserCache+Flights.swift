@@ -106,14 +106,16 @@ extension UserCache {
 
     private func download(_ slot: Slot, _ target: DownloadTarget, _ flight: UInt64) {
         // Ended before it began: then nobody is asked, least of all without the token that is gone.
-        let account = state.withLockedValue { state in
-            state.traffic.isUnderWay(slot, flight, url: target.url) ? state.account : nil
+        let (account, basis) = state.withLockedValue { state in
+            let isUnderWay = state.traffic.isUnderWay(slot, flight, url: target.url)
+            return (isUnderWay ? state.account : nil, state.traffic.basis(slot, flight, url: target.url))
         }
         guard let account else { return }
         guard let origin = origin(of: account) else {
             return landed(slot, target, flight, .failed(.origin("the user's origin is configured no more")))
         }
-        let errand = Errand(slot: slot, target: target, flight: flight, origin: origin, tokens: account.tokens)
+        let errand = Errand(
+            slot: slot, target: target, flight: flight, origin: origin, basis: basis, tokens: account.tokens)
         change { state in
             Consequences(
                 effects: state.traffic.downloadStarted(slot, flight, url: target.url, handle: errand.steps))
@@ -127,6 +129,8 @@ extension UserCache {
         let target: DownloadTarget
         let flight: UInt64
         let origin: Origin
+        /// What is held and to be revalidated.
+        let basis: Image?
         let tokens: AccessTokenService
         let steps = DownloadSteps()
         /// The token that the origin has refused.
@@ -152,16 +156,18 @@ extension UserCache {
         // A token may have been waited for, and the flight have ended meanwhile.
         guard state.withLockedValue({ $0.traffic.isUnderWay(slot, flight, url: target.url) }) else { return }
         let download = Download(
-            uid: owner.uid, origin: errand.origin, target: target, token: token, framing: services.framing)
+            uid: owner.uid, origin: errand.origin, target: target, token: token,
+            condition: errand.basis.map { condition(for: $0, at: target) }, framing: services.framing)
         do {
             let handle = try services.fetcher.start(download) { outcome in
                 if let token, self.triesAgain(errand, token, outcome) { return }
                 // Hashing a large image takes milliseconds that the fetcher's one thread does not have.
                 self.services.disk.submit {
-                    self.landed(slot, target, flight, self.judge(outcome, from: target, of: errand.origin))
+                    self.landed(slot, target, flight, self.judge(outcome, of: download, basis: errand.basis))
                 }
             }
             if errand.refused == nil { services.counters.downloads.count() }
+            if download.condition != nil { services.counters.revalidations.count() }
             errand.steps.follow(handle, as: errand.step + 2)
         } catch {
             landed(slot, target, flight, .failed(CacheFailure(error)))
@@ -182,29 +188,11 @@ extension UserCache {
         return true
     }
 
-    /// What an ended download means for the cache.
-    private func judge(
-        _ outcome: DownloadOutcome, from target: DownloadTarget, of origin: Origin
-    ) -> CacheTraffic.Landing {
-        let now = services.time.now
-        switch outcome {
-        case .image(let downloaded):
-            let verdict = StoringVerdict(downloaded.headers, origin: origin, now: now)
-            let record = ImageRecord(
-                shape: downloaded.shape, digest: services.store.digest(of: downloaded.bytes.image),
-                provenance: .url(target.url), freshness: verdict.freshness,
-                etag: downloaded.headers.validator("etag"),
-                lastModified: downloaded.headers.validator("last-modified"))
-            return .image(Image(record: record, bytes: downloaded.bytes), storable: verdict.mayStore)
-        case .missing:
-            return .missing(until: now + origin.negativeTTL)
-        case .failed(let failure):
-            services.counters.downloadFailures.count()
-            return .failed(CacheFailure(failure))
+    /// - Parameter landing: nil when the answer means nothing for what is held.
+    private func landed(_ slot: Slot, _ target: DownloadTarget, _ flight: UInt64, _ landing: CacheTraffic.Landing?) {
+        guard let landing else {
+            return change { Consequences(effects: $0.traffic.askAgain(slot, flight, target)) }
         }
-    }
-
-    private func landed(_ slot: Slot, _ target: DownloadTarget, _ flight: UInt64, _ landing: CacheTraffic.Landing) {
         let now = services.time.now
         let route = self.route(for: slot, held: nil)
         change { state in
@@ -212,7 +200,7 @@ extension UserCache {
                 slot, flight, url: target.url, landing, route: route, now: now)
             guard let effects = ended else { return Consequences() }
             var memory = MemoryChange()
-            if case .image(let image, storable: true) = landing {
+            if let image = landing.storable {
                 memory = remember(image, in: slot, &state)
             } else if state.traffic.mayDrop(slot, flight) {
                 // What goes from the disk goes from memory.

@@ -42,6 +42,8 @@ extension Daemon {
                     ("stale_served", "\(counts.staleServed)"),
                     ("downloads", "\(counts.downloads)"),
                     ("download_failures", "\(counts.downloadFailures)"),
+                    ("revalidations", "\(counts.revalidations)"),
+                    ("not_modified", "\(counts.notModified)"),
                     ("downloads_cancelled", "\(counts.downloadsCancelled)"),
                     ("puts", "\(counts.puts)"),
                     ("store_failures", "\(counts.storeFailures)"),

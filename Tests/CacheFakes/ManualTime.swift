@@ -6,6 +6,8 @@ public final class ManualTime: Timekeeping {
     private struct State {
         /// Milliseconds since 1970; anybody may set it.
         var wall: Int64
+        /// Seconds that the machine's clock has been set ahead.
+        var jump: Int64 = 0
         /// Milliseconds that have passed; nobody sets it.
         var elapsed: Int64 = 0
         var lastNumber = 0
@@ -32,6 +34,12 @@ public final class ManualTime: Timekeeping {
     public var now: Int64 {
         get { state.withLockedValue { $0.wall / 1_000 } }
         set { state.withLockedValue { $0.wall = newValue * 1_000 } }
+    }
+
+    /// What the machine's clock says. Setting it changes nothing else.
+    public var wallClock: Int64 {
+        get { state.withLockedValue { $0.wall / 1_000 + $0.jump } }
+        set { state.withLockedValue { $0.jump = newValue - $0.wall / 1_000 } }
     }
 
     /// How many timers wait.

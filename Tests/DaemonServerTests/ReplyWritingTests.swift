@@ -44,7 +44,9 @@ import ThumbnailCache
 
     static let lives: [Life] = [
         (100, 0, 60, 100, 0, 60), (100, 5, 60, 110, 15, 45), (100, 0, 60, 160, 60, 0), (100, 0, 60, 200, 100, -40),
-        (100, 0, nil, 500, 400, nil), (100, 0, 60, 10, 0, 60),
+        (100, 0, nil, 500, 400, nil),
+        // Found stored in the future: the clock was set back, and it is taken for one whose life has just ended (F14).
+        (100, 0, 60, 10, 60, 0), (100, 0, nil, 10, 0, nil),
     ]
 
     @Test(arguments: lives)

@@ -9,18 +9,23 @@ private let fullRecord = ImageRecord(
     digest: ImageDigest(Array(0..<32))!, provenance: .url("https://example.org/ä"),
     freshness: Freshness(
         storedAt: -1, initialAge: .max, lifetime: 0, staleWhileRevalidate: 5, staleIfError: .min),
-    etag: "W/\"x\"", lastModified: "")
+    fields: StoredFields(
+        cacheControl: "max-age=5", expires: "0", pragma: "p", vary: "accept", etag: "W/\"x\"", lastModified: ""),
+    redirectedTo: "https://example.org/b")
 
 @Test func `a record is read as it was written, whatever of it is there`() throws {
-    for (url, lifetime, etag, modified) in [
-        (false, false, false, false), (true, false, false, false), (false, true, false, false),
-        (false, false, true, false), (false, false, false, true), (true, true, true, true),
-    ] {
+    // Each bit stands for a part that is there.
+    for parts in 0..<512 {
         var record = fullRecord
-        if !url { record.provenance = .put }
-        if !lifetime { record.freshness.lifetime = nil }
-        if !etag { record.etag = nil }
-        if !modified { record.lastModified = nil }
+        if parts & 1 == 0 { record.provenance = .put }
+        if parts & 2 == 0 { record.redirectedTo = nil }
+        if parts & 4 == 0 { record.freshness.lifetime = nil }
+        if parts & 8 == 0 { record.fields.cacheControl = nil }
+        if parts & 16 == 0 { record.fields.expires = nil }
+        if parts & 32 == 0 { record.fields.pragma = nil }
+        if parts & 64 == 0 { record.fields.vary = nil }
+        if parts & 128 == 0 { record.fields.etag = nil }
+        if parts & 256 == 0 { record.fields.lastModified = nil }
         let bytes = try #require(ImageRecordCoding.encode(record))
         #expect(bytes.withUnsafeBytes { ImageRecordCoding.decode($0) } == record)
     }
@@ -32,7 +37,10 @@ private let fullRecord = ImageRecord(
         #expect(bytes[..<length].withUnsafeBytes { ImageRecordCoding.decode($0) } == nil)
     }
     #expect((bytes + [0]).withUnsafeBytes { ImageRecordCoding.decode($0) } == nil)
-    for (position, value) in [(0, 2), (1, 16), (2, 0), (2, 6), (bytes.count - 8, 0xFF)] as [(Int, UInt8)] {
+    // Another version, a part that there is none of, no such kind of image, a text that is not UTF-8.
+    for (position, value) in [
+        (0, 1), (0, 3), (1, 2), (3, 0), (3, 6), (bytes.count - 4, 0xFF),
+    ] as [(Int, UInt8)] {
         var wrong = bytes
         wrong[position] = value
         #expect(wrong.withUnsafeBytes { ImageRecordCoding.decode($0) } == nil, "byte \(position)")
@@ -41,12 +49,12 @@ private let fullRecord = ImageRecord(
 
 @Test func `validators over a kilobyte are dropped, a URL over 64 KiB is refused`() throws {
     var record = fullRecord
-    record.etag = String(repeating: "e", count: 1025)
-    record.lastModified = String(repeating: "m", count: 1024)
+    record.fields.etag = String(repeating: "e", count: 1025)
+    record.fields.lastModified = String(repeating: "m", count: 1024)
     let bytes = try #require(ImageRecordCoding.encode(record))
     let found = try #require(bytes.withUnsafeBytes { ImageRecordCoding.decode($0) })
-    #expect(found.etag == nil)
-    #expect(found.lastModified == record.lastModified)
+    #expect(found.fields.etag == nil)
+    #expect(found.fields.lastModified == record.fields.lastModified)
     record.provenance = .url(String(repeating: "u", count: 65_535))
     #expect(ImageRecordCoding.encode(record) != nil)
     record.provenance = .url(String(repeating: "u", count: 65_536))

@@ -32,7 +32,7 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
 
 @Test func `F41, F42, F56: reads, writes, removals, purges and maintenance at once serve no wrong byte`() throws {
     let tree = try TestTree()
-    let entry = 1123
+    let entry = 1124
     try tree.withStore(tree.configuration(quota: 60 * entry, userQuota: 40 * entry)) { store in
         try store.start()
         let current = NIOLockedValueBox(try store.commitLogin(alice, .plain))

@@ -10,8 +10,8 @@ import ThumbnailCache
         var image = picture(1, url: "https://example.org/a?s=64")
         image.record.freshness = Freshness(
             storedAt: 7, initialAge: 8, lifetime: 9, staleWhileRevalidate: 10, staleIfError: 11)
-        image.record.etag = "\"abc\""
-        image.record.lastModified = "Tue, 15 Nov 1994 12:45:26 GMT"
+        image.record.fields.etag = "\"abc\""
+        image.record.fields.lastModified = "Tue, 15 Nov 1994 12:45:26 GMT"
         #expect(try vault.put(slot("bob", 64), image))
 
         let framing = ReplyFraming(prefix: { Array("$\($0)\r\n".utf8) }, suffix: Array("\r\n".utf8))
@@ -179,7 +179,7 @@ func `I5: an image of any length survives`(count: Int) throws {
     let tree = try TestTree()
     try tree.withStore(tree.configuration(userQuota: 1000)) { store in
         let vault = try store.commitLogin(alice, .plain)
-        #expect(throws: StoreError.noSpace("the image takes 1123 bytes, over the quota of 1000")) {
+        #expect(throws: StoreError.noSpace("the image takes 1124 bytes, over the quota of 1000")) {
             try vault.put(slot("bob"), picture(1))
         }
         #expect(tree.entries.isEmpty)

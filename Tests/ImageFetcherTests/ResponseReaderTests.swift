@@ -148,7 +148,54 @@ import ThumbnailCache
             Issue.record("no image")
             return
         }
-        #expect(Set(headers.fields.keys) == ["etag", "vary"])
+        // Expires cannot be read, and of Vary there is more than is kept: the worst that they could say is believed.
+        #expect(Set(headers.fields.keys) == ["etag", "expires", "vary"])
+        #expect(headers["expires"] == "0")
         #expect(headers.fields["vary"]?.count == 16)
+        #expect(headers.fields["vary"]?.last == "*")
+    }
+
+    @Test(arguments: [
+        "Cache-Control: max-age=60, x=" + String(repeating: "y", count: 1024), "Cache-Control: max-age=60, x=\u{e4}",
+        "Cache-Control: max-age=60, x=\"a\u{1}b\"",
+    ])
+    func `RFC 9111 section 5.2: Cache-Control that cannot be read forbids to store`(field: String) {
+        var (reader, _) = reader(["HTTP/1.1 200 OK", field, "Content-Length: 0", ""])
+        guard case .image(_, let headers)? = reader.verdict(isWhole: true) else {
+            Issue.record("no image")
+            return
+        }
+        #expect(headers["cache-control"] == "no-store")
+    }
+
+    @Test func `RFC 9110 section 15.3.4: the body of a 203 is the image`() {
+        var (reader, goesOn) = reader(["HTTP/1.1 203 Non-Authoritative Information", "Content-Length: 10", ""])
+        #expect(goesOn && feed(&reader, body: 10))
+        guard case .image(let builder, _)? = reader.verdict(isWhole: true) else {
+            Issue.record("no image")
+            return
+        }
+        #expect(builder.count == 10)
+    }
+
+    @Test(arguments: ["204 No Content", "206 Partial Content", "299 Whatever", "300 Multiple Choices", "599 Whatever"])
+    func `RFC 9111 section 3: no other status is an answer that can be kept`(status: String) {
+        var (reader, _) = reader(["HTTP/1.1 \(status)", "Cache-Control: max-age=60", "Content-Length: 10", ""])
+        _ = feed(&reader, body: 10)
+        #expect(failure(&reader) == .origin("HTTP status \(status.prefix(3)) from a.example"))
+    }
+
+    @Test func `a 304 confirms what was asked about, whatever length it names, and nothing that was not asked about`() {
+        for isConditional in [true, false] {
+            var reader = ResponseReader(host: "a.example", isConditional: isConditional, limits: .init(image: 1000))
+            for line in ["HTTP/1.1 304 Not Modified", "ETag: W/\"a\"", "Content-Length: 8000", ""] {
+                #expect(feed(&reader, line + "\r\n"))
+            }
+            switch reader.verdict(isWhole: true) {
+            case .notModified(let headers)? where isConditional: #expect(headers["etag"] == "W/\"a\"")
+            case .failed(.origin(let sentence))? where !isConditional: #expect(sentence.contains("without a condition"))
+            default: Issue.record("neither")
+            }
+        }
     }
 }

@@ -18,6 +18,13 @@ import Testing
         #expect(bench.readEnds() == ["download \(TrafficBench.usual)"])
     }
 
+    @Test func `F14: with the clock set back a missing image is asked for again`() {
+        var bench = TrafficBench()
+        bench.misses()
+        bench.now -= 31_536_000
+        #expect(bench.get("b") == ["read"])
+    }
+
     @Test func `that a URL has no image says nothing of another URL`() {
         var bench = TrafficBench()
         bench.misses()
@@ -118,7 +125,7 @@ import Testing
         _ = bench.readEnds()
         _ = bench.lands(.image(.sample("one", lifetime: 0), storable: true))
         let storing = bench.flight("store")
-        #expect(bench.get("b") == ["b: one from origin, stale", "download \(TrafficBench.usual)"])
+        #expect(bench.get("b") == ["b: one from memory, stale", "download \(TrafficBench.usual)"])
         #expect(bench.lands(Self.missing) == ["drop"])
         #expect(!bench.traffic.mayStore(TrafficBench.slot, storing))
     }

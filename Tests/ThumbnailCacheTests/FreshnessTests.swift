@@ -23,15 +23,29 @@ import Testing
         #expect(freshness.timeToLive(at: 1_065) == -10)
     }
 
-    @Test func `F14: a clock set back makes an image young, never unborn, and leaves it no more life than it had`() {
-        #expect(freshness.age(at: 0) == 5)
-        #expect(freshness.timeToLive(at: 0) == 55)
-        #expect(freshness.state(at: -1_000_000) == .fresh)
+    @Test func `F14: set back between two starts, a clock makes nothing immortal and loses nothing`() {
+        for now in [999, 0, -31_536_000] as [Int64] {
+            #expect(freshness.age(at: now) == 60)
+            #expect(freshness.timeToLive(at: now) == 0)
+            #expect(freshness.state(at: now) == .staleServable)
+        }
+        let strict = Freshness(storedAt: 1_000, lifetime: 60)
+        #expect(strict.state(at: 999) == .expired)
+        let old = Freshness(storedAt: 1_000, initialAge: 65, lifetime: 60, staleIfError: 30)
+        #expect(old.age(at: 0) == 65)
+        #expect(old.state(at: 0) == .staleOnError)
+    }
+
+    @Test func `F14: set ahead, it makes stale what may be served stale while the origin is asked`() {
+        let patient = Freshness(storedAt: 1_000, lifetime: 60, staleWhileRevalidate: 1 << 31, staleIfError: 1 << 31)
+        #expect(patient.state(at: 1_000 + 31_536_000) == .staleServable)
     }
 
     @Test func `without a lifetime it is fresh for ever`() {
         let put = Freshness(storedAt: 1_000, lifetime: nil)
         #expect(put.state(at: .max / 2) == .fresh)
+        #expect(put.state(at: 0) == .fresh)
+        #expect(put.age(at: 0) == 0)
         #expect(put.timeToLive(at: 2_000) == nil)
     }
 
@@ -43,6 +57,7 @@ import Testing
     @Test func `numbers at the ends of their range do no harm`() {
         let longest = Freshness(
             storedAt: 0, initialAge: 1 << 31, lifetime: .max, staleWhileRevalidate: .max, staleIfError: .max)
-        for now in [-1 << 40, 0, 1 << 40] as [Int64] { #expect(longest.state(at: now) == .fresh) }
+        for now in [0, 1 << 40] as [Int64] { #expect(longest.state(at: now) == .fresh) }
+        #expect(longest.state(at: -1 << 40) == .staleServable)
     }
 }

@@ -83,12 +83,29 @@ import Testing
         }
     }
 
+    @Test(
+        arguments: [
+            (.timedOut("late"), true), (.origin("HTTP status 503"), true), (.badImage("HTML"), true),
+            (.tooLarge("6 MiB"), true), (.busy("64 wait"), true), (.unauthorized("HTTP status 401"), false),
+            (.denied("a private address"), false), (.shuttingDown, false),
+        ] as [(CacheFailure, Bool)])
+    func `RFC 5861 section 4: a stale image is better than no answer, not than one that says no`(
+        failure: CacheFailure, isServed: Bool
+    ) {
+        var bench = TrafficBench()
+        bench.now += 4_200
+        bench.memory = .sample("held")
+        _ = bench.get("a")
+        let answer = bench.lands(.failed(failure))
+        #expect((answer == ["a: held from memory, stale"]) == isServed)
+    }
+
     @Test func `F36: a waiter whose time is up gets the stale image that is held`() {
         var bench = TrafficBench()
         bench.now += 4_200
         bench.memory = .sample("held")
         _ = bench.get("a")
-        #expect(bench.expires("a") == ["a: held from disk, stale", "grace \(TrafficBench.usual)"])
+        #expect(bench.expires("a") == ["a: held from memory, stale", "grace \(TrafficBench.usual)"])
     }
 
     @Test func `CACHED waits for no download and starts none`() {

@@ -53,7 +53,7 @@ import Testing
         _ = bench.get("a")
         _ = bench.readEnds()
         _ = bench.lands(.image(.sample("one"), storable: true))
-        #expect(bench.get("b") == ["b: one from origin"])
+        #expect(bench.get("b") == ["b: one from memory"])
         #expect(bench.get("c", url: Self.other) == ["download \(Self.other)"])
         bench.traffic.stored(TrafficBench.slot, bench.flight("store"))
         #expect(bench.get("d") == ["read"])
@@ -68,6 +68,6 @@ import Testing
         _ = bench.get("b")
         _ = bench.lands(.image(.sample("two"), storable: true))
         bench.traffic.stored(TrafficBench.slot, older)
-        #expect(bench.get("c") == ["c: two from origin"])
+        #expect(bench.get("c") == ["c: two from memory"])
     }
 }

@@ -2,42 +2,14 @@ import Testing
 
 @testable import ThumbnailCache
 
-@Suite struct CacheControlTests {
-    @Test(
-        arguments: [
-            ("", nil), ("max-age=60", 60), ("MAX-AGE=60", 60), ("max-age=\"60\"", 60), (" max-age=60 , private", 60),
-            ("max-age = 60", 60), ("max-age=60, max-age=30", 30), ("max-age=30, max-age=60", 30),
-            // What cannot be read is stale (RFC 9111 section 4.2.1).
-            ("max-age=ten", 0), ("max-age", 0), ("max-age=", 0), ("max-age=-1", 0), ("max-age=1.5", 0),
-            ("max-age=60, max-age=x", 0),
-            // A number too large to hold is 2^31 (RFC 9111 section 1.2.2).
-            ("max-age=2147483649", 1 << 31), ("max-age=99999999999999999999999", 1 << 31),
-            // A comma in a quoted string ends no directive.
-            ("extension=\"a, max-age=5, \\\" max-age=6\", max-age=60", 60), ("s-maxage=5", nil),
-        ] as [(String, Int64?)])
-    func `RFC 9111 section 5.2.2.1: max-age`(value: String, seconds: Int64?) {
-        #expect(CacheControl(value).maxAge == seconds)
-    }
-
-    @Test func `RFC 9111 section 5.2.2: directives are names in any case, unknown ones are ignored`() {
-        let control = CacheControl("No-Store, NO-CACHE,must-Revalidate, , immutable, x=y")
-        #expect(control.noStore)
-        #expect(control.noCache)
-        #expect(control.mustRevalidate)
-        #expect(CacheControl("no-storage, x-no-store, community=\"no-store\"") == CacheControl(""))
-    }
-
-    @Test func `RFC 9111 section 5.2.2.4: no-cache with field names speaks of those fields only`() {
-        #expect(!CacheControl("no-cache=\"set-cookie\"").noCache)
-    }
-}
-
 @Suite struct StoringVerdictTests {
+    /// Sun, 06 Nov 1994 08:49:37 GMT.
     private static let now: Int64 = 784_111_777
-    /// A day by default, ten minutes and an hour of staleness.
+    private static let reception = Reception(now: now, wallClock: now)
+    /// A day by default, ten minutes and an hour of staleness, five minutes for what is missing.
     private static let origin = Origin(
-        name: "default", url: "https://origin.test/{profile}", defaultTTL: 86_400, staleWhileRevalidate: 600,
-        staleIfError: 3_600)
+        name: "default", url: "https://origin.test/{profile}", defaultTTL: 86_400, negativeTTL: 300,
+        staleWhileRevalidate: 600, staleIfError: 3_600)
 
     struct Case: Sendable, CustomTestStringConvertible {
         let rule: String
@@ -45,7 +17,8 @@ import Testing
         let lifetime: Int64
         var storable = true
         var initialAge: Int64 = 0
-        var mayBeStale = true
+        var whileRevalidate: Int64 = 600
+        var ifError: Int64 = 3_600
         var testDescription: String { rule }
     }
 
@@ -59,28 +32,58 @@ import Testing
             rule: "5.2.2.5 no-store in a second field line",
             headers: ["cache-control": ["max-age=60", "no-store"]], lifetime: 60, storable: false),
         Case(
+            rule: "5.2.2.3 must-understand: the status is understood, so no-store is not meant",
+            headers: ["cache-control": ["no-store, must-understand, max-age=60"]], lifetime: 60),
+        Case(
             rule: "5.2.2.7 private is no hindrance to a private cache",
             headers: ["cache-control": ["private, max-age=60"]], lifetime: 60),
         Case(
-            rule: "5.2.2.10 s-maxage is for shared caches",
+            rule: "5.2.2.10 s-maxage is for shared caches, its ban on staleness too",
             headers: ["cache-control": ["s-maxage=5, max-age=60"]], lifetime: 60),
         Case(
+            rule: "5.2.2.8 proxy-revalidate is for shared caches",
+            headers: ["cache-control": ["proxy-revalidate, max-age=60"]], lifetime: 60),
+        Case(
             rule: "5.2.2.4 and 4.2.4 no-cache: kept, never served unasked, not even when the origin fails",
-            headers: ["cache-control": ["no-cache, max-age=60"]], lifetime: 0, mayBeStale: false),
+            headers: ["cache-control": ["no-cache, max-age=60, stale-if-error=5"]], lifetime: 0, whileRevalidate: 0,
+            ifError: 0),
+        Case(
+            rule: "5.2.2.4 no-cache with fields: no field is handed on",
+            headers: ["cache-control": ["no-cache=\"a, b\"", "max-age=60"]], lifetime: 60),
         Case(
             rule: "5.2.2.2 must-revalidate: never stale", headers: ["cache-control": ["must-revalidate, max-age=60"]],
-            lifetime: 60, mayBeStale: false),
+            lifetime: 60, whileRevalidate: 0, ifError: 0),
+        Case(
+            rule: "5.2.2.2 must-revalidate beats RFC 5861's permissions",
+            headers: ["cache-control": ["must-revalidate, max-age=60, stale-while-revalidate=9, stale-if-error=9"]],
+            lifetime: 60, whileRevalidate: 0, ifError: 0),
+        Case(
+            rule: "RFC 5861: the answer's windows before the configured ones",
+            headers: ["cache-control": ["max-age=60, stale-while-revalidate=9, stale-if-error=99999"]],
+            lifetime: 60, whileRevalidate: 9, ifError: 99_999),
+        Case(
+            rule: "RFC 5861: windows of zero forbid it",
+            headers: ["cache-control": ["max-age=60, stale-while-revalidate=0, stale-if-error=0"]],
+            lifetime: 60, whileRevalidate: 0, ifError: 0),
+        Case(
+            rule: "RFC 8246 immutable changes nothing", headers: ["cache-control": ["immutable, max-age=60"]],
+            lifetime: 60),
         Case(
             rule: "5.3 Expires, from Date",
             headers: [
-                "date": ["Sun, 06 Nov 1994 08:49:07 GMT"], "expires": ["Sun, 06 Nov 1994 08:50:07 GMT"],
+                "date": ["Sun, 06 Nov 1994 08:49:37 GMT"], "expires": ["Sun, 06 Nov 1994 08:50:37 GMT"],
             ], lifetime: 60),
         Case(
-            rule: "5.3 Expires without Date: from now", headers: ["expires": ["Sun, 06 Nov 1994 08:50:37 GMT"]],
-            lifetime: 60),
+            rule: "5.3 Expires without Date, or with a bad one: from now",
+            headers: ["expires": ["Sun, 06 Nov 1994 08:50:37 GMT"], "date": ["foo"]], lifetime: 60),
         Case(
-            rule: "5.3 Expires in the past", headers: ["expires": ["Sun, 06 Nov 1994 08:40:00 GMT"]], lifetime: 0),
+            rule: "5.3 Expires before a Date of the future",
+            headers: ["date": ["Sun, 06 Nov 1994 08:51:17 GMT"], "expires": ["Sun, 06 Nov 1994 08:50:37 GMT"]],
+            lifetime: 0),
         Case(rule: "5.3 an invalid Expires is the past", headers: ["expires": ["0"]], lifetime: 0),
+        Case(
+            rule: "4.2.1 the first of two Expires", headers: ["expires": ["Sun, 06 Nov 1994 08:50:37 GMT", "0"]],
+            lifetime: 60),
         Case(
             rule: "5.3 max-age before Expires",
             headers: ["cache-control": ["max-age=60"], "expires": ["0"]], lifetime: 60),
@@ -90,16 +93,104 @@ import Testing
         Case(
             rule: "5.1 an invalid Age is none", headers: ["cache-control": ["max-age=60"], "age": ["-3"]],
             lifetime: 60),
+        Case(
+            rule: "4.2.3 a Date of ten minutes ago: apparent age",
+            headers: ["cache-control": ["max-age=60"], "date": ["Sun, 06 Nov 1994 08:39:37 GMT"]], lifetime: 60,
+            initialAge: 600),
+        Case(
+            rule: "4.2.3 Expires with a slow Date, and Age",
+            headers: [
+                "date": ["Sun, 06 Nov 1994 08:49:27 GMT"], "expires": ["Sun, 06 Nov 1994 08:49:47 GMT"],
+                "age": ["25"],
+            ], lifetime: 20, initialAge: 25),
+        Case(
+            rule: "4.2.3 Expires with a fast Date, and Age",
+            headers: [
+                "date": ["Sun, 06 Nov 1994 08:49:47 GMT"], "expires": ["Sun, 06 Nov 1994 08:49:57 GMT"],
+                "age": ["15"],
+            ], lifetime: 10, initialAge: 15),
+        Case(
+            rule: "4.2.2 guessed from Last-Modified", headers: ["last-modified": ["Sun, 06 Nov 1994 00:49:37 GMT"]],
+            lifetime: 2_880),
+        Case(
+            rule: "4.2.2 nothing is guessed where something is said",
+            headers: ["last-modified": ["Sun, 06 Nov 1994 00:49:37 GMT"], "cache-control": ["max-age=60"]],
+            lifetime: 60),
+        Case(
+            rule: "5.4 Pragma where nothing else is said: no guess",
+            headers: ["pragma": ["no-cache"], "last-modified": ["Sun, 06 Nov 1994 00:49:37 GMT"]], lifetime: 0,
+            whileRevalidate: 0, ifError: 0),
+        Case(
+            rule: "5.4 Pragma beside Cache-Control is not read",
+            headers: ["pragma": ["no-cache"], "cache-control": ["max-age=60"]], lifetime: 60),
+        Case(
+            rule: "5.4 Pragma beside Expires is not read",
+            headers: ["pragma": ["no-cache"], "expires": ["Sun, 06 Nov 1994 08:50:37 GMT"]], lifetime: 60),
+        Case(rule: "5.4 Pragma with anything else", headers: ["pragma": ["x"]], lifetime: 86_400),
+        Case(
+            rule: "4.1 Vary: *", headers: ["vary": ["Accept", "*"], "cache-control": ["max-age=60"]], lifetime: 0,
+            whileRevalidate: 0, ifError: 0),
+        Case(
+            rule: "4.1 Vary by fields of our own", headers: ["vary": ["Accept, Authorization"]], lifetime: 86_400),
     ]
 
     @Test(arguments: cases)
     func `RFC 9111: whether an answer may be kept, and for how long`(given: Case) {
-        let verdict = StoringVerdict(ResponseHeaders(given.headers), origin: Self.origin, now: Self.now)
+        let headers = ResponseHeaders(given.headers)
+        let verdict = StoringVerdict(StoredFields(headers), headers, origin: Self.origin, at: Self.reception)
         #expect(verdict.mayStore == given.storable)
         #expect(
             verdict.freshness
                 == Freshness(
                     storedAt: Self.now, initialAge: given.initialAge, lifetime: given.lifetime,
-                    staleWhileRevalidate: given.mayBeStale ? 600 : 0, staleIfError: given.mayBeStale ? 3_600 : 0))
+                    staleWhileRevalidate: given.whileRevalidate, staleIfError: given.ifError))
+    }
+
+    @Test
+    func `section 3: a redirect that may not be stored keeps its image from being stored, and says no more than that`()
+    {
+        for (controls, storable) in [
+            (["max-age=0, no-cache"], true), ([""], true), (["private", "no-store"], false), (["No-Store"], false),
+        ] {
+            let headers = ResponseHeaders(["cache-control": ["max-age=60"]], redirectControls: controls)
+            let verdict = StoringVerdict(StoredFields(headers), headers, origin: Self.origin, at: Self.reception)
+            #expect(verdict.mayStore == storable, "\(controls)")
+            #expect(verdict.freshness.lifetime == 60)
+        }
+    }
+
+    @Test func `section 4.2.3: the time an answer was under way counts`() {
+        let headers = ResponseHeaders(["age": ["25"]], delay: 3)
+        let verdict = StoringVerdict(StoredFields(headers), headers, origin: Self.origin, at: Self.reception)
+        #expect(verdict.freshness.age(at: Self.now + 10) == 38)
+    }
+
+    @Test func `F14: a wall clock that was set a year ahead or back makes no new answer old`() {
+        let headers = ResponseHeaders([
+            "date": ["Sun, 06 Nov 1994 08:49:37 GMT"], "expires": ["Sun, 06 Nov 1994 08:50:37 GMT"],
+        ])
+        for year in [31_536_000, -31_536_000] as [Int64] {
+            let reception = Reception(now: Self.now, wallClock: Self.now + year)
+            let verdict = StoringVerdict(StoredFields(headers), headers, origin: Self.origin, at: reception)
+            #expect(verdict.freshness.state(at: Self.now + 59) == .fresh)
+            #expect(verdict.freshness.state(at: Self.now + 60) == .staleServable)
+        }
+    }
+
+    @Test(
+        arguments: [
+            ([:], 300), (["cache-control": ["max-age=60"]], 60),
+            (["cache-control": ["max-age=60"], "age": ["45"]], 15),
+            (["cache-control": ["max-age=60"], "age": ["90"]], 0), (["expires": ["Sun, 06 Nov 1994 08:50:37 GMT"]], 60),
+            (["expires": ["0"]], 0), (["cache-control": ["no-store"]], 0), (["cache-control": ["no-cache"]], 0),
+            (["vary": ["*"]], 0), (["last-modified": ["Sun, 06 Nov 1904 08:50:37 GMT"]], 300),
+            (["age": ["100"]], 200), (["cache-control": ["max-age=99999999999"]], 1 << 31),
+        ] as [([String: [String]], Int64)])
+    func `section 4.2: a 404 or 410 is believed as long as it says itself, else for negative-ttl`(
+        headers: [String: [String]], seconds: Int64
+    ) {
+        let until = NegativeVerdict.believedUntil(
+            ResponseHeaders(headers), origin: Self.origin, at: Self.reception)
+        #expect(until == Self.now + seconds)
     }
 }

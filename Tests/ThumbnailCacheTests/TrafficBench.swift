@@ -63,6 +63,12 @@ struct TrafficBench {
         }
     }
 
+    /// The origin said "not modified" of something that is not held.
+    mutating func asksAgain(flight: UInt64? = nil) -> [String] {
+        let target = DownloadTarget(url: Self.usual, isNamedByClient: false)
+        return tell(traffic.askAgain(Self.slot, flight ?? flights[Self.usual] ?? 0, target))
+    }
+
     mutating func leaves(_ name: String) -> [String] {
         guard let id = waiters[name] else { return ["nobody"] }
         return tell(traffic.leave(id))
@@ -108,9 +114,10 @@ struct TrafficBench {
             case .read(_, let flight):
                 flights["read"] = flight
                 return "read"
-            case .download(_, let target, let flight):
+            case .download(let slot, let target, let flight):
                 flights[target.url] = flight
-                return "download \(target.url)"
+                let basis = traffic.basis(slot, flight, url: target.url)
+                return "download \(target.url)\(basis.map { " unless it is \($0.label)" } ?? "")"
             case .cancel(let handle):
                 return "cancel \((handle as? FakeHandle)?.url ?? "what?")"
             case .store(_, let image, let flight):
@@ -149,14 +156,15 @@ extension Image {
     /// life served on errors.
     static func sample(
         _ label: String, from url: String? = TrafficBench.usual, storedAt: Int64 = TrafficBench.start,
-        lifetime: Int64? = 3_600, size: Int = 128
+        lifetime: Int64? = 3_600, size: Int = 128, etag: String? = nil
     ) -> Image {
         let bytes = SampleImage.png(label, size: size)
         let record = ImageRecord(
             shape: ImageShape(kind: .png, width: 16, height: 16), digest: SampleImage.digest(of: bytes),
             provenance: url.map { .url($0) } ?? .put,
             freshness: Freshness(
-                storedAt: storedAt, lifetime: lifetime, staleWhileRevalidate: 600, staleIfError: 3_600))
+                storedAt: storedAt, lifetime: lifetime, staleWhileRevalidate: 600, staleIfError: 3_600),
+            fields: StoredFields(etag: etag))
         return Image(record: record, bytes: ImageBytes(copying: bytes, framing: .bare))
     }
 

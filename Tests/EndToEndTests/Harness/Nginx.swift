@@ -8,7 +8,12 @@ final class Nginx {
     private let log: String
     private let process: ChildProcess
 
-    init(_ machine: Machine, serving pictures: String) throws {
+    /// - Parameters:
+    ///   - directives: for the server, as nginx's own configuration has them.
+    ///   - logging: what ``requests()`` shows of each.
+    init(
+        _ machine: Machine, serving pictures: String, directives: String = "", logging: String = "$uri $status"
+    ) throws {
         let home = try machine.makeDirectory("nginx-\(machine.takeNumber())")
         log = "\(home)/access.log"
         port = try freePort()
@@ -21,7 +26,7 @@ final class Nginx {
             error_log \(home)/error.log;
             events { worker_connections 1024; }
             http {
-                log_format path '$uri $status';
+                log_format path '\(logging)';
                 access_log \(log) path;
                 client_body_temp_path \(home)/body;
                 proxy_temp_path \(home)/proxy;
@@ -38,6 +43,7 @@ final class Nginx {
                 server {
                     listen 127.0.0.1:\(port) backlog=1024;
                     root \(pictures);
+                    \(directives)
                     location / { try_files $uri $uri.png $uri.jpg $uri.gif $uri.webp $uri.avif =404; }
                 }
             }

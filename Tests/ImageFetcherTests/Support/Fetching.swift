@@ -50,13 +50,15 @@ extension CurlImageFetcher {
     /// Downloads one URL and waits for the outcome. A second outcome would trap, as a continuation does.
     func fetch(
         _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000, isNamedByClient: Bool = false,
-        token: Secret? = nil, framing: ReplyFraming = .bare
+        token: Secret? = nil, condition: DownloadCondition? = nil, framing: ReplyFraming = .bare
     ) async throws -> DownloadOutcome {
         try await withCheckedThrowingContinuation { continuation in
             do {
                 let target = DownloadTarget(url: url, isNamedByClient: isNamedByClient)
                 _ = try start(
-                    Download(uid: uid, origin: origin.at(url), target: target, token: token, framing: framing)
+                    Download(
+                        uid: uid, origin: origin.at(url), target: target, token: token, condition: condition,
+                        framing: framing)
                 ) { continuation.resume(returning: $0) }
             } catch {
                 continuation.resume(throwing: error)
@@ -88,6 +90,7 @@ extension DownloadOutcome {
     var image: DownloadedImage? { if case .image(let image) = self { image } else { nil } }
     var failure: DownloadFailure? { if case .failed(let failure) = self { failure } else { nil } }
     var missing: ResponseHeaders? { if case .missing(let headers) = self { headers } else { nil } }
+    var notModified: ResponseHeaders? { if case .notModified(let headers) = self { headers } else { nil } }
     var imageBytes: [UInt8]? { image.map { Array($0.bytes.image.readableBytesView) } }
 
     /// The kind of failure, the image or "missing", for comparing outcomes by.
@@ -95,6 +98,7 @@ extension DownloadOutcome {
         switch self {
         case .image: "image"
         case .missing: "missing"
+        case .notModified: "not modified"
         case .failed(.timedOut): "timedOut"
         case .failed(.origin): "origin"
         case .failed(.unauthorized): "unauthorized"
@@ -113,7 +117,7 @@ extension DownloadOutcome {
             .failed(.denied(let text)), .failed(.badImage(let text)), .failed(.tooLarge(let text)),
             .failed(.busy(let text)):
             text
-        case .image, .missing, .failed(.shuttingDown): ""
+        case .image, .missing, .notModified, .failed(.shuttingDown): ""
         }
     }
 }

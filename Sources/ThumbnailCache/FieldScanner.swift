@@ -1,0 +1,103 @@
+/// Reads the value of a header field from left to right, in the words that RFC 9110 section 5.6 builds values from.
+///
+/// A value. What does not fit is left where it is, and says so with nil or false; nothing here fails otherwise.
+struct FieldScanner {
+    private var rest: ArraySlice<UInt8>
+
+    init(_ text: String) {
+        rest = Array(text.utf8)[...]
+    }
+
+    var isAtEnd: Bool { rest.isEmpty }
+    /// Whether an element of a list ends here.
+    var isAtEndOfElement: Bool { rest.isEmpty || rest.first == UInt8(ascii: ",") }
+
+    mutating func take(_ character: Unicode.Scalar) -> Bool {
+        guard rest.first == UInt8(ascii: character) else { return false }
+        rest.removeFirst()
+        return true
+    }
+
+    /// Optional white space (section 5.6.3).
+    mutating func skipBlanks() {
+        rest = rest.drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
+    }
+
+    /// A token (section 5.6.2) in lower case, since those that matter here are names in any case, or numbers.
+    mutating func token() -> String? {
+        run { Self.isTokenCharacter($0) }
+    }
+
+    /// Letters of ASCII, in lower case.
+    mutating func letters() -> String? {
+        run { Self.isLetter($0) }
+    }
+
+    /// Exactly so many digits, and no more after them.
+    mutating func digits(_ count: Int) -> Int64? {
+        let run = rest.prefix { Self.isDigit($0) }
+        guard run.count == count else { return nil }
+        rest = rest.dropFirst(count)
+        return run.reduce(0) { $0 * 10 + Int64($1 - UInt8(ascii: "0")) }
+    }
+
+    /// A quoted string (section 5.6.4) without its quotes and with what was escaped as itself.
+    mutating func quotedString() -> String? {
+        guard rest.first == UInt8(ascii: "\"") else { return nil }
+        var text: [UInt8] = []
+        var bytes = rest.dropFirst()
+        while let byte = bytes.popFirst() {
+            if byte == UInt8(ascii: "\"") {
+                rest = bytes
+                return String(decoding: text, as: UTF8.self)
+            }
+            guard byte == UInt8(ascii: "\\") else {
+                text.append(byte)
+                continue
+            }
+            guard let escaped = bytes.popFirst() else { return nil }
+            text.append(escaped)
+        }
+        return nil
+    }
+
+    /// Goes to the end of an element that cannot be read: a comma within quotes does not end it.
+    mutating func skipElement() {
+        while !isAtEndOfElement {
+            if quotedString() == nil { rest.removeFirst() }
+        }
+    }
+
+    private mutating func run(_ isPart: (UInt8) -> Bool) -> String? {
+        let run = rest.prefix(while: isPart)
+        guard !run.isEmpty else { return nil }
+        rest = rest.dropFirst(run.count)
+        return String(decoding: run, as: UTF8.self).lowercased()
+    }
+
+    private static func isDigit(_ byte: UInt8) -> Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) }
+
+    private static func isLetter(_ byte: UInt8) -> Bool {
+        (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
+    }
+
+    private static func isTokenCharacter(_ byte: UInt8) -> Bool {
+        isDigit(byte) || isLetter(byte) || marks.contains(byte)
+    }
+
+    private static let marks = Set("!#$%&'*+-.^_`|~".utf8)
+}
+
+/// A number of seconds as fields write it (RFC 9111 section 1.2.2).
+enum DeltaSeconds {
+    /// What is taken for a number too large to hold.
+    static let most: Int64 = 1 << 31
+
+    /// Nil for anything but digits.
+    static func parse(_ text: String) -> Int64? {
+        guard !text.isEmpty, text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
+            return nil
+        }
+        return min(Int64(text) ?? most, most)
+    }
+}

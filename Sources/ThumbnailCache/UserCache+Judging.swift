@@ -1,0 +1,56 @@
+// What the answers of an origin mean for the cache, and what it is asked for them.
+
+extension UserCache {
+    /// What makes a download conditional on an image that is held.
+    func condition(for basis: Image, at target: DownloadTarget) -> DownloadCondition {
+        let fields = basis.record.fields
+        return DownloadCondition(
+            url: basis.record.redirectedTo ?? target.url, etag: fields.etag,
+            lastModified: fields.modifiedSince(now: services.time.now))
+    }
+
+    /// What an ended download means for the cache. Nil for a "not modified" that is about something else than what is held: then
+    /// the origin is to be asked again.
+    func judge(_ outcome: DownloadOutcome, of download: Download, basis: Image?) -> CacheTraffic.Landing? {
+        let reception = Reception(now: services.time.now, wallClock: services.time.wallClock)
+        switch outcome {
+        case .image(let downloaded):
+            return image(downloaded, of: download, at: reception)
+        case .notModified(let headers):
+            guard let basis else { return .failed(.origin("the origin said that nothing has changed, unasked")) }
+            return confirmed(basis, headers, origin: download.origin, at: reception)
+        case .missing(let headers):
+            return .missing(
+                until: NegativeVerdict.believedUntil(headers, origin: download.origin, at: reception))
+        case .failed(let failure):
+            services.counters.downloadFailures.count()
+            return .failed(CacheFailure(failure))
+        }
+    }
+
+    private func image(
+        _ downloaded: DownloadedImage, of download: Download, at reception: Reception
+    ) -> CacheTraffic.Landing {
+        let fields = StoredFields(downloaded.headers)
+        let verdict = StoringVerdict(fields, downloaded.headers, origin: download.origin, at: reception)
+        let record = ImageRecord(
+            shape: downloaded.shape, digest: services.store.digest(of: downloaded.bytes.image),
+            provenance: .url(download.target.url), freshness: verdict.freshness, fields: fields,
+            redirectedTo: downloaded.redirectedTo)
+        return .image(Image(record: record, bytes: downloaded.bytes), storable: verdict.mayStore)
+    }
+
+    /// A 304 renews what is known of the image and keeps its bytes (RFC 9111 section 4.3.4).
+    private func confirmed(
+        _ basis: Image, _ headers: ResponseHeaders, origin: Origin, at reception: Reception
+    ) -> CacheTraffic.Landing? {
+        let answer = StoredFields(headers)
+        guard basis.record.fields.areConfirmed(by: answer, now: reception.forDates) else { return nil }
+        services.counters.notModified.count()
+        var image = basis
+        image.record.fields = basis.record.fields.updated(by: answer)
+        let verdict = StoringVerdict(image.record.fields, headers, origin: origin, at: reception)
+        image.record.freshness = verdict.freshness
+        return .confirmed(image, storable: verdict.mayStore)
+    }
+}

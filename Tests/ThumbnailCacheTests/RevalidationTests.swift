@@ -1,0 +1,182 @@
+import CacheFakes
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+
+@testable import ThumbnailCache
+
+/// Revalidation and staleness in one user's cache, over fakes whose work runs at once.
+@Suite struct RevalidationTests {
+    private static let slot = Slot(profile: OpaqueID("bob"))
+    private static let query = ImageQuery(slot: slot)
+    private static let june = "Mon, 01 Jun 2026 00:00:00 GMT"
+
+    private let world = FakeWorld()
+    private let cache: UserCache
+
+    init() throws {
+        let vault = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
+        cache = UserCache(
+            owner: .alice, epoch: 1, vault: vault, account: .init(origin: nil, token: nil), services: world.services)
+    }
+
+    /// The origin answers the next GET with an image of that label.
+    private func download(_ label: String, _ headers: [String: [String]], redirectedTo: String? = nil) async {
+        world.fetcher.answer = { _ in
+            guard case .image(let image) = SampleImage.downloaded(label, headers: headers) else { return nil }
+            return .image(
+                DownloadedImage(
+                    bytes: image.bytes, shape: image.shape, headers: image.headers, redirectedTo: redirectedTo))
+        }
+        #expect(await cache.outcome(Self.query) == "\(label) from origin")
+    }
+
+    private func says304(_ headers: [String: [String]] = [:]) {
+        world.fetcher.answer = { _ in .notModified(ResponseHeaders(headers)) }
+    }
+
+    private var record: ImageRecord? { cache.state.withLockedValue { $0.memory[Self.slot]?.served.image.record } }
+    private var counters: CacheCounters.Snapshot { world.services.counters.snapshot(memoryHits: 0) }
+
+    @Test func `RFC 9110 section 13.1: validators are sent back as they came`() async throws {
+        await download(
+            "one", ["cache-control": ["no-cache"], "etag": ["W/\"a b\""], "last-modified": [Self.june]])
+        says304()
+        #expect(await cache.outcome(Self.query) == "one from revalidated")
+        #expect(
+            world.fetcher.downloads.last?.request.condition
+                == DownloadCondition(
+                    url: "https://origin.test/alice/bob/128", etag: "W/\"a b\"", lastModified: Self.june))
+        #expect(counters.revalidations == 1)
+        #expect(counters.notModified == 1)
+    }
+
+    @Test func `validators belong to the URL that gave them, also where a redirect led there`() async throws {
+        await download(
+            "one", ["cache-control": ["no-cache"], "etag": ["\"a\""]], redirectedTo: "https://cdn.test/v1")
+        says304()
+        #expect(await cache.outcome(Self.query) == "one from revalidated")
+        #expect(world.fetcher.downloads.last?.url == "https://origin.test/alice/bob/128")
+        #expect(world.fetcher.downloads.last?.request.condition?.url == "https://cdn.test/v1")
+    }
+
+    @Test func `without a validator the origin is asked without a condition`() async throws {
+        await download("one", ["cache-control": ["no-cache"], "last-modified": ["yesterday"]])
+        await download("two", ["cache-control": ["no-cache"]])
+        #expect(world.fetcher.downloads.last?.request.condition == nil)
+        #expect(counters.revalidations == 0)
+    }
+
+    @Test
+    func `RFC 9111 section 4.3.4: a 304 gives the image new life, in memory and on disk, by the fields it updates`()
+        async throws
+    {
+        await download("one", ["cache-control": ["max-age=60, stale-if-error=9"], "etag": ["\"a\""]])
+        world.time.now += 3_600 + 60
+        says304(["etag": ["\"a\""], "age": ["10"]])
+        #expect(await cache.outcome(Self.query) == "one from revalidated")
+        #expect(record?.freshness.timeToLive(at: world.time.now) == 50)
+        #expect(record?.freshness.staleIfError == 9)
+        #expect(world.store.held(by: .alice) == ["one"])
+
+        world.time.now += 3_600 + 60
+        says304(["cache-control": ["max-age=600"], "etag": ["W/\"a\""], "expires": ["0"]])
+        #expect(await cache.outcome(Self.query) == "one from revalidated")
+        #expect(record?.freshness.timeToLive(at: world.time.now) == 600)
+        #expect(record?.freshness.staleIfError == 3_600)
+        #expect(record?.fields.etag == "W/\"a\"")
+        #expect(cache.hit(Self.slot)?.source == .memory)
+    }
+
+    @Test func `what was revalidated is found on disk as it was confirmed`() async throws {
+        await download("one", ["cache-control": ["max-age=60"], "etag": ["\"a\""]])
+        world.time.now += 3_600 + 60
+        says304(["cache-control": ["max-age=600"]])
+        #expect(await cache.outcome(Self.query) == "one from revalidated")
+        let image = try #require(try cache.vault.read(Self.slot, framing: .bare))
+        #expect(image.record == record)
+        #expect(image.record.fields.cacheControl == "max-age=600")
+    }
+
+    @Test func `a 304 that forbids to store is served and leaves nothing`() async throws {
+        await download("one", ["cache-control": ["no-cache"], "etag": ["\"a\""]])
+        says304(["cache-control": ["no-store"]])
+        #expect(await cache.outcome(Self.query) == "one from revalidated")
+        #expect(world.store.held(by: .alice) == [])
+        #expect(cache.hit(Self.slot) == nil)
+    }
+
+    @Test
+    func `RFC 9111 section 4.3.4: a 304 with another strong tag is about something else, and is asked again once`()
+        async throws
+    {
+        await download("one", ["cache-control": ["no-cache"], "etag": ["\"a\""]])
+        world.fetcher.answer = { download in
+            download.condition == nil
+                ? SampleImage.downloaded("two") : .notModified(ResponseHeaders(["etag": ["\"b\""]]))
+        }
+        #expect(await cache.outcome(Self.query) == "two from origin")
+        #expect(world.fetcher.downloads.count == 3)
+        #expect(world.store.held(by: .alice) == ["two"])
+        #expect(counters.notModified == 0)
+    }
+
+    @Test func `an answer that was old when it came is stale from the start, and says so`() async throws {
+        world.fetcher.answer = { _ in
+            SampleImage.downloaded("one", headers: ["cache-control": ["max-age=60"], "age": ["61"]])
+        }
+        #expect(await cache.outcome(Self.query) == "one from origin, stale")
+        world.fetcher.answer = nil
+        #expect(await cache.outcome(Self.query) == "one from memory, stale")
+    }
+
+    @Test func `F14: a wall clock that jumps a year either way changes nothing while the daemon runs`() async throws {
+        await download("one", ["cache-control": ["max-age=60"]])
+        for year in [31_536_000, -31_536_000] as [Int64] {
+            world.time.wallClock += year
+            #expect(cache.hit(Self.slot) != nil)
+        }
+        world.time.wallClock += 31_536_000
+        world.time.advance(seconds: 60)
+        #expect(cache.hit(Self.slot) == nil)
+    }
+
+    @Test func `F14: found after a start with the clock set back, an image is served stale and asked for behind`()
+        async throws
+    {
+        await download("one", ["cache-control": ["max-age=60"], "etag": ["\"a\""]])
+        world.fetcher.answer = nil
+        world.time.now -= 31_536_000
+        #expect(await cache.outcome(Self.query) == "one from memory, stale")
+        world.fetcher.downloads.last?.end(.notModified(ResponseHeaders()))
+        #expect(await cache.outcome(Self.query) == "one from memory")
+        #expect(record?.freshness.storedAt == world.time.now)
+    }
+
+    @Test func `a 404 is remembered for as long as it says itself, else for negative-ttl`() async throws {
+        for (headers, seconds) in [(["cache-control": ["max-age=30"]], 30), ([:], 300)] as [([String: [String]], Int64)]
+        {
+            let query = ImageQuery(slot: Slot(profile: OpaqueID("nobody \(seconds)")))
+            world.fetcher.answer = { _ in .missing(ResponseHeaders(headers)) }
+            #expect(await cache.outcome(query) == "null")
+            let asked = world.fetcher.downloads.count
+            world.time.now += seconds - 1
+            #expect(await cache.outcome(query) == "null")
+            #expect(world.fetcher.downloads.count == asked)
+            world.time.now += 1
+            #expect(await cache.outcome(query) == "null")
+            #expect(world.fetcher.downloads.count == asked + 1)
+        }
+    }
+
+    @Test func `I7: a PUT clears a remembered 404, and so does a purge`() async throws {
+        world.fetcher.answer = { _ in .missing(ResponseHeaders()) }
+        #expect(await cache.outcome(Self.query) == "null")
+        try cache.put(Self.slot, SampleImage.png("mine"), timeToLive: nil)
+        #expect(await cache.outcome(Self.query) == "mine from memory")
+        _ = try cache.purge([OpaqueID("bob")])
+        #expect(await cache.outcome(Self.query) == "null")
+        _ = try cache.purge([OpaqueID("bob")])
+        await download("one", [:])
+    }
+}
