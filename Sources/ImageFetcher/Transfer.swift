@@ -162,6 +162,13 @@ final class Transfer {
 
     // MARK: Setting up a request
 
+    private static func reader(
+        _ url: WebURL, isConditional: Bool, _ configuration: FetcherConfiguration
+    ) -> ResponseReader {
+        ResponseReader(
+            host: url.host, isConditional: isConditional, limits: .init(image: configuration.maximumImageBytes))
+    }
+
     private func setOptions(milliseconds: Int, token: Secret?) throws(EasyHandle.Failure) {
         let context = Unmanaged.passUnretained(self).toOpaque()
         try easy.keepMessages()
@@ -183,7 +190,7 @@ final class Transfer {
                 + (conditionForThisHop?.lines ?? []),
             token: token)
 
-        // No signals; and no waiting for a resolver's thread, which would hold up everybody: see swift.md.
+        // No signals; and no waiting for a resolver's thread, which would hold up everybody.
         try easy.set(CURLOPT_NOSIGNAL, 1)
         try easy.set(CURLOPT_QUICK_EXIT, 1)
         try easy.set(CURLOPT_TIMEOUT_MS, milliseconds)
