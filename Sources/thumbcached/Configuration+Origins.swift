@@ -77,12 +77,7 @@ extension Configuration {
                 .init(line: node.line, key: key + ".url", sentence: "is missing; write a URL, as in \(example)"))
         }
         problems += readTokenEndpoint(key, reader.found, &draft)
-        // A default gives way to what is set, as with all keys that cannot be more than another.
-        if reader.found["backoff-max"] == nil {
-            draft.origin.patience.backoffMax = max(draft.origin.patience.backoffMax, draft.origin.patience.backoff)
-        } else if reader.found["backoff"] == nil {
-            draft.origin.patience.backoff = min(draft.origin.patience.backoffMax, draft.origin.patience.backoff)
-        }
+        problems += Self.settleBackoff(&draft.origin.patience, found: reader.found, key)
         guard problems.isEmpty else { return problems }
         do {
             try validate(draft.origin)
@@ -114,6 +109,26 @@ extension Configuration {
         }
         draft.origin.tokenEndpoint = endpoint
         return []
+    }
+
+    /// `backoff` cannot be more than `backoff-max`. A default gives way to what is set, as with all keys like that.
+    private static func settleBackoff(
+        _ patience: inout OriginPatience, found: [String: Int?], _ key: String
+    ) -> [ConfigurationError.Problem] {
+        let (first, most) = (patience.backoff, patience.backoffMax)
+        guard first > most else { return [] }
+        guard let line = found["backoff"] else {
+            patience.backoff = most
+            return []
+        }
+        guard found["backoff-max"] != nil else {
+            patience.backoffMax = first
+            return []
+        }
+        let sentence =
+            "\(TimeSpan.format(Int(first))) is more than \(key).backoff-max (\(TimeSpan.format(Int(most)))): "
+            + "lower the one or raise the other"
+        return [.init(line: line, key: "\(key).backoff", sentence: sentence)]
     }
 
     private static var pixels: SettingKind<UInt16> {

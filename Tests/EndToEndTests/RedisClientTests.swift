@@ -102,6 +102,35 @@ extension EndToEnd {
                 #expect(origin.requests.count == 1)
             }
         }
+
+        @Test func `F54: a client that gives up ten times and comes back finds the one request of the origin`() throws {
+            try withMachine { machine in
+                let picture = Picture.gif("bob")
+                let origin = try GatedOrigin { _ in [.wait("gate"), .send(GatedOrigin.response(picture))] }
+                defer { origin.end() }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["origins.default", "timeout"] = "10m"
+                }
+                #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
+                for _ in 0..<10 {
+                    let impatient = try daemon.connect()
+                    try withExtendedLifetime(impatient) {
+                        try impatient.send("GET", "alice", "bob")
+                        try origin.waitForRequests(1)
+                        try daemon.takeUpEverythingSent()
+                    }
+                    // So that it is gone for the daemon, too, before it comes back.
+                    try daemon.takeUpEverythingSent()
+                }
+                let patient = try daemon.connect()
+                try patient.send("GET", "alice", "bob")
+                try daemon.takeUpEverythingSent()
+                origin.open("gate")
+                #expect(try patient.receive() == .bulk(picture))
+                #expect(origin.requests.count == 1)
+            }
+        }
     }
 }
 

@@ -180,7 +180,8 @@ import ThumbnailCache
         }
     }
 
-    @Test func `F37: when a host turns out to fail, those who wait for it are told at once, and none is sent`()
+    @Test(.timeLimit(.minutes(3)))
+    func `F37: when a host turns out to fail, those who wait for it are told at once, and none is sent`()
         async throws
     {
         let arrived = Gate()
@@ -213,7 +214,8 @@ import ThumbnailCache
         }
     }
 
-    @Test func `F37: exactly one request finds out whether a host is back, and then all are sent`() async throws {
+    @Test(.timeLimit(.minutes(3)))
+    func `F37: exactly one request finds out whether a host is back, and then all are sent`() async throws {
         let isBroken = NIOLockedValueBox(true)
         let arrived = Gate()
         let release = Gate()
@@ -248,7 +250,8 @@ import ThumbnailCache
         }
     }
 
-    @Test func `F37: when the request that finds out is cancelled, another finds out`() async throws {
+    @Test(.timeLimit(.minutes(3)))
+    func `F37: when the request that finds out is cancelled, another finds out`() async throws {
         let arrived = Gate()
         let server = try TestOrigin([
             "/broken": { _, peer in peer.answer([], status: "500 Broken") },

@@ -12,10 +12,12 @@ import ThumbnailCache
     ) async throws {
         let nginx = try Nginx(files: files)
         defer { nginx.stop() }
-        let ports = [nginx.securePort, nginx.securePlainPort, nginx.expiredPort, nginx.selfSignedPort]
+        let ports = [nginx.securePort, nginx.securePlainPort]
         try await withFetcher {
             $0.resolverOverrides = {
-                ports.flatMap { ["images.example:\($0):127.0.0.1", "other.example:\($0):127.0.0.1"] }
+                ports.flatMap { port in
+                    ["images", "other", "expired", "unsigned"].map { "\($0).example:\(port):127.0.0.1" }
+                }
             }
         } _: { fetcher in
             var origin = Origin.test()
@@ -110,9 +112,9 @@ import ThumbnailCache
         async throws
     {
         try await withNginx { nginx, fetcher, origin in
-            let expired = try await fetcher.fetch("https://images.example:\(nginx.expiredPort)/a.png", of: origin)
+            let expired = try await fetcher.fetch("https://expired.example:\(nginx.securePort)/a.png", of: origin)
             #expect(expired.kind == "origin" && expired.sentence.contains("expired"), "\(expired)")
-            let unsigned = try await fetcher.fetch("https://images.example:\(nginx.selfSignedPort)/a.png", of: origin)
+            let unsigned = try await fetcher.fetch("https://unsigned.example:\(nginx.securePort)/a.png", of: origin)
             #expect(unsigned.kind == "origin" && unsigned.sentence.contains("self-signed"), "\(unsigned)")
             #expect(try nginx.requests().isEmpty)
         }

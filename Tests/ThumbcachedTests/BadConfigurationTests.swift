@@ -112,6 +112,21 @@ import Testing
             "f.toml:3: origins.default.token: is a string, but it is a section: write [origins.default.token]"),
 
         // Values that cannot be.
+        Case(
+            origin + "backoff = \"2m\"\nbackoff-max = \"1m\"",
+            "f.toml:3: origins.default.backoff: 2m is more than origins.default.backoff-max (1m): "
+                + "lower the one or raise the other"),
+        Case(
+            origin + "failures = 0", "f.toml:3: origins.default.failures: 0 is out of range: 1 to 1000000 can be"),
+        Case(
+            origin + "backoff = \"0s\"", "f.toml:3: origins.default.backoff: \"0s\" is too short: at least 1ms"),
+        Case(
+            origin + "retry-after-max = \"2d\"",
+            "f.toml:3: origins.default.retry-after-max: \"2d\" is too long: at most 1d"),
+        Case(
+            origin + "lowest-speed = 100",
+            "f.toml:3: origins.default.lowest-speed: is an integer; write a size in quotes with its unit, as in \"64MiB\""
+        ),
         Case("threads = 0", "f.toml:1: threads: 0 is out of range: 1 to 256 can be"),
         Case(
             "threads = -9223372036854775808", "f.toml:1: threads: -9223372036854775808 is out of range: 1 to 256 can be"

@@ -102,6 +102,12 @@ import ThumbnailCache
             client-id = "c"
             [origins.other]
             url = "https://other.example.org/{profile_md5}"
+            [origins.long]
+            url = "https://a.example"
+            backoff = "2h"
+            [origins.short]
+            url = "https://a.example"
+            backoff-max = "500ms"
             [limits]
             image = "1MiB"
             dimension = 100
@@ -143,7 +149,12 @@ import ThumbnailCache
                 staleWhileRevalidate: 7200, staleIfError: 259_200, caFile: "/dev/null",
                 proxy: "socks5h://127.0.0.1:9050"),
             "other": Origin(name: "other", url: "https://other.example.org/{profile_md5}"),
+            "long": Origin(name: "long", url: "https://a.example"),
+            "short": Origin(name: "short", url: "https://a.example"),
         ]
+        // A default gives way.
+        expected.origins["long"]?.patience = OriginPatience(backoff: 7_200_000, backoffMax: 7_200_000)
+        expected.origins["short"]?.patience = OriginPatience(backoff: 500, backoffMax: 500)
         expected.origins["work"]?.patience = OriginPatience(
             failures: 3, backoff: 500, backoffMax: 120_000, retryAfterMax: 3_600_000, lowestSpeed: 2_048)
         expected.origins["work"]?.tokenEndpoint = TokenEndpoint(url: "https://id.example.org/token", clientID: "c")

@@ -6,14 +6,10 @@ import Testing
 final class Nginx {
     let directory: String
     let plainPort: UInt16
-    /// HTTP/2 and HTTP/1.1.
+    /// HTTP/2 and HTTP/1.1. For `expired.example` its certificate was good until yesterday, for `unsigned.example` no authority signed it.
     let securePort: UInt16
     /// HTTP/1.1 alone.
     let securePlainPort: UInt16
-    /// With a certificate that was good until yesterday.
-    let expiredPort: UInt16
-    /// With a certificate that no authority signed.
-    let selfSignedPort: UInt16
     private let process = Process()
 
     /// The authority that signed the server's certificate.
@@ -29,8 +25,6 @@ final class Nginx {
         plainPort = try TestSocket.freePort()
         securePort = try TestSocket.freePort()
         securePlainPort = try TestSocket.freePort()
-        expiredPort = try TestSocket.freePort()
-        selfSignedPort = try TestSocket.freePort()
         try Self.makeCertificates(in: directory)
         let configuration = """
             daemon off; worker_processes 1; pid \(directory)/pid; error_log \(directory)/error.log;
@@ -51,12 +45,12 @@ final class Nginx {
                 \(locations)
               }
               server {
-                listen 127.0.0.1:\(expiredPort) ssl;
+                listen 127.0.0.1:\(securePort) ssl http2; server_name expired.example;
                 ssl_certificate \(directory)/expired.pem; ssl_certificate_key \(directory)/server.key;
                 root \(directory)/www;
               }
               server {
-                listen 127.0.0.1:\(selfSignedPort) ssl;
+                listen 127.0.0.1:\(securePort) ssl http2; server_name unsigned.example;
                 ssl_certificate \(directory)/own.pem; ssl_certificate_key \(directory)/own.key;
                 root \(directory)/www;
               }
@@ -120,9 +114,9 @@ final class Nginx {
             "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem",
             "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days -1 -extfile names -out expired.pem",
             "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost "
-                + "-addext subjectAltName=DNS:images.example -keyout own.key -out own.pem",
+                + "-addext subjectAltName=DNS:unsigned.example -keyout own.key -out own.pem",
         ]
-        try Data("subjectAltName=DNS:localhost,DNS:images.example".utf8)
+        try Data("subjectAltName=DNS:localhost,DNS:images.example,DNS:expired.example".utf8)
             .write(to: URL(fileURLWithPath: directory + "/names"))
         for command in commands {
             let openssl = Process()
