@@ -80,15 +80,29 @@ public final class AccessTokenService: Sendable {
 
     /// Begins no refresh any more, and returns when the one under way has ended and what it brought is durable: a stop that
     /// did not wait would lose a refresh token that the endpoint has just put in the place of the old one.
-    /// Takes as long as the origin's timeout at most, and the disk.
-    func settle() async {
+    /// Takes ``longestSettling`` at most: an endpoint that does not answer does not keep a daemon from stopping.
+    func settle(_ services: CacheServices) async {
+        guard state.withLockedValue({ $0.tokens.stop() }) == false else { return }
+        let limit = services.time.after(milliseconds: Self.longestSettling) {
+            for settler in self.takeSettlers() { settler.resume() }
+        }
         await withCheckedContinuation { continuation in
             let isIdle = state.withLockedValue { state in
-                state.tokens.stop()
                 if !state.tokens.isIdle { state.settlers.append(continuation) }
                 return state.tokens.isIdle
             }
             if isIdle { continuation.resume() }
+        }
+        limit.cancel()
+    }
+
+    /// Milliseconds.
+    private static var longestSettling: Int64 { 5_000 }
+
+    private func takeSettlers() -> [CheckedContinuation<Void, Never>] {
+        state.withLockedValue { state in
+            defer { state.settlers = [] }
+            return state.settlers
         }
     }
 

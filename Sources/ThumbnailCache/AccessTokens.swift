@@ -243,8 +243,10 @@ struct AccessTokens: Sendable {
         return [.cancel(refresh.number)] + refresh.waiters.map { .answer($0, .failure(.cancelled)) }
     }
 
-    /// The daemon is stopping: no refresh is begun any more.
-    mutating func stop() {
+    /// The daemon is stopping: no refresh is begun any more. Whether none is under way.
+    @discardableResult
+    mutating func stop() -> Bool {
         if phase == .open { phase = .stopping }
+        return isIdle
     }
 }

@@ -31,6 +31,16 @@ extension UserSessions {
         }
     }
 
+    /// Begins no refresh any more and waits for those under way, all at once; see ``AccessTokenService/settle(_:)``.
+    func settleTokens(of entries: [UserEntry]) async {
+        await withTaskGroup { group in
+            for entry in entries {
+                let tokens = entry.state.withLockedValue { $0.tokens }
+                group.addTask { await tokens.settle(self.services) }
+            }
+        }
+    }
+
     /// Whether the origin that a log-in goes to can renew its tokens.
     func checkRefresh(_ request: LoginRequest, origin name: String?) throws(CacheFailure) {
         guard request.refresh != nil else { return }

@@ -134,10 +134,11 @@ import Testing
 
     // MARK: Time
 
-    @Test(arguments: [
-        // lifetime, last second at which it is used as it is
-        (3_600, 3_539), (600, 539), (100, 89), (10, 8), (5, 4), (1, 0), (0, 0), (nil, 1_000_000),
-    ] as [(Int64?, Int64)])
+    @Test(
+        arguments: [
+            // lifetime, last second at which it is used as it is
+            (3_600, 3_539), (600, 539), (100, 89), (10, 8), (5, 4), (1, 0), (0, 0), (nil, 1_000_000),
+        ] as [(Int64?, Int64)])
     func `a token is renewed a tenth of its life before its end, a minute at most`(lifetime: Int64?, last: Int64) {
         let bench = Bench(.of(nil, "r1"))
         _ = bench.ask("a")
