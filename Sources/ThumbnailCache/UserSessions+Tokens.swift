@@ -8,7 +8,7 @@ extension UserSessions {
     func tokenService(_ owner: Owner, _ tokens: LoginTokens) -> AccessTokenService {
         let log = self.log
         return AccessTokenService(
-            tokens,
+            tokens, uid: owner.uid,
             keeper: TokenKeeper(
                 keep: { [weak self] service throws(CacheFailure) in try await self?.keepTokens(of: service, owner) },
                 tell: { what, failure in

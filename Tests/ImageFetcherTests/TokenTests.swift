@@ -1,4 +1,5 @@
 import Foundation
+import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 import ThumbnailCache
@@ -208,6 +209,37 @@ import ThumbnailCache
             #expect(late.kind == "timedOut" && late.sentence.contains("could not begin"), "\(late)")
             for handle in hanging { handle.cancel() }
             check(try await fetcher.token(server.url, origin: "silent"), "grant")
+        }
+    }
+
+    @Test func `I8: one uid's many users keep no other uid waiting, and their own number has a limit`() async throws {
+        let open = Gate()
+        let server = try TokenServer { _ in
+            open.block()
+            return TokenServer.response(Self.good)
+        }
+        defer { server.stop() }
+        try await withFetcher {
+            ($0.downloadsPerUID, $0.queuePerUID) = (1, 99)
+        } _: { fetcher in
+            let order = NIOLockedValueBox<[UInt32]>([])
+            let all = Gate()
+            @Sendable func ended(_ uid: UInt32) {
+                let count = order.withLockedValue { order in
+                    order.append(uid)
+                    return order.count
+                }
+                if count == 101 { all.open() }
+            }
+            for _ in 0..<100 { _ = try fetcher.refresh(.to(server.url, uid: 1)) { _ in ended(1) } }
+            #expect(throws: TokenFailure.self) { _ = try fetcher.refresh(.to(server.url, uid: 1)) { _ in } }
+            _ = try fetcher.refresh(.to(server.url, uid: 2)) { _ in ended(2) }
+            open.open()
+            await all.opened()
+            // Behind those that were under way, and those that began while they ended, but long before its place in the line.
+            let place = try #require(order.withLockedValue { $0.firstIndex(of: 2) })
+            #expect(place < 4 * TokenLine.mostAtOncePerOrigin, "\(place)")
+            _ = try await fetcher.token(server.url)
         }
     }
 
