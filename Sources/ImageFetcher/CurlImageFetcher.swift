@@ -14,13 +14,14 @@ import ThumbnailCache
 /// its thread behind.
 public final class CurlImageFetcher: ImageFetching {
     private let desk: DownloadDesk
-    let tokenDesk = TokenDesk()
+    let tokenDesk: TokenDesk
     private let book = OriginBook()
     private let log: Logger
     private let thread = NIOLockedValueBox<pthread_t?>(nil)
 
     public init(configuration: FetcherConfiguration, log: Logger) {
         self.desk = DownloadDesk(configuration: configuration)
+        self.tokenDesk = TokenDesk(configuration: configuration)
         self.log = log
     }
 
@@ -65,6 +66,7 @@ public final class CurlImageFetcher: ImageFetching {
     /// Puts other limits in force, for downloads that begin from now on.
     public func update(_ configuration: FetcherConfiguration) {
         desk.update(configuration)
+        tokenDesk.update(configuration)
     }
 
     /// Calls `sign` from the fetcher's thread when it next comes round, which a thread that is stuck does not; at once where it does

@@ -4,22 +4,33 @@ import NIOCore
 import ThumbnailCache
 
 /// Where those who want tokens and the fetcher's thread meet: what ``DownloadDesk`` is to downloads. There is one request per user
-/// at most, so that nobody has to be given a fair turn; they begin in the order they came.
+/// at most, and of each uid no more than of downloads.
 final class TokenDesk: Sendable {
-    /// How many may wait for the thread, of all users.
-    static let longestLine = 1_024
-
     private struct State {
         var bell: Bell?
         var lastID: UInt64 = 0
         /// Not yet taken by the thread.
         var new: [TokenTicket] = []
         var cancelled: [TokenTicket] = []
-        /// Handed out and not ended.
-        var open = 0
+        /// Handed out and not ended, of each uid.
+        var open: [UInt32: Int] = [:]
+        /// How many that may be of one uid.
+        var limit: Int
     }
 
-    private let state = NIOLockedValueBox(State())
+    private let state: NIOLockedValueBox<State>
+
+    init(configuration: FetcherConfiguration) {
+        state = NIOLockedValueBox(State(limit: Self.limit(configuration)))
+    }
+
+    func update(_ configuration: FetcherConfiguration) {
+        state.withLockedValue { $0.limit = Self.limit(configuration) }
+    }
+
+    private static func limit(_ configuration: FetcherConfiguration) -> Int {
+        configuration.downloadsPerUID + configuration.queuePerUID
+    }
 
     func start(
         _ request: TokenRequest, at now: NIODeadline,
@@ -27,11 +38,12 @@ final class TokenDesk: Sendable {
     ) throws(TokenFailure) -> TokenTicket {
         let result: Result<TokenTicket, TokenFailure> = state.withLockedValue { state in
             guard let bell = state.bell else { return .failure(.shuttingDown) }
-            guard state.open < Self.longestLine else {
-                return .failure(.busy("\(Self.longestLine) tokens are being renewed already: try again later"))
+            guard state.open[request.uid, default: 0] < state.limit else {
+                let sentence = "\(state.limit) tokens of this uid are being renewed already: try again later"
+                return .failure(.busy(sentence))
             }
             state.lastID += 1
-            state.open += 1
+            state.open[request.uid, default: 0] += 1
             let deadline = now + .milliseconds(request.origin.timeout)
             let ticket = TokenTicket(id: state.lastID, request: request, deadline: deadline, desk: self, onEnd: onEnd)
             state.new.append(ticket)
@@ -63,8 +75,14 @@ final class TokenDesk: Sendable {
     }
 
     /// A request has ended, or was let go of.
-    func finish() {
-        state.withLockedValue { $0.open -= 1 }
+    func finish(_ ticket: TokenTicket) {
+        let uid = ticket.request.uid
+        state.withLockedValue { state in
+            let rest = state.open[uid, default: 1] - 1
+            state.open[uid] = rest == 0 ? nil : rest
+            // One that waits may begin now, and nothing else would tell the thread.
+            state.bell?.ring()
+        }
     }
 
     /// Takes no requests any more and rings no more; gives out those that the thread has never seen.

@@ -6,7 +6,8 @@ import ThumbnailCache
 /// The token requests on the fetcher's thread: those that wait, and those that libcurl has.
 ///
 /// They have connections of their own beside those of the downloads, so that neither waits for the other. Few at once are
-/// enough, and of one origin only some of these, so that an endpoint that does not answer holds up no other.
+/// enough, and of one origin only some of these, so that an endpoint that does not answer holds up no other. Of those that may
+/// begin, the uid that has the fewest under way is next, so that one uid with many users keeps nobody else waiting (I8).
 ///
 /// Only the fetcher's thread touches it.
 final class TokenLine {
@@ -37,7 +38,7 @@ final class TokenLine {
             let limit = ticket.request.origin.timeout
             end(ticket, .failure(.timedOut("waited \(limit) ms behind other token requests and could not begin")))
         }
-        while transfers.count < Self.mostAtOnce, let next = waiting.firstIndex(where: mayBegin) {
+        while transfers.count < Self.mostAtOnce, let next = next() {
             begin(waiting.remove(at: next), configuration, at: now)
         }
     }
@@ -59,9 +60,22 @@ final class TokenLine {
         waiting = []
     }
 
-    private func mayBegin(_ ticket: TokenTicket) -> Bool {
-        let name = ticket.request.origin.name
-        return transfers.values.count { $0.ticket.request.origin.name == name } < Self.mostAtOncePerOrigin
+    private func next() -> Int? {
+        guard !waiting.isEmpty else { return nil }
+        var perOrigin: [String: Int] = [:]
+        var perUID: [UInt32: Int] = [:]
+        for transfer in transfers.values {
+            perOrigin[transfer.ticket.request.origin.name, default: 0] += 1
+            perUID[transfer.ticket.request.uid, default: 0] += 1
+        }
+        let eligible = waiting.indices.filter {
+            perOrigin[waiting[$0].request.origin.name, default: 0] < Self.mostAtOncePerOrigin
+        }
+        return eligible.min { left, right in
+            (perUID[waiting[left].request.uid, default: 0], left) < (
+                perUID[waiting[right].request.uid, default: 0], right
+            )
+        }
     }
 
     private func begin(_ ticket: TokenTicket, _ configuration: FetcherConfiguration, at now: NIODeadline) {
@@ -82,15 +96,15 @@ final class TokenLine {
             // The handle goes with the transfer, and must be out of libcurl's hands by then.
             curl_multi_remove_handle(multi, transfer.easy.raw)
             transfers[easy] = nil
-            desk.finish()
+            desk.finish(ticket)
         } else if let index = waiting.firstIndex(where: { $0 === ticket }) {
             waiting.remove(at: index)
-            desk.finish()
+            desk.finish(ticket)
         }
     }
 
     private func end(_ ticket: TokenTicket, _ outcome: Result<TokenGrant, TokenFailure>) {
-        desk.finish()
+        desk.finish(ticket)
         ticket.end(outcome)
     }
 }

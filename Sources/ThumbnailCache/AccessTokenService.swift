@@ -17,9 +17,11 @@ public final class AccessTokenService: Sendable {
     private let state: NIOLockedValueBox<State>
     private let keeper: TokenKeeper?
 
-    /// - Parameter keeper: nil where nothing outlives the process.
-    init(_ tokens: LoginTokens = LoginTokens(), keeper: TokenKeeper? = nil) {
-        state = NIOLockedValueBox(State(tokens: AccessTokens(tokens)))
+    /// - Parameters:
+    ///   - uid: whose log-in it is.
+    ///   - keeper: nil where nothing outlives the process.
+    init(_ tokens: LoginTokens = LoginTokens(), uid: UInt32 = 0, keeper: TokenKeeper? = nil) {
+        state = NIOLockedValueBox(State(tokens: AccessTokens(tokens, uid: uid)))
         self.keeper = keeper
     }
 
@@ -37,7 +39,8 @@ public final class AccessTokenService: Sendable {
         let now = services.time.now
         let number = state.withLockedValue { $0.tokens.nextNumber() }
         let waiter = AccessTokens.Waiter(number: number, resolve: resolve)
-        change(services) { $0.ask(waiter, refused: refused, of: origin, now: now) }
+        let limit = services.settings().downloadsWaiting
+        change(services) { $0.ask(waiter, refused: refused, of: origin, limit: limit, now: now) }
         return TokenWait(number: number, service: self)
     }
 
@@ -47,9 +50,9 @@ public final class AccessTokenService: Sendable {
     }
 
     /// The origin has refused a token that was got because it had refused another.
-    func renewalWasFutile(_ services: CacheServices) {
+    func wasRefusedToo(_ token: Secret, _ services: CacheServices) {
         let now = services.time.now
-        state.withLockedValue { $0.tokens.wasFutile(now: now) }
+        state.withLockedValue { $0.tokens.wasRefusedToo(token, now: now) }
     }
 
     fileprivate func forget(_ number: UInt64) {
@@ -80,15 +83,29 @@ public final class AccessTokenService: Sendable {
 
     /// Begins no refresh any more, and returns when the one under way has ended and what it brought is durable: a stop that
     /// did not wait would lose a refresh token that the endpoint has just put in the place of the old one.
-    /// Takes as long as the origin's timeout at most, and the disk.
-    func settle() async {
+    /// Takes ``longestSettling`` at most: an endpoint that does not answer does not keep a daemon from stopping.
+    func settle(_ services: CacheServices) async {
+        guard state.withLockedValue({ $0.tokens.stop() }) == false else { return }
+        let limit = services.time.after(milliseconds: Self.longestSettling) {
+            for settler in self.takeSettlers() { settler.resume() }
+        }
         await withCheckedContinuation { continuation in
             let isIdle = state.withLockedValue { state in
-                state.tokens.stop()
                 if !state.tokens.isIdle { state.settlers.append(continuation) }
                 return state.tokens.isIdle
             }
             if isIdle { continuation.resume() }
+        }
+        limit.cancel()
+    }
+
+    /// Milliseconds.
+    private static var longestSettling: Int64 { 5_000 }
+
+    private func takeSettlers() -> [CheckedContinuation<Void, Never>] {
+        state.withLockedValue { state in
+            defer { state.settlers = [] }
+            return state.settlers
         }
     }
 

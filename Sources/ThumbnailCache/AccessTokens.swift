@@ -55,15 +55,16 @@ struct AccessTokens: Sendable {
     private var futileAt: Int64?
     private var lastNumber: UInt64 = 0
 
-    /// How many may wait for one refresh.
-    private let waiterLimit: Int
     /// Seconds during which no token is renewed for having been refused, after that did not help: an origin that answers 401
     /// whatever it is shown would otherwise cost a refresh with every download.
     private static let futility: Int64 = 60
 
-    init(_ tokens: LoginTokens, waiterLimit: Int = 4_096) {
+    private let uid: UInt32
+
+    /// - Parameter uid: whose log-in it is.
+    init(_ tokens: LoginTokens, uid: UInt32) {
         self.tokens = tokens
-        self.waiterLimit = waiterLimit
+        self.uid = uid
     }
 
     /// A number larger than any given before.
@@ -89,8 +90,12 @@ struct AccessTokens: Sendable {
     // MARK: Asking
 
     /// Somebody wants to show a token.
-    /// - Parameter refused: the one that the origin has just refused, if that is why.
-    mutating func ask(_ waiter: Waiter, refused: Secret?, of origin: Origin, now: Int64) -> [Effect] {
+    /// - Parameters:
+    ///   - refused: the one that the origin has just refused, if that is why.
+    ///   - limit: how many may wait for one refresh.
+    mutating func ask(
+        _ waiter: Waiter, refused: Secret?, of origin: Origin, limit: Int = .max, now: Int64
+    ) -> [Effect] {
         guard phase != .ended else { return [.answer(waiter, .failure(.cancelled))] }
         if let refused, refused == tokens.access {
             if let futileAt, (0..<Self.futility).contains(now - futileAt) {
@@ -102,7 +107,7 @@ struct AccessTokens: Sendable {
         }
         if isUsable(at: now) { return [.answer(waiter, .success(tokens.access))] }
         guard let refreshToken = tokens.refresh else { return [withoutRefresh(waiter)] }
-        if refresh != nil { return board(waiter) }
+        if refresh != nil { return board(waiter, limit) }
         guard let endpoint = origin.tokenEndpoint else {
             let sentence = "origin \(origin.name) has no token endpoint any more: log in again with TOKEN"
             return [answer(waiter, failedBy: .unauthorized(sentence), now)]
@@ -114,7 +119,7 @@ struct AccessTokens: Sendable {
         let refresh = Refresh(
             number: nextNumber(), origin: origin, endpoint: endpoint, askedAt: now, waiters: [waiter])
         self.refresh = refresh
-        let request = TokenRequest(origin: origin, endpoint: endpoint, refreshToken: refreshToken)
+        let request = TokenRequest(uid: uid, origin: origin, endpoint: endpoint, refreshToken: refreshToken)
         return [.request(refresh.number, request)]
     }
 
@@ -123,9 +128,10 @@ struct AccessTokens: Sendable {
         phase != .ended && (tokens.refresh != nil || tokens.access != refused)
     }
 
-    /// The origin has refused a token that was got because it had refused another.
-    mutating func wasFutile(now: Int64) {
-        futileAt = now
+    /// The origin has refused a token that was got because it had refused another. One that came with a log-in, or is not
+    /// the current one any more, says nothing about what a refresh would bring.
+    mutating func wasRefusedToo(_ token: Secret, now: Int64) {
+        if token == tokens.access, tokens.life != nil { futileAt = now }
     }
 
     /// The waiter is gone.
@@ -133,9 +139,9 @@ struct AccessTokens: Sendable {
         refresh?.waiters.removeAll { $0.number == number }
     }
 
-    private mutating func board(_ waiter: Waiter) -> [Effect] {
-        guard let count = refresh?.waiters.count, count < waiterLimit else {
-            let sentence = "\(waiterLimit) downloads wait for this user's token already: try again later"
+    private mutating func board(_ waiter: Waiter, _ limit: Int) -> [Effect] {
+        guard let count = refresh?.waiters.count, count < limit else {
+            let sentence = "\(limit) downloads wait for this user's token already: try again later"
             return [.answer(waiter, .failure(.busy(sentence)))]
         }
         refresh?.waiters.append(waiter)
@@ -243,8 +249,10 @@ struct AccessTokens: Sendable {
         return [.cancel(refresh.number)] + refresh.waiters.map { .answer($0, .failure(.cancelled)) }
     }
 
-    /// The daemon is stopping: no refresh is begun any more.
-    mutating func stop() {
+    /// The daemon is stopping: no refresh is begun any more. Whether none is under way.
+    @discardableResult
+    mutating func stop() -> Bool {
         if phase == .open { phase = .stopping }
+        return isIdle
     }
 }

@@ -46,6 +46,8 @@ public struct CacheSettings: Sendable {
     public var sessionsPerUser: Int
     /// Missing images remembered per user.
     public var negativeEntries: Int
+    /// Downloads of one user that may wait for an access token.
+    public var downloadsWaiting = 1_088
 
     public init(
         origins: [String: Origin] = [:], imageLimit: Int = 5 << 20, dimensionLimit: Int = 8192,

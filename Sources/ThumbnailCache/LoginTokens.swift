@@ -22,7 +22,7 @@ public struct TokenLife: Sendable, Equatable {
     /// `expires_in` (RFC 6749 section 5.1), in seconds; nil where the endpoint does not say.
     public var seconds: Int64?
 
-    /// How long before its end a token is renewed at the latest.
+    /// Seconds before its end that a token is renewed at the earliest.
     static let longestMargin: Int64 = 60
 
     public init(issuedAt: Int64, seconds: Int64?) {
@@ -30,8 +30,8 @@ public struct TokenLife: Sendable, Equatable {
         self.seconds = seconds
     }
 
-    /// Whether it is to be renewed before it is used again: a tenth of its life before its end, but no sooner than that
-    /// ``longestMargin``, and no sooner than a second after its issue, whatever the endpoint says.
+    /// Whether it is to be renewed before it is used again: a tenth of its life before its end, ``longestMargin`` before it at
+    /// most, and not within a second of its issue, whatever the endpoint says.
     func isDue(at now: Int64) -> Bool {
         guard let seconds else { return false }
         return age(at: now) >= max(1, seconds - min(seconds / 10, Self.longestMargin))

@@ -1,7 +1,8 @@
 /// Access tokens, as the domain needs them: the refresh of RFC 6749 section 6.
 public protocol TokenFetching: Sendable {
     /// Asks a token endpoint for an access token. `onEnd` is called exactly once, on a thread of the fetcher's, unless
-    /// ``DownloadHandle/cancel()`` came first; then it may still be called, and is to be ignored. Never blocks.
+    /// ``DownloadHandle/cancel()`` came first; then it may still be called, and is to be ignored. Never blocks. Throws when no
+    /// more requests of that uid may wait.
     func refresh(
         _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TokenFailure>) -> Void
     ) throws(TokenFailure) -> any DownloadHandle
@@ -25,12 +26,15 @@ public struct TokenEndpoint: Sendable, Equatable {
 
 /// All that a refresh needs.
 public struct TokenRequest: Sendable {
+    /// Who it is for: requests of one uid do not keep those of others waiting.
+    public let uid: UInt32
     /// Whose timeouts, proxy, authorities and permission for private addresses hold for its endpoint, too.
     public let origin: Origin
     public let endpoint: TokenEndpoint
     public let refreshToken: Secret
 
-    public init(origin: Origin, endpoint: TokenEndpoint, refreshToken: Secret) {
+    public init(uid: UInt32, origin: Origin, endpoint: TokenEndpoint, refreshToken: Secret) {
+        self.uid = uid
         self.origin = origin
         self.endpoint = endpoint
         self.refreshToken = refreshToken

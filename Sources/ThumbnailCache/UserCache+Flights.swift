@@ -178,7 +178,7 @@ extension UserCache {
     private func triesAgain(_ errand: Errand, _ token: Secret, _ outcome: DownloadOutcome) -> Bool {
         guard case .failed(.unauthorized) = outcome else { return false }
         guard errand.refused == nil else {
-            errand.tokens.renewalWasFutile(services)
+            errand.tokens.wasRefusedToo(token, services)
             return false
         }
         guard errand.tokens.mayReplace(token) else { return false }

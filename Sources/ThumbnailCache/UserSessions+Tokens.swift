@@ -8,7 +8,7 @@ extension UserSessions {
     func tokenService(_ owner: Owner, _ tokens: LoginTokens) -> AccessTokenService {
         let log = self.log
         return AccessTokenService(
-            tokens,
+            tokens, uid: owner.uid,
             keeper: TokenKeeper(
                 keep: { [weak self] service throws(CacheFailure) in try await self?.keepTokens(of: service, owner) },
                 tell: { what, failure in
@@ -28,6 +28,16 @@ extension UserSessions {
             guard let login else { return }
             if case .broken(_, let reason) = entry.phase { throw .inputOutput(Self.closed(reason)) }
             try await self.save(login, of: owner)
+        }
+    }
+
+    /// Begins no refresh any more and waits for those under way, all at once; see ``AccessTokenService/settle(_:)``.
+    func settleTokens(of entries: [UserEntry]) async {
+        await withTaskGroup { group in
+            for entry in entries {
+                let tokens = entry.state.withLockedValue { $0.tokens }
+                group.addTask { await tokens.settle(self.services) }
+            }
         }
     }
 

@@ -224,7 +224,7 @@ public final class UserSessions: Sendable {
             directory.isStopped = true
             return Array(directory.entries.values)
         }
-        for entry in entries { await entry.state.withLockedValue { $0.tokens }.settle() }
+        await settleTokens(of: entries)
         for entry in entries {
             await entry.turnstile.withTurn {
                 if case .open(let cache) = entry.phase { await cache.storesEnded() }

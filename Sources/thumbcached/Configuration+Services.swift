@@ -17,10 +17,13 @@ extension Configuration {
     }
 
     var cacheSettings: CacheSettings {
-        CacheSettings(
+        var settings = CacheSettings(
             origins: origins, imageLimit: limits.image, dimensionLimit: limits.dimension,
             usersPerUID: limits.usersPerUID, sessionsPerUser: limits.sessionsPerUser,
             negativeEntries: limits.negativeEntries)
+        // As many as the fetcher would take of a uid.
+        settings.downloadsWaiting = limits.queuePerUID + limits.downloadsPerUID
+        return settings
     }
 
     var serverLimits: ServerLimits {

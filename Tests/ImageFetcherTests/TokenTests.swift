@@ -1,4 +1,5 @@
 import Foundation
+import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 import ThumbnailCache
@@ -211,6 +212,37 @@ import ThumbnailCache
         }
     }
 
+    @Test func `I8: one uid's many users keep no other uid waiting, and their own number has a limit`() async throws {
+        let open = Gate()
+        let server = try TokenServer { _ in
+            open.block()
+            return TokenServer.response(Self.good)
+        }
+        defer { server.stop() }
+        try await withFetcher {
+            ($0.downloadsPerUID, $0.queuePerUID) = (1, 99)
+        } _: { fetcher in
+            let order = NIOLockedValueBox<[UInt32]>([])
+            let all = Gate()
+            @Sendable func ended(_ uid: UInt32) {
+                let count = order.withLockedValue { order in
+                    order.append(uid)
+                    return order.count
+                }
+                if count == 101 { all.open() }
+            }
+            for _ in 0..<100 { _ = try fetcher.refresh(.to(server.url, uid: 1)) { _ in ended(1) } }
+            #expect(throws: TokenFailure.self) { _ = try fetcher.refresh(.to(server.url, uid: 1)) { _ in } }
+            _ = try fetcher.refresh(.to(server.url, uid: 2)) { _ in ended(2) }
+            open.open()
+            await all.opened()
+            // Behind those that were under way, and those that began while they ended, but long before its place in the line.
+            let place = try #require(order.withLockedValue { $0.firstIndex(of: 2) })
+            #expect(place < 4 * TokenLine.mostAtOncePerOrigin, "\(place)")
+            _ = try await fetcher.token(server.url)
+        }
+    }
+
     @Test func `a fetcher that is not running takes no request, and one that stops ends those there are`() async throws
     {
         let arrived = Gate()
@@ -297,58 +329,4 @@ private func check(
 
 private func check(_ outcome: DownloadOutcome, _ kind: String, _ location: SourceLocation = #_sourceLocation) {
     #expect(outcome.kind == kind, "\(outcome)", sourceLocation: location)
-}
-
-extension TokenRequest {
-    static func to(
-        _ url: String, origin name: String = "test", refresh: String = "r1", secret: String? = nil,
-        private allowPrivateAddresses: Bool = true, timeout: Int64 = 600_000, caFile: String = ""
-    ) -> TokenRequest {
-        var origin = Origin.test(name, private: allowPrivateAddresses, timeout: timeout)
-        origin.caFile = caFile
-        let endpoint = TokenEndpoint(url: url, clientID: "the client", clientSecret: secret.map { Secret($0.utf8) })
-        return TokenRequest(origin: origin, endpoint: endpoint, refreshToken: Secret(refresh.utf8))
-    }
-}
-
-extension CurlImageFetcher {
-    /// Asks for a token and waits for the outcome.
-    func token(
-        _ url: String, origin: String = "test", refresh: String = "r1", secret: String? = nil,
-        private allowPrivateAddresses: Bool = true, timeout: Int64 = 600_000, caFile: String = ""
-    ) async throws -> Result<TokenGrant, TokenFailure> {
-        let request = TokenRequest.to(
-            url, origin: origin, refresh: refresh, secret: secret, private: allowPrivateAddresses, timeout: timeout,
-            caFile: caFile)
-        return try await withCheckedThrowingContinuation { continuation in
-            do {
-                _ = try self.refresh(request) { continuation.resume(returning: $0) }
-            } catch {
-                continuation.resume(throwing: error)
-            }
-        }
-    }
-}
-
-extension Result<TokenGrant, TokenFailure> {
-    var kind: String {
-        switch self {
-        case .success: "grant"
-        case .failure(.refused): "refused"
-        case .failure(.timedOut): "timedOut"
-        case .failure(.origin): "origin"
-        case .failure(.denied): "denied"
-        case .failure(.busy): "busy"
-        case .failure(.shuttingDown): "shuttingDown"
-        }
-    }
-
-    var sentence: String {
-        switch self {
-        case .failure(.refused(let text)), .failure(.timedOut(let text)), .failure(.origin(let text)),
-            .failure(.denied(let text)), .failure(.busy(let text)):
-            text
-        case .success, .failure(.shuttingDown): ""
-        }
-    }
 }

@@ -253,6 +253,19 @@ import Testing
         #expect(daemon.store.login(of: .alice)?.tokens.refresh == .init("r2"))
     }
 
+    @Test func `a stop does not wait longer than 5 s for an endpoint that does not answer`() async throws {
+        try await daemon.logIn(.alice, refresh: .init("r1"))
+        let answers = Answers()
+        try await get("bob", answers)
+        async let stopped: Void = daemon.sessions.shutDown()
+        while daemon.world.time.timers == 0 { try await turn() }
+        daemon.world.time.advance(seconds: 5)
+        await stopped
+        #expect(answers.told == ["shuttingDown"])
+        #expect(daemon.store.login(of: .alice)?.tokens == .of(nil, "r1"))
+        #expect(requests.count == 1)
+    }
+
     @Test func `REFRESH needs an origin with a token endpoint, and the error says what is missing`() async throws {
         daemon.world.settings.origins["plain"] = FakeWorld.origin
         let missing =

@@ -17,11 +17,12 @@ import Testing
         var machine: AccessTokens
         var now: Int64 = 1_000
         var origin = AccessTokensTests.origin
+        var limit = 1_000
         private(set) var lastRequest: UInt64 = 0
         private var names: [UInt64: String] = [:]
 
-        init(_ tokens: LoginTokens, waiterLimit: Int = 4_096) {
-            machine = AccessTokens(tokens, waiterLimit: waiterLimit)
+        init(_ tokens: LoginTokens) {
+            machine = AccessTokens(tokens, uid: 1000)
         }
 
         func ask(_ name: String, refused: String? = nil) -> [String] {
@@ -29,7 +30,7 @@ import Testing
             names[number] = name
             let waiter = AccessTokens.Waiter(number: number) { _ in }
             return tell(
-                machine.ask(waiter, refused: refused.map { Secret($0.utf8) }, of: origin, now: now))
+                machine.ask(waiter, refused: refused.map { Secret($0.utf8) }, of: origin, limit: limit, now: now))
         }
 
         func end(_ outcome: Result<TokenGrant, TokenFailure>, of number: UInt64? = nil) -> [String] {
@@ -126,7 +127,8 @@ import Testing
     }
 
     @Test func `I8: no more wait for a refresh than may`() {
-        let bench = Bench(.of(nil, "r1"), waiterLimit: 2)
+        let bench = Bench(.of(nil, "r1"))
+        bench.limit = 2
         #expect(bench.ask("a") == ["request r1"])
         #expect(bench.ask("b") == [])
         #expect(bench.ask("c") == ["c=BUSY"])
@@ -134,10 +136,11 @@ import Testing
 
     // MARK: Time
 
-    @Test(arguments: [
-        // lifetime, last second at which it is used as it is
-        (3_600, 3_539), (600, 539), (100, 89), (10, 8), (5, 4), (1, 0), (0, 0), (nil, 1_000_000),
-    ] as [(Int64?, Int64)])
+    @Test(
+        arguments: [
+            // lifetime, last second at which it is used as it is
+            (3_600, 3_539), (600, 539), (100, 89), (10, 8), (5, 4), (1, 0), (0, 0), (nil, 1_000_000),
+        ] as [(Int64?, Int64)])
     func `a token is renewed a tenth of its life before its end, a minute at most`(lifetime: Int64?, last: Int64) {
         let bench = Bench(.of(nil, "r1"))
         _ = bench.ask("a")
@@ -222,7 +225,13 @@ import Testing
         let bench = Bench(.of("t1", "r1"))
         #expect(bench.ask("a", refused: "t1") == ["request r1"])
         #expect(bench.grant("t2") == ["keep", "a=t2"])
-        bench.machine.wasFutile(now: bench.now)
+        // Neither says anything about what the next refresh would bring.
+        bench.machine.wasRefusedToo(Secret("t1".utf8), now: bench.now)
+        let other = Bench(.of("t1", "r1"))
+        other.machine.wasRefusedToo(Secret("t1".utf8), now: other.now)
+        #expect(other.ask("z", refused: "t1") == ["request r1"])
+        // This does.
+        bench.machine.wasRefusedToo(Secret("t2".utf8), now: bench.now)
         bench.now += 59
         #expect(bench.ask("b", refused: "t2") == ["b=UNAUTHORIZED"])
         // Others are still shown the token: it may be one image only that it is not good for.
