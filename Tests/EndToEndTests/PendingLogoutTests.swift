@@ -171,6 +171,28 @@ extension EndToEnd {
             }
         }
 
+        @Test func `F24, F26: what lies among the markers and is none is named in the log, once, and is not opened`()
+            throws
+        {
+            try withMachine { machine in
+                let daemon = try daemonWithAlice(machine)
+                try daemon.stop()
+                let digits = String(repeating: "a", count: 32)
+                #expect(mkfifo("\(daemon.pending)/\(geteuid()).\(digits)", 0o600) == 0)
+                #expect(symlink("/etc/passwd", "\(daemon.pending)/0.\(digits)b") == 0)
+                try write([], to: "\(daemon.pending)/notes")
+                try daemon.start()
+                // Two looks later it is still said once.
+                let client = try daemon.connect()
+                for _ in 0..<2 { #expect(try client.call("LOGIN", "alice") == .ok) }
+                #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif("bob")))
+                #expect(daemon.log.components(separatedBy: "is no marker").count == 4, "\(daemon.log)")
+                for name in ["notes", "\(geteuid()).\(digits)", "0.\(digits)b"] {
+                    #expect(daemon.log.components(separatedBy: name).count >= 2, "\(name): \(daemon.log)")
+                }
+            }
+        }
+
         // MARK: A boot as everybody's log-out
 
         @Test(arguments: [true, false])
