@@ -10,9 +10,19 @@ final class AcceptPause: ChannelInboundHandler {
     private static var pause: TimeAmount { .milliseconds(100) }
     private let log: Logger
     private var isPaused = false
+    /// Since the last connection that was taken, one could not be: told once, however long it lasts.
+    private var isShort = false
 
     init(log: Logger) {
         self.log = log
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        if isShort {
+            isShort = false
+            log.notice("connections are accepted again")
+        }
+        context.fireChannelRead(data)
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
@@ -22,7 +32,10 @@ final class AcceptPause: ChannelInboundHandler {
         }
         guard !isPaused else { return }
         isPaused = true
-        log.warning("no connection can be accepted for now; trying again", metadata: ["error": "\(error)"])
+        if !isShort {
+            isShort = true
+            log.warning("no connection can be accepted for now; trying again", metadata: ["error": "\(error)"])
+        }
         let channel = context.channel
         // Setting the option on the loop takes effect at once; it fails only for a channel that is closed.
         channel.setOption(.autoRead, value: false).assumeIsolated().whenComplete { _ in

@@ -67,6 +67,15 @@ final class Disk: Sendable {
         try system.removeDirectory(name, in: directory.descriptor)
     }
 
+    /// Removes a directory if nothing is in it. That it is not there, holds something or is none is no error.
+    func removeDirectoryIfEmpty(_ name: FileName, in directory: Directory) throws(SystemError) {
+        do {
+            try removeDirectory(name, in: directory)
+        } catch {
+            if ![ENOTEMPTY, EEXIST, ENOENT, ENOTDIR].contains(error.code) { throw error }
+        }
+    }
+
     /// The status of a name itself, of a link and not of what it points to; nil when nothing is there.
     func status(of name: FileName, in directory: Directory) throws(SystemError) -> FileStatus? {
         do {

@@ -23,16 +23,10 @@ final class HonouredMarkers: Sendable {
         self.log = log
     }
 
-    /// Those of `markers` that are not on record.
-    func notYet(_ markers: [LogoutMarker]) throws -> [LogoutMarker] {
-        let known = try read()
-        return markers.filter { !known.contains($0) }
-    }
-
     /// Keeps `honoured` on record, beside those of the others that are still `present`. Durable when it returns; throws
     /// with nothing changed, as far as can be told.
     func record(_ honoured: [LogoutMarker], present: [LogoutMarker]) throws {
-        let names = try read().intersection(present).union(honoured)
+        let names = try markers().intersection(present).union(honoured)
         let text = names.map { $0.name + "\n" }.sorted().joined()
         try Array(text.utf8).withUnsafeBytes { bytes in
             try disk.replace(Self.fileName, in: state, with: bytes) { () throws(SystemError) in try disk.sync(state) }
@@ -40,7 +34,8 @@ final class HonouredMarkers: Sendable {
         known.withLockedValue { $0 = names }
     }
 
-    private func read() throws -> Set<LogoutMarker> {
+    /// Those on record.
+    func markers() throws -> Set<LogoutMarker> {
         if let known = known.withLockedValue({ $0 }) { return known }
         guard let file = try disk.contents(of: Self.fileName, in: state, limit: Self.longest) else { return [] }
         let lines = file.withBytes { $0.split(separator: UInt8(ascii: "\n")).map { FileName(.init(rebasing: $0)) } }
@@ -71,12 +66,13 @@ final class StoredMarkers: LogoutMarkers {
     }
 
     func pending() throws -> [LogoutMarker] {
-        try storeErrors("looking for pending log-outs") { try honoured.notYet(directory.markers()) }
+        try storeErrors("looking for pending log-outs") { try directory.contents(known: honoured.markers()).new }
     }
 
     func record(_ done: [LogoutMarker]) throws {
         try storeErrors("recording a pending log-out as done") {
-            try honoured.record(done, present: directory.markers())
+            let known = try honoured.markers()
+            try honoured.record(done, present: directory.contents(known: known.union(done)).present)
         }
     }
 }

@@ -1,4 +1,5 @@
 import Glibc
+import Logging
 
 /// The directories on the way to an entry: `users/<uid>/<user-name>.<generation>/<hh>`. Those of generations and
 /// buckets stay open in the ``DirectoryCache``.
@@ -34,10 +35,20 @@ extension ImageFiles {
     func madeDirectory(of generation: Generation) throws -> Directory {
         let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
         if let found = disk.directories[key] { return found }
-        let owner = try made(FileName(String(generation.uid)), in: users)
-        let found = try made(generation.directoryName, in: owner)
+        let found = try claims.claiming(generation.uid) {
+            try made(generation.directoryName, in: try made(FileName(String(generation.uid)), in: users))
+        }
         disk.directories.insert(found, for: key)
         return found
+    }
+
+    /// With the last generation of a uid its directory goes, too.
+    func removeDirectoryIfEmpty(of uid: UInt32) {
+        do {
+            try claims.ifUnclaimed(uid) { try disk.removeDirectoryIfEmpty(FileName(String(uid)), in: users) }
+        } catch {
+            log.debug("an empty directory could not be removed", metadata: ["uid": "\(uid)", "error": "\(error)"])
+        }
     }
 
     /// One of a generation's buckets, made if missing.

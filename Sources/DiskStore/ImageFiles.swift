@@ -22,6 +22,7 @@ final class ImageFiles: Sendable {
     let accounts = NIOLockedValueBox(Accounts())
     /// Held while an entry appears under its name or goes from it.
     let locks = StripedLocks(count: 256)
+    let claims = DirectoryClaims()
     private let known = NIOLockedValueBox(Known())
 
     private struct Known {
@@ -91,6 +92,7 @@ final class ImageFiles: Sendable {
         forget(generation)
         defer { maintenance.wake() }
         guard let owner = try existingDirectory(of: generation.uid) else { return }
+        defer { removeDirectoryIfEmpty(of: generation.uid) }
         do {
             try trash.take(
                 generation.directoryName, from: owner, holding: generation.lastUsage.withLockedValue { $0 } ?? Usage())

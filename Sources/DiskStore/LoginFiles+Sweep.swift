@@ -20,6 +20,7 @@ extension LoginFiles {
                     }
                 }
                 if let directory = try uidDirectory(uid, in: keys) { try removeLeftovers(in: directory, uid: uid) }
+                removeEmptyDirectories(of: uid)
             }
         }
         logged("session files") {
@@ -36,6 +37,7 @@ extension LoginFiles {
                         }
                     }
                 }
+                removeEmptyDirectories(of: uid)
             }
         }
     }

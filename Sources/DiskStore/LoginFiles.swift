@@ -20,6 +20,7 @@ final class LoginFiles: Sendable {
     let counters: Counters
     let log: Logger
     private let locks = StripedLocks(count: 64)
+    private let claims = DirectoryClaims()
     private let state = NIOLockedValueBox(State())
 
     private struct State {
@@ -132,11 +133,13 @@ final class LoginFiles: Sendable {
     func begin(_ person: Person, _ record: SessionRecord) throws -> KeyFile {
         let keyFile = try KeyFile(random: random)
         do {
-            try makeUIDDirectory(person.uid, in: keys, .keys)
-            try makeUIDDirectory(person.uid, in: sessions, .sessions)
-            try settle(person.uid)
-            try write(record, of: person, key: keyFile.sessionKey)
-            try write(keyFile, of: person)
+            try claims.claiming(person.uid) {
+                try makeUIDDirectory(person.uid, in: keys, .keys)
+                try makeUIDDirectory(person.uid, in: sessions, .sessions)
+                try settle(person.uid)
+                try write(record, of: person, key: keyFile.sessionKey)
+                try write(keyFile, of: person)
+            }
         } catch {
             // Half a log-in must not be found later by those who were told that there is none.
             do {
@@ -185,6 +188,7 @@ final class LoginFiles: Sendable {
             // Without its key it says nothing; the next sweep removes it.
             log.warning("a session file could not be removed", metadata: ["error": "\(error)"])
         }
+        removeEmptyDirectories(of: person.uid)
     }
 
     // MARK: Steps
@@ -249,6 +253,20 @@ final class LoginFiles: Sendable {
     }
 
     // MARK: Directories of a uid
+
+    /// With a uid's last log-in its directories go, too: nothing says that it was ever here.
+    func removeEmptyDirectories(of uid: UInt32) {
+        claims.ifUnclaimed(uid) {
+            let name = FileName(String(uid))
+            do {
+                for root in [keys, sessions] { try disk.removeDirectoryIfEmpty(name, in: root) }
+            } catch {
+                log.debug("an empty directory could not be removed", metadata: ["uid": "\(uid)", "error": "\(error)"])
+            }
+            // Whoever makes them anew makes them durable anew.
+            state.withLockedValue { _ = $0.settled.remove(uid) }
+        }
+    }
 
     func uidDirectory(_ uid: UInt32, in parent: Directory) throws -> Directory? {
         do {

@@ -72,9 +72,10 @@ final class Maintenance: Sendable {
             guard let uid = UInt32(name: entry.name),
                 let directory = try images.existing(entry.name, in: images.users)
             else {
-                try takeAway(entry.name, from: images.users)
+                if try !isVacated(entry.name) { try takeAway(entry.name, from: images.users) }
                 continue
             }
+            defer { images.removeDirectoryIfEmpty(of: uid) }
             // Listed first, each looked up second: a generation's key file is there before its directory, so that one
             // made meanwhile can never be taken for dead.
             for found in try images.disk.names(in: directory) where !signal.isStopped {
@@ -84,6 +85,13 @@ final class Maintenance: Sendable {
                 }
             }
         }
+    }
+
+    /// Whether it is a uid's directory that a log-out took away since it was listed; maybe a log-in has made it anew.
+    private func isVacated(_ name: FileName) throws -> Bool {
+        guard UInt32(name: name) != nil else { return false }
+        let kind = try images.disk.status(of: name, in: images.users)?.kind
+        return kind == nil || kind == .directory
     }
 
     private func isAlive(_ name: GenerationName, uid: UInt32) throws -> Bool {

@@ -24,27 +24,40 @@ final class PendingDirectory: Sendable {
         self.log = log
     }
 
-    /// The markers that are there; none where the directory is not.
+    /// What is there.
+    struct Contents {
+        /// All that have a marker's name.
+        var present: [LogoutMarker] = []
+        /// Those of them that were not known, and are plain files.
+        var new: [LogoutMarker] = []
+    }
+
+    /// Looks what is there; nothing where the directory is not. Costs a listing, and a status for each marker that is new.
+    /// - Parameter known: markers that nothing more is to be told of.
     /// - Throws: when the directory is not to be trusted, cannot be read, or holds more than can be looked at.
-    func markers() throws -> [LogoutMarker] {
-        guard let directory = try open() else { return [] }
+    func contents(known: Set<LogoutMarker>) throws -> Contents {
+        guard let directory = try open() else { return Contents() }
         let entries = try named { try disk.names(in: directory, limit: Self.mostEntries + 1) }
         guard entries.count <= Self.mostEntries else {
             throw PendingDirectoryError(path, "holds more than \(Self.mostEntries) entries; remove what is no marker")
         }
         toldOf.withLockedValue { $0.formIntersection(entries.map(\.name)) }
-        return try entries.compactMap { entry in
+        var contents = Contents()
+        for entry in entries {
             guard let marker = LogoutMarker(fileName: entry.name) else {
                 refuse(entry.name, "its name is not <uid>.<32 hexadecimal digits>")
-                return nil
+                continue
             }
-            guard let status = try named({ try disk.status(of: entry.name, in: directory) }) else { return nil }
-            guard status.kind == .file else {
+            contents.present.append(marker)
+            guard !known.contains(marker), let status = try named({ try disk.status(of: entry.name, in: directory) })
+            else { continue }
+            if status.kind == .file {
+                contents.new.append(marker)
+            } else {
                 refuse(entry.name, "it is no plain file")
-                return nil
             }
-            return marker
         }
+        return contents
     }
 
     private func open() throws -> Directory? {

@@ -189,8 +189,9 @@ final class DownloadDesk: Sendable {
 
     /// Takes no downloads any more and rings no more; gives out those that the thread has never begun.
     func close() -> [DownloadTicket] {
-        state.withLockedValue { state in
+        let (rest, signs) = state.withLockedValue { state in
             state.phase = .closed
+            defer { state.signs = [] }
             state.bell = nil
             let queued = Array(state.waiting.values) + state.begin
             for ticket in queued where !state.queue.remove(ticket.entry) { state.queue.finish(ticket.entry) }
@@ -200,8 +201,10 @@ final class DownloadDesk: Sendable {
             state.begin = []
             state.cancelled = []
             state.statistics.failures.shuttingDown += queued.count
-            return rest.sorted { $0.entry.id < $1.entry.id }
+            return (rest, state.signs)
         }
+        for sign in signs { sign() }
+        return rest.sorted { $0.entry.id < $1.entry.id }
     }
 }
 

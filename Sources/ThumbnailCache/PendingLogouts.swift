@@ -30,6 +30,10 @@ public struct LogoutMarker: Hashable, Sendable {
 /// out was logged in before the marker was found. (The names alone could not do that: root removes markers when it likes.)
 public final class PendingLogouts: Sendable {
     private struct State {
+        /// How many looks have begun.
+        var looks = 0
+        /// The last that came to its end, and what it could not do.
+        var last: (number: Int, failures: [UInt32: CacheFailure])?
         var timer: (any Timer)?
         var isStopped = false
     }
@@ -54,26 +58,36 @@ public final class PendingLogouts: Sendable {
     /// Honours every marker that there is. Returns when all of it is durable and on record.
     /// - Throws: the first failure, with the others honoured all the same; what failed stays pending.
     public func honourAll() async throws(CacheFailure) {
-        try await honour { _ in true }
+        let failures = try await look()
+        if let first = failures.min(by: { $0.key < $1.key }) { throw first.value }
     }
 
-    /// Honours the markers of one uid. With none of them, costs a listing of the directory.
-    /// - Throws: what kept one of them from being honoured: the uid must not log in then.
+    /// The same, for one who wants to log in to a uid. Costs a listing of the directory, which all share who come meanwhile.
+    /// - Throws: what kept the uid's own markers from being honoured, or from being seen: it must not log in then.
     public func honour(uid: UInt32) async throws(CacheFailure) {
-        try await honour { $0.uid == uid }
+        if let failure = try await look()[uid] { throw failure }
     }
 
-    private func honour(_ isDue: @escaping @Sendable (LogoutMarker) -> Bool) async throws(CacheFailure) {
+    /// Honours what was left before this is called.
+    /// - Returns: what could not be done, by uid.
+    private func look() async throws(CacheFailure) -> [UInt32: CacheFailure] {
+        let before = state.withLockedValue { $0.looks }
         do {
-            try await turnstile.withTurn {
+            return try await turnstile.withTurn {
+                let (isStopped, last) = state.withLockedValue { ($0.isStopped, $0.last) }
                 // What it looks at is closed behind the one who stops it.
-                if state.withLockedValue({ $0.isStopped }) { throw CacheFailure.shuttingDown }
+                if isStopped { throw CacheFailure.shuttingDown }
+                // One that began since has seen all that this one would.
+                if let last, last.number > before { return last.failures }
+                let number = state.withLockedValue { state in
+                    state.looks += 1
+                    return state.looks
+                }
                 let markers = self.markers
-                let due = try await services.lifecycle.run { try markers.pending().filter(isDue) }
-                if due.isEmpty { return }
-                let (done, failure) = await logOut(due)
-                if !done.isEmpty { try await services.lifecycle.run { try markers.record(done) } }
-                if let failure { throw failure }
+                let due = try await services.lifecycle.run { try markers.pending() }
+                let failures = await honour(due)
+                state.withLockedValue { $0.last = (number, failures) }
+                return failures
             }
         } catch {
             throw CacheFailure(error)
@@ -81,9 +95,10 @@ public final class PendingLogouts: Sendable {
     }
 
     /// One uid's trouble does not keep the others' caches alive.
-    private func logOut(_ due: [LogoutMarker]) async -> (done: [LogoutMarker], failure: CacheFailure?) {
+    private func honour(_ due: [LogoutMarker]) async -> [UInt32: CacheFailure] {
+        if due.isEmpty { return [:] }
         var done: [LogoutMarker] = []
-        var failure: CacheFailure?
+        var failures: [UInt32: CacheFailure] = [:]
         for (uid, markers) in Dictionary(grouping: due, by: \.uid).sorted(by: { $0.key < $1.key }) {
             do throws(CacheFailure) {
                 let receipt = try await logout.logOutAll(uid: uid)
@@ -93,13 +108,19 @@ public final class PendingLogouts: Sendable {
                     level: receipt.users > 0 ? .notice : .debug, "a log-out that was pending is done",
                     metadata: ["uid": "\(uid)", "users": "\(receipt.users)"])
             } catch {
-                failure = failure ?? error
+                failures[uid] = error
                 log.error(
                     "a log-out that is pending could not be done; it is tried again",
                     metadata: ["uid": "\(uid)", "reason": "\(error)"])
             }
         }
-        return (done, failure)
+        do {
+            let (markers, honoured) = (self.markers, done)
+            if !honoured.isEmpty { try await services.lifecycle.run { try markers.record(honoured) } }
+        } catch {
+            for marker in done { failures[marker.uid] = CacheFailure(error) }
+        }
+        return failures
     }
 
     // MARK: While the daemon runs

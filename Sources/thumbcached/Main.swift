@@ -30,13 +30,17 @@ struct Main: AsyncParsableCommand {
             "trace, debug, info, notice, warning or error: over the file's log.level.", valueName: "level"))
     var logLevel: LogLevel?
 
+    /// On the main thread at once, before anything else could open a file: no socket and no file of the store's may take the
+    /// place of a log that nobody wants.
+    @MainActor
+    static func main() async {
+        guard clinux_fill_standard_descriptors() == 0 else { fail("open /dev/null: \(SystemError("open").reason)") }
+        await main(nil)
+    }
+
     mutating func run() async throws {
         // What the daemon makes is nobody else's, whatever mode is asked for.
         umask(0o077)
-        // Lest a file of the store's take the place of a log that nobody wants.
-        guard clinux_fill_standard_descriptors() == 0 else {
-            Self.fail("open /dev/null: \(SystemError("open").reason)")
-        }
         let setup = DaemonSetup(file: configurationFile, logLevel: logLevel?.level)
         do throws(ConfigurationError) {
             let configuration = try setup.load()

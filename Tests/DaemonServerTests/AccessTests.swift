@@ -3,6 +3,7 @@ import Foundation
 import NIOCore
 import RESP
 import Testing
+import ThumbcacheProtocol
 import ThumbnailCache
 
 @testable import DaemonServer
@@ -55,6 +56,20 @@ import ThumbnailCache
             #expect(try await other.call("LOGOUT", "alice")["users"] == .integer(1))
             #expect(try await client.call("GET", "alice", "bob") == image("bob"))
         }
+    }
+
+    @Test(arguments: [65_534, UInt32.max])
+    func `F29: a peer that the kernel has no uid for is refused, admin or not`(uid: UInt32) throws {
+        for isAdmin in [true, false] {
+            let error = #expect(throws: CommandError.self) {
+                try Peer(uid: uid, pid: 1, isAdmin: isAdmin).refused(asUID: 65_534)
+            }
+            #expect(error?.code == .denied)
+        }
+        let somebody = TestDaemon.somebody
+        #expect(try somebody.refused(asUID: 65_534) == somebody)
+        // What is nobody's uid elsewhere may be somebody's here.
+        #expect(try somebody.refused(asUID: 7) == somebody)
     }
 
     @Test func `the kernel says who the peer is`() async throws {

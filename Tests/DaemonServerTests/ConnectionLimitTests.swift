@@ -62,6 +62,32 @@ import ThumbnailCache
         }
     }
 
+    @Test
+    func
+        `I8, F15: refused connections that linger are counted; beyond their limit they are told why and closed at once`()
+        async throws
+    {
+        try await TestDaemon.run {
+            $0.limits.connectionsPerUID = 1
+        } _: { daemon in
+            _ = try await enter(daemon, as: peer(1000))
+            var clients: [TestClient] = []
+            for _ in 0..<(3 * DaemonServer.refusedAtOnce) {
+                clients.append(try await daemon.connect(as: peer(1000)))
+            }
+            for client in clients {
+                #expect(try await client.rest().hasPrefix("-BUSY "))
+            }
+            #expect(daemon.registry.statistics.connections == 1)
+            // And all of their places come free.
+            try await eventually {
+                let isFree = daemon.registry.linger(limit: 1)
+                if isFree { daemon.registry.endLingering() }
+                return isFree
+            }
+        }
+    }
+
     @Test func `queue-per-uid: a uid whose queue is full is told BUSY on its other connections, others are not`()
         async throws
     {

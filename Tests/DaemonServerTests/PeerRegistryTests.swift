@@ -5,6 +5,16 @@ import Testing
 @testable import DaemonServer
 
 @Suite struct PeerRegistryTests {
+    @Test func `I8: so many refused connections may linger and no more, until one has left`() {
+        let registry = PeerRegistry()
+        #expect(registry.linger(limit: 2))
+        #expect(registry.linger(limit: 2))
+        #expect(!registry.linger(limit: 2))
+        registry.endLingering()
+        #expect(registry.linger(limit: 2))
+        #expect(!registry.linger(limit: 2))
+    }
+
     private let somebody = Peer(uid: 1000, pid: 1, isAdmin: false)
 
     private func enter(

@@ -111,6 +111,51 @@ extension EndToEnd {
             }
         }
 
+        @Test func `F47: reloads under load refuse nobody and lose nothing, and each is told to systemd`() throws {
+            try withMachine { machine in
+                let notify = try NotifySocket(machine)
+                let daemon = Daemon(machine, "daemon")
+                daemon.environment["NOTIFY_SOCKET"] = notify.path
+                try daemon.launch()
+                try notify.wait(for: "READY=1")
+                let socket = daemon.socket
+                #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
+                let done = Watched(0)
+                let isOver = Watched(false)
+                let load = ThreadGroup(4) { index in
+                    var number = 0
+                    while !isOver.current {
+                        // A new connection now and then: none may be turned away.
+                        let client = try RESPClient(socket)
+                        for _ in 0..<20 {
+                            number += 1
+                            let profile = "\(index) \(number % 50)"
+                            let put = try client.call("PUT", "alice", profile, Picture.gif("\(profile) \(number)"))
+                            guard put == .ok else { throw Failure("PUT: \(put.brief)") }
+                            let got = try client.call("GET", "alice", profile)
+                            guard got == .bulk(Picture.gif("\(profile) \(number)")) else {
+                                throw Failure("GET: \(got.brief)")
+                            }
+                            done.change { $0 += 1 }
+                        }
+                        client.end()
+                    }
+                }
+                for round in 1...10 {
+                    daemon.settings["limits", "image"] = .string("\(round)MiB")
+                    try daemon.writeConfiguration()
+                    daemon.process?.signal(SIGHUP)
+                    try notify.wait(for: "RELOADING=1")
+                    try notify.wait(for: "READY=1")
+                    let before = done.current
+                    #expect(done.wait(60) { $0 > before + 50 })
+                }
+                isOver.change { $0 = true }
+                try load.wait()
+                #expect(try daemon.stop() == 0)
+            }
+        }
+
         @Test
         func `LISTEN_FDS: an inherited socket is used instead of the configured one, and its file is not removed`()
             throws

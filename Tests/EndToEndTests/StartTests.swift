@@ -267,6 +267,26 @@ extension EndToEnd {
             }
         }
 
+        @Test func `F51: a names.key of the wrong size stops the start and says so; put right, everything is there`()
+            throws
+        {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                #expect(try client.call("PUT", "alice", "bob", Picture.gif("bob")) == .ok)
+                try daemon.stop()
+                let path = "\(daemon.state)/names.key"
+                let good = try read(path)
+                try write(Array(good.dropLast()), to: path)
+                let words = try refusal(daemon)
+                #expect(words.contains("names.key"), "\(words)")
+                try write(good, to: path)
+                try daemon.start()
+                #expect(try daemon.connect().call("GET", "alice", "bob") == .bulk(Picture.gif("bob")))
+            }
+        }
+
         @Test func `a store of a newer format is refused`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()

@@ -126,5 +126,63 @@ extension EndToEnd {
                 #expect(try cli(machine, daemon, 0, ["LOGOUT", "*", "UID", "4001"]).contains("users\n0"))
             }
         }
+
+        @Test
+        func `F53: others hold every connection and keep knocking; the hook gets in, each time, and is never BUSY`()
+            throws
+        {
+            try withMachine { machine in
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings["limits", "connections"] = 40
+                    daemon.settings["limits", "admin-connections"] = 4
+                }
+                // Holds all that it can get, then is refused as fast as it can ask, and reads none of it.
+                let flood = """
+                    import socket, sys, threading
+                    held, refused = [], []
+                    def knock():
+                        s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
+                        return s
+                    for _ in range(60):
+                        s = knock()
+                        try:
+                            s.sendall(b"*1\\r\\n$4\\r\\nPING\\r\\n")
+                            if s.recv(5) == b"+PONG": held.append(s)
+                        except OSError: pass
+                    def churn():
+                        mine = []
+                        while True:
+                            try: mine.append(knock())
+                            except OSError: pass
+                            if len(mine) > 100: mine.pop(0).close()
+                    open(sys.argv[2], "w").write(str(len(held)))
+                    for _ in range(int(sys.argv[3])): threading.Thread(target=churn, daemon=True).start()
+                    threading.Event().wait()
+                    """
+                let drop = try machine.makeDirectory("drop")
+                chmod(drop, 0o777)
+                // The second is the one that goes on knocking.
+                for (uid, knockers) in [(4_001, 0), (4_002, 2)] {
+                    _ = try machine.start(
+                        [
+                            "setpriv", "--reuid=\(uid)", "--clear-groups", "/usr/bin/python3", "-c", flood,
+                            daemon.socket, "\(drop)/\(uid)", "\(knockers)",
+                        ],
+                        errors: .file(machine.path("flood-\(uid).log")))
+                    try eventually("the flood of \(uid) stands", within: 120) {
+                        try Files.exists("\(drop)/\(uid)") && !read("\(drop)/\(uid)").isEmpty
+                    }
+                }
+                for round in 0..<10 {
+                    let hook = try machine.run([
+                        "\(Files.programs)/thumbcachectl", "--socket", daemon.socket, "logout", "--all", "--uid",
+                        "4003",
+                        "--timeout", "60",
+                    ])
+                    #expect(hook.status == 0, "round \(round): \(hook.everything)")
+                }
+                #expect(!daemon.log.contains("no connection can be accepted for now"))
+            }
+        }
     }
 }

@@ -81,9 +81,9 @@ import Testing
             "[storage]\nquota = 1000",
             "f.toml:2: storage.quota: is an integer; write a size in quotes with its unit, as in \"64MiB\""),
         Case(
-            "[sessions]\npurge-on-boot = true",
-            "f.toml:2: sessions.purge-on-boot: cannot be true in this version; storage.keys = \"runtime\" makes every boot "
-                + "a log-out"),
+            "[sessions]\npending-logouts = \"pending\"",
+            "f.toml:2: sessions.pending-logouts: \"pending\" is not an absolute path: it must begin with /, or be \"\" for "
+                + "none"),
         Case(
             "[sessions]\npurge-on-boot = \"no\"",
             "f.toml:2: sessions.purge-on-boot: is a string; write true or false, without quotes"

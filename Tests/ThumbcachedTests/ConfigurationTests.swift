@@ -77,7 +77,8 @@ import ThumbnailCache
             [memory]
             tier = "0"
             [sessions]
-            purge-on-boot = false
+            purge-on-boot = true
+            pending-logouts = "/p"
             [origins.work]
             url = "http://127.0.0.1:8080/{profile}/{size}.png"
             default-size = 64
@@ -141,6 +142,7 @@ import ThumbnailCache
         expected.storage = .init(
             cache: "/c", state: "/t", runtime: "/r", keys: .runtime, quota: 2 << 30, userQuota: 32 << 20)
         expected.memory.tier = 0
+        expected.sessions = .init(purgeOnBoot: true, pendingLogouts: "/p")
         expected.origins = [
             "work": Origin(
                 name: "work", url: "http://127.0.0.1:8080/{profile}/{size}.png", defaultSize: 64,
@@ -180,6 +182,12 @@ import ThumbnailCache
         let narrow = try Fixture.decode("limits.input = \"4KiB\"")
         #expect(narrow.limits.image == 4 << 10)
         #expect(narrow.limits.token == 4 << 10)
+    }
+
+    @Test func `markers are looked for beside the state directory, unless something else is said`() throws {
+        #expect(try Fixture.decode("").sessions.pendingLogouts == "/var/lib/thumbcached-pending")
+        #expect(try Fixture.decode("storage.state = \"/t//\"").sessions.pendingLogouts == "/t-pending")
+        #expect(try Fixture.decode("sessions.pending-logouts = \"\"").sessions.pendingLogouts == "")
     }
 
     @Test func `a file that is named is read, and the default file may be missing`() throws {

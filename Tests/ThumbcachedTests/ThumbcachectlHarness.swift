@@ -55,6 +55,11 @@ enum Thumbcachectl {
         }
     }
 
+    /// Plays a daemon for one connection to a program that the test has started by itself.
+    static func answer(_ replies: [String], on listener: Int32) throws {
+        _ = try serve(PlayedDaemon(replies: replies), on: listener)
+    }
+
     private static func start(
         _ arguments: [String], _ input: [UInt8], _ environment: [String: String], _ terminal: Bool,
         _ directory: String, _ serve: () throws -> [[String]]

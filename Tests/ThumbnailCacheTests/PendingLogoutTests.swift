@@ -47,18 +47,30 @@ import Testing
         #expect(try await next.users() == ["alice"])
     }
 
-    @Test func `one uid is asked for: its markers are honoured, and the others wait their turn`() async throws {
+    @Test func `I4: a uid whose log-out fails may not log in, and keeps no other from it`() async throws {
         let daemon = Daemon()
         for owner in [Owner.alice, .otherAlice] { try await daemon.logIn(owner) }
         markers.leave(1000, "one")
-        markers.leave(1001, "two")
+        daemon.store.fail(.commitLogout, times: .max)
         let pending = self.pending(daemon)
         try await pending.honour(uid: 1001)
-        #expect(markers.honoured == ["two"])
-        #expect(try await daemon.users(1000) == ["alice"])
-        try await pending.honourAll()
-        #expect(markers.honoured == ["one", "two"])
-        #expect(try await daemon.users(1000) == [])
+        #expect(markers.honoured == [])
+        await #expect(throws: CacheFailure.inputOutput("EIO")) { try await pending.honour(uid: 1000) }
+    }
+
+    @Test func `I8: who come while a look is under way share the next one`() async throws {
+        let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 3)))
+        let pending = self.pending(daemon)
+        let gate = markers.hold(.pending)
+        async let first: Void = pending.honourAll()
+        await gate.reached()
+        defer { gate.open() }
+        let others = (0..<50).map { uid in Task { try await pending.honour(uid: UInt32(uid)) } }
+        while pending.waiting < 50 { try await turn() }
+        gate.open()
+        try await first
+        for other in others { try await other.value }
+        #expect(markers.looks == 2)
     }
 
     @Test func `I4: what cannot be made durable is not on record, and is tried again; one uid's trouble is no other's`()

@@ -1,0 +1,87 @@
+import DiskStore
+import Foundation
+import Glibc
+import NIOConcurrencyHelpers
+import Testing
+import ThumbnailCache
+
+/// A uid of which nobody is logged in has no directory (I2).
+@Suite struct EmptyDirectoryTests {
+    /// The directories of uids, of any kind.
+    private func directories(_ tree: TestTree) -> [String] {
+        ["\(tree.cache)/users", "\(tree.state)/keys", "\(tree.state)/sessions"].flatMap { root in
+            ["1000", "1001"].map { "\(root)/\($0)" }.filter { access($0, F_OK) == 0 }
+        }
+    }
+
+    private func logOut(_ store: DiskStore, _ owner: Owner) throws {
+        let vault = try #require(try store.load(owner)).vault
+        vault.close()
+        try store.commitLogout(owner)
+        vault.discard()
+    }
+
+    @Test func `I2: with the last log-out of a uid its directories go; those of a uid with a user left stay`() throws {
+        let tree = try TestTree()
+        try tree.withStore { store in
+            for owner in [alice, bob, carol] { try store.commitLogin(owner, .plain).put(slot("bob"), picture(1)) }
+            try logOut(store, alice)
+            #expect(directories(tree).count == 6)
+            try logOut(store, carol)
+            #expect(directories(tree).map { $0.suffix(5) } == ["/1000", "/1000", "/1000"])
+            try logOut(store, bob)
+            #expect(directories(tree) == [])
+            // And come again, as durable as the first time.
+            try store.commitLogin(carol, .plain).put(slot("bob"), picture(2))
+            #expect(directories(tree).count == 3)
+            #expect(try store.load(carol)?.vault.bytes(slot("bob")) == picture(2).content)
+        }
+        try tree.withStore { store in
+            let held = try store.load(carol)?.vault.bytes(slot("bob"))
+            #expect(held == picture(2).content)
+        }
+    }
+
+    @Test func `what a death left empty the next sweep removes`() throws {
+        let tree = try TestTree()
+        try tree.withStore { _ in }
+        for path in ["\(tree.cache)/users/1000", "\(tree.state)/keys/1000", "\(tree.state)/sessions/1001"] {
+            try #require(mkdir(path, 0o700) == 0)
+        }
+        try tree.withStore { $0.maintain() }
+        #expect(directories(tree) == [])
+    }
+
+    @Test func `F41: log-ins, PUTs and log-outs of one uid's users at once: none fails for a directory that went`()
+        throws
+    {
+        let tree = try TestTree()
+        try tree.withStore { store in
+            let failures = NIOLockedValueBox<[String]>([])
+            let ended = NIOLockedValueBox(0)
+            for number in 0..<4 {
+                let owner = Owner(uid: 1000, user: OpaqueID("user \(number)"))
+                Thread.detachNewThread {
+                    for round in 0..<100 {
+                        do {
+                            let vault = try store.commitLogin(owner, .plain)
+                            try vault.put(slot("bob"), picture(UInt8(round)))
+                            guard try vault.bytes(slot("bob")) == picture(UInt8(round)).content else {
+                                throw StoreError.failed("lost")
+                            }
+                            vault.close()
+                            try store.commitLogout(owner)
+                            vault.discard()
+                        } catch {
+                            failures.withLockedValue { $0.append("\(error)") }
+                        }
+                    }
+                    ended.withLockedValue { $0 += 1 }
+                }
+            }
+            while ended.withLockedValue({ $0 }) < 4 { usleep(1_000) }
+            #expect(failures.withLockedValue { $0 } == [])
+            #expect(directories(tree) == [])
+        }
+    }
+}
