@@ -20,6 +20,8 @@ EPOCH = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
 # What systemd, man and shells look for below a prefix.
 UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
 DOCUMENTS = $(PREFIX)/share/doc/thumbcached
+# Debian's zsh looks for its packages' completions in a place of their own.
+ZSH = $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 SECURITY_UNITS = thumbcached.service thumbcached-logout@.service
 
 .PHONY: help demo test check release install deb lint-deb security-table test-system tsan asan fuzz kill-test power-cut-test bench-redis format clean
@@ -40,17 +42,22 @@ test: ## build and run all tests
 
 # A program that accepted anything would pass the check of the example configuration; hence the last two lines, which
 # hand it one that it must refuse, for the right reason.
-check: ## formatting, a build without warnings, scripts, the example configuration
-	@tools/install-dependencies build
+check: ## formatting, a build without warnings, scripts, units, the example configuration
+	@tools/install-dependencies build release systemd
 	swift format lint --strict --recursive $(SOURCES)
 	swift build --build-tests
 	for script in .ci/run $$(grep -lE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
-	for script in $$(grep -lE '^#!.*python3' tools/*) Tests/EndToEndTests/python/*.py \
+	for script in $$(grep -lE '^#!/bin/sh' config/*/* packaging/debian/*); do sh -n "$$script" || exit 1; done
+	for script in $$(grep -lE '^#!.*python3' tools/* config/*/*) Tests/EndToEndTests/python/*.py \
 	    $$(find Tests/SystemTests -name '*.py'); do \
 	    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$$script" || exit 1; done
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
 	echo 'thread = 1' > .build/unknown-key.toml
 	.build/debug/thumbcached --check-config --config .build/unknown-key.toml 2>&1 | grep 'thread: '
+	tools/check-units .build/debug
+	tools/security-table --check $(SECURITY_UNITS)
+	tools/make-manuals .build/debug .build/man
+	for page in .build/man/*; do ! man --warnings --local-file "$$page" 2>&1 >/dev/null | grep . || exit 1; done
 
 release: ## optimised, stripped programs in dist/, with their manual pages and completions
 	@tools/install-dependencies build release
@@ -64,7 +71,7 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 	$(EPOCH) tools/make-manuals dist dist/man
 
 # `make release` as yourself, then `sudo make install`: root then needs no toolchain on its PATH. Units name the programs
-# where they are installed.
+# where they are installed; documents lie beside what they link to.
 install: ## programs, units, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
 	test -x dist/thumbcached -a -d dist/man -a -d dist/completions || $(MAKE) release
 	install -d $(DESTDIR)$(PREFIX)/bin $(UNITS)/user@.service.d $(DESTDIR)$(DOCUMENTS)/hooks $(DESTDIR)$(DOCUMENTS)/application
@@ -81,10 +88,13 @@ install: ## programs, units, manual pages, completions and documents, to $(DESTD
 	for program in $(PROGRAMS); do \
 	    install -D -m 644 dist/completions/$$program.bash \
 	        $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program && \
-	    install -D -m 644 dist/completions/$$program.zsh $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_$$program && \
+	    install -D -m 644 dist/completions/$$program.zsh $(DESTDIR)$(PREFIX)/share/zsh/$(ZSH)/_$$program && \
 	    install -D -m 644 dist/completions/$$program.fish \
 	        $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish || exit 1; done
-	install -m 644 README.md CHANGELOG.md LICENSE config/thumbcached.toml docs/*.md $(DESTDIR)$(DOCUMENTS)
+	install -m 644 LICENSE config/thumbcached.toml $(DESTDIR)$(DOCUMENTS)
+	for document in README.md CHANGELOG.md docs/*.md; do \
+	    sed -E 's,\]\((\.\./)?(config|docs)/,](,g' "$$document" > "$(DESTDIR)$(DOCUMENTS)/$${document##*/}" || exit 1; done
+	chmod 644 $(DESTDIR)$(DOCUMENTS)/*.md
 	install -m 755 config/hooks/* $(DESTDIR)$(DOCUMENTS)/hooks
 	install -m 644 config/application/* $(DESTDIR)$(DOCUMENTS)/application
 
