@@ -6,6 +6,8 @@ PREFIX = /usr/local
 DESTDIR =
 FUZZ_SECONDS = 60
 ROUNDS = 100
+# What test-system installs; without one, what `make deb` builds.
+PACKAGE =
 
 # The Swift standard library is linked into what is installed, so that the machine it runs on needs no toolchain.
 RELEASE = swift build -c release --static-swift-stdlib
@@ -22,7 +24,7 @@ DOCUMENTS = $(PREFIX)/share/doc/thumbcached
 ZSH = $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 SECURITY_UNITS = thumbcached.service thumbcached-logout@.service
 
-.PHONY: help demo test check release install deb lint-deb security-table tsan asan fuzz kill-test power-cut-test bench-redis format clean
+.PHONY: help demo test check release install deb lint-deb security-table test-system tsan asan fuzz kill-test power-cut-test bench-redis format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -46,7 +48,8 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	swift build --build-tests
 	for script in .ci/run $$(grep -lE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
 	for script in $$(grep -lE '^#!/bin/sh' config/*/* packaging/debian/*); do sh -n "$$script" || exit 1; done
-	for script in $$(grep -lE '^#!.*python3' tools/* config/*/*) Tests/EndToEndTests/python/*.py; do \
+	for script in $$(grep -lE '^#!.*python3' tools/* config/*/*) Tests/EndToEndTests/python/*.py \
+	    $$(find Tests/SystemTests -name '*.py'); do \
 	    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$$script" || exit 1; done
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
 	echo 'thread = 1' > .build/unknown-key.toml
@@ -106,6 +109,14 @@ lint-deb: ## what lintian has to say of the package in dist/; errors fail
 security-table: ## write what systemd-analyze thinks of the units into docs/operations.md
 	@tools/install-dependencies systemd
 	tools/security-table $(SECURITY_UNITS)
+
+# Root for the tests only would leave the toolchain off the PATH: `make deb` as yourself, then `sudo make test-system PACKAGE=dist/….deb`.
+test-system: ## the package in a booted Debian with systemd, logind and PAM (needs root): ROUNDS, PACKAGE
+	@test "$$(id -u)" -eq 0 || { echo "make test-system needs root, to boot a Debian in namespaces of its own:" \
+	    "make deb, then sudo make test-system PACKAGE=dist/thumbcached_VERSION.deb" >&2; exit 2; }
+	@tools/install-dependencies system
+	test -n "$(PACKAGE)" || $(MAKE) deb
+	tools/test-system --rounds $(ROUNDS) $(or $(PACKAGE),$$(ls -t dist/thumbcached_*.deb | head -1))
 
 # End to end, only the tests that race: the programs there are built with the sanitizer, too.
 tsan: ## tests under ThreadSanitizer

@@ -1,0 +1,117 @@
+"""A client of the daemon: RESP2 over its Unix socket, as any uid."""
+
+import os
+import socket
+
+PATH = "/run/thumbcached/thumbcached.sock"
+# A reply that has not come by then never comes.
+LIMIT = 90
+
+
+class Refused(Exception):
+    """An error reply: its code, and all of it."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.code = text.split(" ", 1)[0]
+
+
+class Closed(Exception):
+    """The daemon closed the connection before it had replied."""
+
+
+class Client:
+    """One connection. A uid makes root connect as that user: the kernel notes who calls connect(2)."""
+
+    def __init__(self, uid=None, path=PATH):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(LIMIT)
+        self.buffer = b""
+        try:
+            if uid is not None:
+                os.setegid(uid)
+                os.seteuid(uid)
+            self.socket.connect(path)
+        except BaseException:
+            self.socket.close()
+            raise
+        finally:
+            if uid is not None:
+                os.seteuid(0)
+                os.setegid(0)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.socket.close()
+
+    def command(self, *words):
+        """Sends a command and returns its reply. Raises Refused and Closed."""
+        self.send(*words)
+        return self.receive()
+
+    def send(self, *words):
+        parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+        frame = b"".join([b"*%d\r\n" % len(parts), *(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)])
+        try:
+            self.socket.sendall(frame)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            # What was replied before the close may still be read.
+            if not self.buffer:
+                raise Closed("while sending") from error
+
+    def receive(self):
+        line = self.line()
+        kind, rest = line[:1], line[1:]
+        if kind == b"+":
+            return rest.decode()
+        if kind == b"-":
+            raise Refused(rest.decode(errors="replace"))
+        if kind == b":":
+            return int(rest)
+        if kind == b"$":
+            return None if rest == b"-1" else self.exactly(int(rest) + 2)[:-2]
+        if kind == b"*":
+            return None if rest == b"-1" else [self.receive() for _ in range(int(rest))]
+        raise ValueError(f"no RESP2 reply begins with {line!r}")
+
+    def line(self):
+        while b"\r\n" not in self.buffer:
+            self.more()
+        line, self.buffer = self.buffer.split(b"\r\n", 1)
+        return line
+
+    def exactly(self, count):
+        while len(self.buffer) < count:
+            self.more()
+        result, self.buffer = self.buffer[:count], self.buffer[count:]
+        return result
+
+    def more(self):
+        try:
+            received = self.socket.recv(1 << 16)
+        except ConnectionResetError as error:
+            raise Closed("reset") from error
+        if not received:
+            # Half a reply is worse than none: nobody may take it for a whole one.
+            raise Closed("in the middle of a reply" if self.buffer else "before a reply")
+        self.buffer += received
+
+
+def ask(*words, uid=None):
+    """One command on a connection of its own."""
+    with Client(uid) as client:
+        return client.command(*words)
+
+
+def error_code(*words, uid=None):
+    """The code of the error that a command is answered with, or None when it succeeds."""
+    try:
+        ask(*words, uid=uid)
+    except Refused as error:
+        return error.code
+    return None

@@ -1,0 +1,44 @@
+"""The package is installed in the running system, and what its installation sets up."""
+
+import pathlib
+
+from commands import attempt, property_of, run
+from daemon import CACHE, CONFIGURATION, RUNTIME, SOCKET, STATE, UNIT
+from machine import EXCHANGE
+from waiting import check
+
+PACKAGE = EXCHANGE / "package.deb"
+
+
+def installs(machine):
+    """The Debian package installs, with its user, its directories, and a socket that answers"""
+    check(attempt("id", "thumbcached").returncode != 0, "the user thumbcached is there before the package is")
+    run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", str(PACKAGE))
+    check(attempt("id", "thumbcached").returncode == 0, "the package made no user thumbcached")
+    check(CONFIGURATION.is_file(), f"there is no {CONFIGURATION}")
+    check(property_of(SOCKET, "ActiveState") == "active", "the socket is not open after the installation")
+    check(property_of(SOCKET, "UnitFileState") == "enabled", "the socket would not be open after a boot")
+    machine.daemon.start()
+    for home in (CACHE, STATE):
+        status = home.stat()
+        check(home.owner() == "thumbcached" and status.st_mode & 0o777 == 0o700, f"{home} is not thumbcached's alone")
+    machine.people.make()
+
+
+def brings_what_people_need(_):
+    """The package brings manual pages, completions, and a configuration that an upgrade keeps"""
+    files = run("dpkg", "--listfiles", "thumbcached").splitlines()
+    for part in ("/man1/thumbcachectl.1", "/man8/thumbcached.8", "/bash-completion/completions/thumbcachectl"):
+        check(any(part in file for file in files), f"no file of the package is called {part}")
+    conffiles = run("dpkg-query", "--show", "--showformat=${Conffiles}", "thumbcached")
+    check(str(CONFIGURATION) in conffiles, f"{CONFIGURATION} is no conffile")
+    # As it has, when systemd runs it: where its directories are.
+    service = ["env", f"CACHE_DIRECTORY={CACHE}", f"STATE_DIRECTORY={STATE}", f"RUNTIME_DIRECTORY={RUNTIME}", "thumbcached"]
+    check(run(*service, "--check-config", "--config", str(CONFIGURATION)), "the installed configuration is not good")
+    for unit in (UNIT, SOCKET):
+        path = pathlib.Path(property_of(unit, "FragmentPath"))
+        check(str(path) in files or f"/usr{path}" in files, f"{unit} comes from {path}, not from the package")
+
+
+installs.begins_by_itself = True
+SCENARIOS = [installs, brings_what_people_need]

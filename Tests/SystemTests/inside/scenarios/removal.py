@@ -1,0 +1,35 @@
+"""The package goes, and what it kept goes with it."""
+
+import pathlib
+
+from commands import attempt, run
+from daemon import CACHE, PENDING, RUNTIME, STATE
+from waiting import check, wait_until
+
+
+def removed(machine):
+    """apt remove stops everything, and keeps the configuration; sessions then begin and end without the package"""
+    machine.people.login(machine.people.alice)
+    run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "remove", "--yes", "thumbcached")
+    check(not pathlib.Path("/usr/bin/thumbcached").exists(), "the program is still there")
+    wait_until("no process of the daemon runs", lambda: attempt("pgrep", "--exact", "thumbcached").returncode != 0)
+    check(pathlib.Path("/etc/thumbcached/thumbcached.toml").exists(), "remove took the configuration")
+    # Whoever is logged in can log out, and others in, with nothing of it left.
+    machine.people.end_all()
+    ended = attempt("su", "-l", "bob", "-c", "true")
+    check(ended.returncode == 0, f"without the package nobody can log in: {ended.stderr}")
+
+
+def purged(machine):
+    """apt purge removes store, keys, log-outs that waited, configuration, and the user"""
+    run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "purge", "--yes", "thumbcached")
+    for path in (CACHE, STATE, PENDING, RUNTIME, pathlib.Path("/etc/thumbcached")):
+        check(not path.exists(), f"{path} is still there")
+    check(attempt("id", "thumbcached").returncode != 0, "the user thumbcached is still there")
+    left = run("find", "/etc", "/usr", "/var/lib", "/var/cache", "/run", "-xdev", "-name", "*thumbcache*").split()
+    left = [path for path in left if "/system-test/" not in path and "/lib/dpkg/" not in path]
+    check(not left, f"left behind: {left}")
+
+
+purged.begins_by_itself = True
+SCENARIOS = [removed, purged]

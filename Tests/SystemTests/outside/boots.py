@@ -1,0 +1,119 @@
+"""Boots the tree, once for each group of scenarios that a boot lies between, and follows what the inside writes."""
+
+import ctypes
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import report as reports
+
+# What one boot may take; scenarios have shorter limits of their own.
+BOOT_LIMIT = 45 * 60
+# nspawn wants a /run of its own, which a machine whose /run is no mount point does not offer.
+NAMESPACE = ["unshare", "--mount", "--propagation", "private"]
+OWN_RUN = ["sh", "-c", 'mount -t tmpfs -o mode=755 tmpfs /run && exec "$@"', "sh"]
+MEMORY_CGROUP = pathlib.Path("/sys/fs/cgroup/memory")
+
+
+class Machine:
+    """The tree, booted and powered off as often as the scenarios want."""
+
+    def __init__(self, tree, inside, folder):
+        self.tree = tree
+        self.inside = inside
+        self.console = (folder / "console.log").open("w")
+        self.exchange = tree / "var/lib/system-test"
+        self.memory = None
+        self.process = None
+
+    def __enter__(self):
+        # Ctrl-C and a kill of this program end the booted machine as well.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        if (MEMORY_CGROUP / "memory.limit_in_bytes").exists():
+            # The version 1 of control groups gives nspawn no memory controller: a group is made for it here.
+            self.memory = MEMORY_CGROUP / f"thumbcached-system-test-{os.getpid()}"
+            self.memory.mkdir()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        self.console.close()
+        if self.memory is not None:
+            self.memory.rmdir()
+
+    def run(self, rounds, only):
+        report = reports.Report()
+        number = 1
+        while True:
+            options = {"boot": number, "rounds": rounds, "only": only}
+            (self.exchange / "options.json").write_text(json.dumps(options))
+            results = self.exchange / f"results-{number}.jsonl"
+            self.boot()
+            try:
+                has_more = self.follow(results, report)
+            finally:
+                self.stop()
+            if not has_more:
+                return report
+            number += 1
+
+    def boot(self):
+        command = NAMESPACE + OWN_RUN + ["systemd-nspawn", "--quiet", "--boot", "--directory", str(self.tree)]
+        command += ["--register=no", "--keep-unit", "--private-network", "--link-journal=no", "--resolv-conf=off"]
+        command += ["--timezone=off", "--console=pipe", f"--bind-ro={self.inside}:/opt/system-test"]
+        if self.memory is not None:
+            command += [f"--bind={self.memory}:/opt/memory-cgroup"]
+        (self.tree / "opt/memory-cgroup").mkdir(exist_ok=True)
+        # A name that no other container of the machine has, for a lock that nspawn takes by name.
+        command += [f"--machine=thumbcached-system-test-{os.getpid()}"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self.console, stderr=subprocess.STDOUT, start_new_session=True,
+            preexec_fn=end_with_parent)
+
+    def follow(self, results, report):
+        """Reports until the machine is off. Returns whether scenarios remain for another boot."""
+        deadline = time.monotonic() + BOOT_LIMIT
+        lines = reports.Lines(results)
+        has_more = None
+        while True:
+            ended = self.process.poll() is not None
+            for record in lines.new():
+                if "more" in record:
+                    has_more = record["more"]
+                else:
+                    report.add(record)
+            if ended:
+                break
+            if time.monotonic() > deadline:
+                report.fail("a boot", f"it was not over after {BOOT_LIMIT} s")
+                return False
+            time.sleep(0.2)
+        if has_more is None:
+            console = pathlib.Path(self.console.name)
+            tail = "\n".join(console.read_text(errors="replace").splitlines()[-30:])
+            report.fail("a boot", f"the machine went off before its scenarios were over; its console:\n{tail}")
+        report.fail_what_is_missing()
+        return bool(has_more)
+
+    def stop(self):
+        if self.process is None or self.process.poll() is not None:
+            return
+        # nspawn itself has become the process. Its child is the init of what is booted, with which everything in there ends.
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        for child in children.read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def end_with_parent():
+    """Called in the child: when this program is killed, nspawn is told to shut down what it booted."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
