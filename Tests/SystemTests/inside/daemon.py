@@ -83,7 +83,12 @@ class Daemon:
         if mended:
             attempt("systemctl", "stop", UNIT)
         systemctl("start", SOCKET)
-        self.start()
+        try:
+            self.start()
+        except TimeoutError:
+            # One that a scenario left stopped answers nobody; the next scenario has a new one.
+            attempt("systemctl", "kill", "--signal=KILL", UNIT)
+            self.start()
         for person in everybody:
             ask("LOGOUT", "*", "UID", person.uid)
 

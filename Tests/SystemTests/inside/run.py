@@ -19,7 +19,8 @@ BOOTS = [
     ],
     [[reboot.first_call, reboot.an_ordinary_boot], [reboot.before_a_boot_with_runtime_keys]],
     [[reboot.a_boot_with_runtime_keys], [reboot.before_a_boot_that_purges]],
-    [[reboot.a_boot_that_purges], removal.SCENARIOS],
+    [[reboot.a_boot_that_purges], [reboot.before_a_shutdown]],
+    [[reboot.a_shutdown], removal.SCENARIOS],
 ]  # fmt: skip
 
 

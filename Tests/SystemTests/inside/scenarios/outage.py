@@ -7,7 +7,7 @@ import signal
 from commands import attempt, property_of, run, systemctl
 from daemon import SOCKET, UNIT
 from resp import Closed, ask, error_code
-from scenarios.logout import hook
+from scenarios.logout import hook, wait_until_away
 from waiting import check, wait_until
 
 # So that a failure can be repeated.
@@ -110,4 +110,33 @@ def check_nothing_left(machine, person, where):
     wait_until(f"{where}: nothing is on disk", lambda: not machine.daemon.traces(person.uid))
 
 
-SCENARIOS = [log_outs_without_a_daemon]
+def alone_with_a_sleeping_daemon(machine):
+    """F46: a log-out that finds the service stopped starts it and is done, with nobody else about, and with no marker left"""
+    alice = machine.people.alice
+    session = machine.people.login(alice)
+    # Held first: by asking again it would start the service itself.
+    session.signal(signal.SIGSTOP)
+    systemctl("stop", UNIT)
+    cursor = machine.daemon.now()
+    session.signal(signal.SIGKILL)
+    session.log_out()
+    late = wait_until_away(machine, alice, cursor)
+    machine.note(f"nothing was left {late * 1000:.0f} ms after user@{alice.uid}.service had stopped")
+    check(machine.daemon.is_active() or machine.daemon.state() == "activating", "the log-out did not start the service")
+    check(wait_for_hook(alice) == "done", "the log-out left a marker although the service could start")
+
+
+def alone_with_a_crash(machine):
+    """F46: a log-out that comes just when the daemon has crashed waits for its next start, and is done, with no marker left"""
+    alice = machine.people.alice
+    session = machine.people.login(alice)
+    session.signal(signal.SIGSTOP)
+    cursor = machine.daemon.now()
+    session.signal(signal.SIGKILL)
+    kill(machine)
+    session.log_out()
+    wait_until_away(machine, alice, cursor)
+    check(wait_for_hook(alice) == "done", "the log-out left a marker although the service was started again")
+
+
+SCENARIOS = [alone_with_a_sleeping_daemon, alone_with_a_crash, log_outs_without_a_daemon]

@@ -1,6 +1,9 @@
 """What a boot does: each scenario after it belongs to a preparation before it."""
 
-from commands import run
+import pathlib
+import shutil
+
+from commands import run, systemctl
 from daemon import UNIT
 from machine import EXCHANGE
 from pictures import picture
@@ -9,6 +12,12 @@ from scenarios.logout import hook
 from waiting import check, wait_until
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# nspawn gives every boot of a container an id by a mount over that file. ProtectProc= gives the service a /proc of its own,
+# without that mount, which shows the id of the machine that all of this runs on. On a real one there is but the one.
+BOOT_DROP_IN = pathlib.Path("/etc/systemd/system/thumbcached.service.d/50-boot-id.conf")
+
+# Tells run.py to end this boot as a power cut does.
+PLUG = EXCHANGE / "pull-the-plug"
 
 
 def log_in_everybody(machine):
@@ -19,7 +28,7 @@ def log_in_everybody(machine):
     machine.people.login(bob).wait_for_hits()
     with open(BOOT_ID, encoding="utf-8") as file:
         machine.remember(boot=file.read())
-    (EXCHANGE / "pull-the-plug").touch()
+    PLUG.touch()
 
 
 def check_another_boot(machine):
@@ -79,6 +88,9 @@ def a_boot_with_runtime_keys(machine):
 
 def before_a_boot_that_purges(machine):
     """With purge-on-boot = true users are logged in, images are kept over a restart, and the plug is pulled"""
+    BOOT_DROP_IN.parent.mkdir()
+    BOOT_DROP_IN.write_text("[Service]\nProtectProc=default\n", encoding="utf-8")
+    systemctl("daemon-reload")
     machine.daemon.use("[sessions]\npurge-on-boot = true\n")
     log_in_everybody(machine)
     machine.daemon.restart()
@@ -89,6 +101,26 @@ def a_boot_that_purges(machine):
     """After a boot with purge-on-boot = true everybody is logged out, and everything of before is swept"""
     check_another_boot(machine)
     check_nothing_of_before(machine)
+    shutil.rmtree(BOOT_DROP_IN.parent)
+    systemctl("daemon-reload")
+    machine.people.make()
+
+
+def before_a_shutdown(machine):
+    """Before an orderly shutdown one user has a session, another only a log-in that no session is behind"""
+    log_in_everybody(machine)
+    PLUG.unlink()
+
+
+def a_shutdown(machine):
+    """F45: a shutdown is a log-out of everybody who has a session, and of nobody else; it does not fail, nor wait"""
+    check_another_boot(machine)
+    alice, bob = machine.people.alice, machine.people.bob
+    # A marker would have started the service with this boot, by thumbcached-pending.service.
+    check(machine.daemon.state() == "inactive", "the service runs before anybody asks")
+    check(machine.daemon.markers() == [], f"the log-outs of the shutdown left markers: {machine.daemon.markers()}")
+    check(not machine.daemon.keys(bob.uid), "the shutdown did not log out bob, who had a session")
+    check(machine.daemon.held(alice) == 1, "the shutdown logged out alice, who had none")
     machine.people.make()
 
 
@@ -99,6 +131,6 @@ def check_nothing_of_before(machine):
         wait_until("everything is swept", lambda person=person: not machine.daemon.traces(person.uid))
 
 
-for scenario in (first_call, an_ordinary_boot, a_boot_with_runtime_keys, a_boot_that_purges):
+for scenario in (first_call, an_ordinary_boot, a_boot_with_runtime_keys, a_boot_that_purges, a_shutdown):
     scenario.begins_by_itself = True
-ALWAYS = [before_an_ordinary_boot, before_a_boot_with_runtime_keys, before_a_boot_that_purges]
+ALWAYS = [before_an_ordinary_boot, before_a_boot_with_runtime_keys, before_a_boot_that_purges, before_a_shutdown]
