@@ -71,8 +71,13 @@ class Machine:
         # A name that no other container of the machine has, for a lock that nspawn takes by name.
         command += [f"--machine=thumbcached-system-test-{os.getpid()}"]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self.console, stderr=subprocess.STDOUT, start_new_session=True,
-            preexec_fn=end_with_parent)
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self.console,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=end_with_parent,
+        )
 
     def follow(self, results, report):
         """Reports until the machine is off. Returns whether scenarios remain for another boot."""
@@ -102,7 +107,8 @@ class Machine:
     def stop(self):
         if self.process is None or self.process.poll() is not None:
             return
-        # nspawn itself has become the process. Its child is the init of what is booted, with which everything in there ends.
+        # nspawn itself has become the process. Its child is the init of what is booted, with which everything in there
+        # ends.
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         for child in children.read_text().split():
             os.kill(int(child), signal.SIGKILL)
