@@ -56,7 +56,6 @@ def fresh(folder):
 
 
 def base_tree(folder):
-    folder.mkdir(exist_ok=True)
     key = hashlib.sha256(" ".join([SUITE, *PACKAGES]).encode()).hexdigest()[:12]
     base = folder / f"base-{key}"
     if base.is_dir():

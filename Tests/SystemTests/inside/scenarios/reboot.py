@@ -78,6 +78,8 @@ def before_a_boot_with_runtime_keys(machine):
     """F52: with keys = "runtime" users are logged in, images are kept, and the plug is pulled"""
     machine.daemon.use('[storage]\nkeys = "runtime"\n')
     log_in_everybody(machine)
+    machine.daemon.restart()
+    check(machine.daemon.held(machine.people.bob) == 8, "a restart within one boot was a log-out")
     check(
         any("/run/" in path for path in machine.daemon.keys(machine.people.bob.uid)),
         "keys are not in the runtime directory",
