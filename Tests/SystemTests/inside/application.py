@@ -1,9 +1,10 @@
-"""A program as users run them: logs its account in, puts pictures, and gets them again and again, until it is told to stop.
+"""A program as users run them: logs its account in, puts pictures, and gets them again and again, until it is told to
+stop.
 
     application.py ACCOUNT REPORT [--pictures N] [--each] [--session ID] [--resume]
 
-It checks every byte it gets. REPORT is a file that always holds, as JSON, what it has seen so far. With --each every request has a connection of
-its own. With --resume it neither logs in nor puts: somebody did. SIGTERM and SIGHUP end it.
+It checks every byte it gets. REPORT is a file that always holds, as JSON, what it has seen so far. With --each every
+request has a connection of its own. With --resume it neither logs in nor puts: somebody did. SIGTERM and SIGHUP end it.
 """
 
 import argparse
@@ -31,13 +32,24 @@ class Application:
         self.each = arguments.each
         self.report_file = arguments.report
         self.pictures = {
-            f"contact-{number}": picture(f"{arguments.account} {number}", size=2000) for number in range(arguments.pictures)}
+            f"contact-{number}": picture(f"{arguments.account} {number}", size=2000)
+            for number in range(arguments.pictures)
+        }
         self.client = None
         self.stopped = False
         self.reported = 0.0
         self.seen = {
-            "pid": os.getpid(), "ready": False, "ended": False, "hits": 0, "misses": 0, "wrong": 0, "errors": {},
-            "closed": 0, "refused": 0, "slowest": 0.0}
+            "pid": os.getpid(),
+            "ready": False,
+            "ended": False,
+            "hits": 0,
+            "misses": 0,
+            "wrong": 0,
+            "errors": {},
+            "closed": 0,
+            "refused": 0,
+            "slowest": 0.0,
+        }
 
     def run(self, resume):
         signal.signal(signal.SIGTERM, self.stop)

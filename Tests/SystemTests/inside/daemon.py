@@ -65,7 +65,8 @@ class Daemon:
         systemctl("daemon-reload")
 
     def reset(self, everybody):
-        """As it was installed, with nobody logged in. What a scenario broke is mended; what it left unmended fails here."""
+        """As it was installed, with nobody logged in. What a scenario broke is mended; what it left unmended fails
+        here."""
         attempt("systemctl", "unmask", "--runtime", UNIT, SOCKET)
         mended = False
         for path in DROP_INS:
@@ -109,7 +110,8 @@ class Daemon:
     def entries(self, cursor, unit=None):
         """What the journal holds since then, of one unit or of all.
 
-        journalctl is given no match: with one and a cursor, that of systemd 252 leaves out the first entry that matches.
+        journalctl is given no match: with one and a cursor, that of systemd 252 leaves out the first entry that
+        matches.
         """
         fields = "--output-fields=MESSAGE,MESSAGE_ID,UNIT,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER"
         lines = run("journalctl", "--quiet", "--output=json", fields, f"--after-cursor={cursor}").splitlines()
@@ -119,7 +121,9 @@ class Daemon:
     def journal(self, cursor, unit=None):
         """The same as lines, with the time since the boot in seconds."""
         return [
-            f"[{moment(entry):.3f}] {entry.get('SYSLOG_IDENTIFIER')}: {entry.get('MESSAGE')}" for entry in self.entries(cursor, unit)]
+            f"[{moment(entry):.3f}] {entry.get('SYSLOG_IDENTIFIER')}: {entry.get('MESSAGE')}"
+            for entry in self.entries(cursor, unit)
+        ]
 
     def wait_for_journal(self, cursor, words, unit):
         """The journal of the unit says all of these words in one line."""
@@ -131,7 +135,11 @@ class Daemon:
 
     def stopped_at(self, cursor, unit):
         """When systemd had stopped that unit, on time.monotonic()'s clock; None before that."""
-        times = [moment(entry) for entry in self.entries(cursor) if entry.get("MESSAGE_ID") == STOPPED and entry.get("UNIT") == unit]
+        times = [
+            moment(entry)
+            for entry in self.entries(cursor)
+            if entry.get("MESSAGE_ID") == STOPPED and entry.get("UNIT") == unit
+        ]
         return times[-1] if times else None
 
     # MARK: What is kept
@@ -156,11 +164,12 @@ class Daemon:
             try:
                 reply = ask("STAT", f"{account}@{person.name}.example", uid=person.uid)
             except Closed:
-                # A stop of the service may close a connection that it accepted; whoever asks again waits in the socket's queue.
+                # A stop of the service may close a connection that it accepted; whoever asks again waits in the
+                # socket's queue.
                 continue
             if reply is None:
                 return None
-            return dict(zip(reply[::2], reply[1::2]))[b"images"]
+            return dict(zip(reply[::2], reply[1::2], strict=True))[b"images"]
 
 
 def moment(entry):

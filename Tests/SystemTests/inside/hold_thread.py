@@ -1,6 +1,7 @@
 """Makes one thread of another process stand still, until this process ends: hold_thread.py THREAD
 
-SIGSTOP would stop the whole process. ptrace(2) stops a single thread: PTRACE_SEIZE, then PTRACE_INTERRUPT. Writes "held" when it is.
+SIGSTOP would stop the whole process. ptrace(2) stops a single thread: PTRACE_SEIZE, then PTRACE_INTERRUPT. Writes
+"held" when it is.
 """
 
 import ctypes

@@ -26,7 +26,7 @@ class Person:
         return property_of(f"user@{self.uid}.service", "ActiveState") not in ("inactive", "failed")
 
     def is_away(self):
-        """Whether nothing of the user runs or is being stopped: while the slice stops, systemd opens no session in it."""
+        """Whether nothing of the user runs or is being stopped: no session opens in a slice that stops."""
         return property_of(f"user-{self.uid}.slice", "ActiveState") == "inactive" and not self.manager_runs()
 
     def has_sessions(self):
@@ -45,7 +45,16 @@ class People:
     def make(self):
         for person in self.everybody:
             if attempt("id", person.name).returncode != 0:
-                run("useradd", "--create-home", "--user-group", "--shell", "/bin/sh", "--uid", str(person.uid), person.name)
+                run(
+                    "useradd",
+                    "--create-home",
+                    "--user-group",
+                    "--shell",
+                    "/bin/sh",
+                    "--uid",
+                    str(person.uid),
+                    person.name,
+                )
         self.clear_reports()
 
     def clear_reports(self):
@@ -56,7 +65,7 @@ class People:
         REPORTS.chmod(0o1777)
 
     def login(self, person, account="mail", kind="service", **options):
-        """A session with an application in it, which is ready when this returns: has logged in, and put its pictures."""
+        """A session with an application in it, ready when this returns: it has logged in, and put its pictures."""
         application = self.start(person, account, kind, **options)
         application.wait_until_ready()
         return application
@@ -159,8 +168,14 @@ class ServiceSession:
     def __init__(self, person, name, words):
         self.unit = f"{name}.service"
         run(
-            "systemd-run", "--quiet", "--collect", f"--unit={name}", "--property=PAMName=login",
-            f"--property=User={person.name}", *words)
+            "systemd-run",
+            "--quiet",
+            "--collect",
+            f"--unit={name}",
+            "--property=PAMName=login",
+            f"--property=User={person.name}",
+            *words,
+        )
 
     def check_begun(self):
         check(property_of(self.unit, "ActiveState") in ("active", "activating"), f"{self.unit} did not start, or ended")
@@ -176,7 +191,8 @@ class ProcessSession:
         self.name = name
         command = self.command(person, words)
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=sys.stderr, start_new_session=True)
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=sys.stderr, start_new_session=True
+        )
 
     def check_begun(self):
         check(self.process.poll() is None, f"the session of {self.name} ended: status {self.process.returncode}")

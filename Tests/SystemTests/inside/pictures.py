@@ -8,7 +8,13 @@ def picture(text, size=0):
     """A PNG of one pixel that carries a text, and zeros until it has the size in bytes."""
     body = text.encode().ljust(size, b"0")
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"tEXt", b"Comment\0" + body) + chunk(b"IDAT", PIXEL) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + header
+        + chunk(b"tEXt", b"Comment\0" + body)
+        + chunk(b"IDAT", PIXEL)
+        + chunk(b"IEND", b"")
+    )
 
 
 def chunk(kind, data):

@@ -8,20 +8,41 @@ import traceback
 
 from commands import attempt
 from machine import EXCHANGE, Machine
-from scenarios import activation, confinement, installation, intruders, logout, outage, reboot, removal, resources, start, watchdog
+from scenarios import (
+    activation,
+    confinement,
+    installation,
+    intruders,
+    logout,
+    outage,
+    reboot,
+    removal,
+    resources,
+    start,
+    watchdog,
+)
 from waiting import Failed
 
-# The first of a boot does not begin from the common state: it is about the boot, or about the machine without the package.
+# The first of a boot does not begin from the common state: it is about the boot, or about the machine without the
+# package.
 BOOTS = [
     [
-        installation.SCENARIOS, confinement.SCENARIOS, logout.SCENARIOS, activation.SCENARIOS, start.SCENARIOS, intruders.SCENARIOS,
-        watchdog.SCENARIOS, resources.SCENARIOS, outage.SCENARIOS, [reboot.before_an_ordinary_boot],
+        installation.SCENARIOS,
+        confinement.SCENARIOS,
+        logout.SCENARIOS,
+        activation.SCENARIOS,
+        start.SCENARIOS,
+        intruders.SCENARIOS,
+        watchdog.SCENARIOS,
+        resources.SCENARIOS,
+        outage.SCENARIOS,
+        [reboot.before_an_ordinary_boot],
     ],
     [[reboot.first_call, reboot.an_ordinary_boot], [reboot.before_a_boot_with_runtime_keys]],
     [[reboot.a_boot_with_runtime_keys], [reboot.before_a_boot_that_purges]],
     [[reboot.a_boot_that_purges], [reboot.before_a_shutdown]],
     [[reboot.a_shutdown], removal.SCENARIOS],
-]  # fmt: skip
+]
 
 
 def main():
@@ -62,11 +83,19 @@ def run(machine, scenario):
         scenario(machine)
     except Failed as failure:
         place = traceback.extract_tb(failure.__traceback__)
-        lines = [f"{pathlib.Path(frame.filename).name}:{frame.lineno}" for frame in place if "scenarios" in frame.filename]
+        lines = [
+            f"{pathlib.Path(frame.filename).name}:{frame.lineno}" for frame in place if "scenarios" in frame.filename
+        ]
         reason = f"{failure} ({', '.join(lines)})"
     except Exception:  # noqa: BLE001 — one scenario that breaks must not keep the others from running
         reason = traceback.format_exc()
-    record = {"name": name_of(scenario), "reason": reason, "seconds": time.monotonic() - began, "notes": machine.notes, "journal": ""}
+    record = {
+        "name": name_of(scenario),
+        "reason": reason,
+        "seconds": time.monotonic() - began,
+        "notes": machine.notes,
+        "journal": "",
+    }
     if reason is not None:
         record["journal"] = "\n".join(machine.daemon.journal(cursor)[-60:])
     return record

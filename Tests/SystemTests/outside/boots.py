@@ -12,7 +12,7 @@ import time
 import report as reports
 
 # What one boot may take; scenarios have shorter limits of their own.
-BOOT_LIMIT = 45 * 60
+BOOT_LIMIT = 30 * 60
 # nspawn wants a /run of its own, which a machine whose /run is no mount point does not offer.
 NAMESPACE = ["unshare", "--mount", "--propagation", "private"]
 OWN_RUN = ["sh", "-c", 'mount -t tmpfs -o mode=755 tmpfs /run && exec "$@"', "sh"]
@@ -43,7 +43,7 @@ class Machine:
         self.stop()
         self.console.close()
         if self.memory is not None:
-            self.memory.rmdir()
+            remove_group(self.memory)
 
     def run(self, rounds, only):
         report = reports.Report()
@@ -71,8 +71,13 @@ class Machine:
         # A name that no other container of the machine has, for a lock that nspawn takes by name.
         command += [f"--machine=thumbcached-system-test-{os.getpid()}"]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self.console, stderr=subprocess.STDOUT, start_new_session=True,
-            preexec_fn=end_with_parent)
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self.console,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=end_with_parent,
+        )
 
     def follow(self, results, report):
         """Reports until the machine is off. Returns whether scenarios remain for another boot."""
@@ -102,7 +107,8 @@ class Machine:
     def stop(self):
         if self.process is None or self.process.poll() is not None:
             return
-        # nspawn itself has become the process. Its child is the init of what is booted, with which everything in there ends.
+        # nspawn itself has become the process. Its child is the init of what is booted, with which everything in there
+        # ends.
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         for child in children.read_text().split():
             os.kill(int(child), signal.SIGKILL)
@@ -111,6 +117,19 @@ class Machine:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def remove_group(group):
+    """The kernel lets go of a control group only a moment after its last process has ended."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return group.rmdir()
+        except OSError as error:
+            if time.monotonic() > deadline:
+                print(f"test-system: could not remove {group}: {error}", file=sys.stderr)
+                return
+            time.sleep(0.1)
 
 
 def end_with_parent():

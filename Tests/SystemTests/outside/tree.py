@@ -7,18 +7,18 @@ import subprocess
 import uuid
 
 SUITE = "bookworm"
-# systemd with logind and PAM, and what the scenarios use. The libraries are those that the package depends on, since it is
-# installed without a network.
-PACKAGES = [
-    "systemd", "systemd-sysv", "dbus", "libpam-systemd", "login", "passwd", "procps", "util-linux",
-    "adduser", "libcurl4", "libssl3", "ca-certificates",
-    "python3", "redis-tools", "openssh-server", "openssh-client",
-]  # fmt: skip
+# systemd with logind and PAM, and what the scenarios use. The libraries are those that the package depends on, since it
+# is installed without a network.
+PACKAGES = """
+    systemd systemd-sysv dbus libpam-systemd login passwd procps util-linux
+    adduser libcurl4 libssl3 ca-certificates
+    python3 redis-tools openssh-server openssh-client
+""".split()
 # What would run beside the scenarios by itself, at a time of its own choosing.
-MASKED = [
-    "console-getty.service", "getty.target", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer",
-    "e2scrub_all.timer", "fstrim.timer", "systemd-tmpfiles-clean.timer", "man-db.timer",
-]  # fmt: skip
+MASKED = """
+    console-getty.service getty.target apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer
+    e2scrub_all.timer fstrim.timer systemd-tmpfiles-clean.timer man-db.timer
+""".split()
 # Log-outs are followed at once; the scenario about the ten seconds of logind's default removes this file.
 LOGIND = "[Login]\nUserStopDelaySec=0\n"
 JOURNALD = "[Journal]\nStorage=persistent\nRateLimitIntervalSec=0\nForwardToConsole=no\n"
@@ -56,7 +56,6 @@ def fresh(folder):
 
 
 def base_tree(folder):
-    folder.mkdir(exist_ok=True)
     key = hashlib.sha256(" ".join([SUITE, *PACKAGES]).encode()).hexdigest()[:12]
     base = folder / f"base-{key}"
     if base.is_dir():

@@ -6,8 +6,9 @@ import tempfile
 from commands import attempt, run, systemctl
 from daemon import CONFIGURATION, UNIT
 from resp import Client, Closed, Refused, ask
-from scenarios.installation import PACKAGE
 from waiting import check, wait_until
+
+from scenarios.installation import PACKAGE
 
 RESTARTS = 5
 
@@ -23,7 +24,8 @@ def on_demand(machine):
 
 
 def under_load(machine, change, times=1):
-    """What is done to the service meets users with a session and load: none of their requests is refused, all images stay."""
+    """What is done to the service meets users with a session and load: none of their requests is refused, all images
+    stay."""
     alice, bob = machine.people.alice, machine.people.bob
     steady = machine.people.login(alice)
     hasty = machine.people.login(bob, each=True)
@@ -117,7 +119,8 @@ def reinstall(machine):
 
 
 def upgrade(machine):
-    """An upgrade under load refuses nobody, keeps log-ins, images and the edited configuration, and runs the new program"""
+    """An upgrade under load refuses nobody, keeps log-ins, images and the edited configuration, and runs the new
+    program"""
     edited = CONFIGURATION.read_text(encoding="utf-8") + "\n# edited by an administrator\n"
     before = machine.daemon.pid()
     version = installed_version()
@@ -133,8 +136,19 @@ def upgrade(machine):
 
 def install(package):
     run(
-        "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", "--reinstall", "--allow-downgrades",
-        "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", str(package))  # fmt: skip
+        "env",
+        "DEBIAN_FRONTEND=noninteractive",
+        "apt-get",
+        "install",
+        "--yes",
+        "--reinstall",
+        "--allow-downgrades",
+        "-o",
+        "Dpkg::Options::=--force-confdef",
+        "-o",
+        "Dpkg::Options::=--force-confold",
+        str(package),
+    )
 
 
 def installed_version():
@@ -146,7 +160,9 @@ def repacked(folder, version):
     tree = folder / "tree"
     run("dpkg-deb", "--raw-extract", str(PACKAGE), str(tree))
     control = tree / "DEBIAN/control"
-    lines = [f"Version: {version}" if line.startswith("Version:") else line for line in control.read_text().splitlines()]
+    lines = [
+        f"Version: {version}" if line.startswith("Version:") else line for line in control.read_text().splitlines()
+    ]
     control.write_text("\n".join(lines) + "\n")
     package = folder / "newer.deb"
     run("dpkg-deb", "--build", "--root-owner-group", "-Znone", str(tree), str(package))
@@ -156,7 +172,8 @@ def repacked(folder, version):
 
 
 def queue(machine):
-    """Calls that come while the service is down wait in the socket's queue: a crowd of them is answered by the next start"""
+    """Calls that come while the service is down wait in the socket's queue: a crowd of them is answered by the next
+    start"""
     systemctl("stop", UNIT)
     clients = [Client(machine.people.alice.uid) for _ in range(100)]
     for client in clients:

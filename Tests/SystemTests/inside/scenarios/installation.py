@@ -33,7 +33,13 @@ def brings_what_people_need(_):
     conffiles = run("dpkg-query", "--show", "--showformat=${Conffiles}", "thumbcached")
     check(str(CONFIGURATION) in conffiles, f"{CONFIGURATION} is no conffile")
     # As it has, when systemd runs it: where its directories are.
-    service = ["env", f"CACHE_DIRECTORY={CACHE}", f"STATE_DIRECTORY={STATE}", f"RUNTIME_DIRECTORY={RUNTIME}", "thumbcached"]
+    service = [
+        "env",
+        f"CACHE_DIRECTORY={CACHE}",
+        f"STATE_DIRECTORY={STATE}",
+        f"RUNTIME_DIRECTORY={RUNTIME}",
+        "thumbcached",
+    ]
     check(run(*service, "--check-config", "--config", str(CONFIGURATION)), "the installed configuration is not good")
     for unit in (UNIT, SOCKET):
         path = pathlib.Path(property_of(unit, "FragmentPath"))

@@ -3,6 +3,7 @@
 import subprocess
 
 from commands import attempt
+from daemon import PENDING
 from pictures import picture
 from resp import Closed, Refused, ask
 from waiting import check
@@ -11,7 +12,7 @@ OVERFLOW = 65534
 
 
 def unmapped(machine):
-    """F29: where the service runs in a user namespace, a peer whose uid it cannot tell is refused, not served as nobody"""
+    """F29: with the service in a user namespace, a peer whose uid cannot be told is refused, not served as nobody"""
     alice, bob = machine.people.alice, machine.people.bob
     machine.daemon.drop_in("[Service]\nPrivateUsers=yes\n")
     machine.daemon.restart()
@@ -32,7 +33,10 @@ def from_a_namespace(machine):
         words = ["setpriv", f"--reuid={bob.uid}", f"--regid={bob.uid}", "--clear-groups", "unshare", "--user", *mapping]
         for command in (["GET", "mail", "contact-0"], ["LOGOUT", "*", "UID", str(alice.uid)]):
             ended = subprocess.run(
-                [*words, "redis-cli", "-s", "/run/thumbcached/thumbcached.sock", *command], capture_output=True, timeout=60)
+                [*words, "redis-cli", "-s", "/run/thumbcached/thumbcached.sock", *command],
+                capture_output=True,
+                timeout=60,
+            )
             said = (ended.stdout + ended.stderr).decode(errors="replace")
             check(said.startswith(("NOLOGIN", "DENIED")), f"{' '.join(mapping)} {command[0]} is answered with {said!r}")
     check(ask("GET", "mail", "contact-0", uid=alice.uid) == image, "alice's image is gone")
@@ -45,9 +49,8 @@ def another_uid(machine):
     answer = answer_to(["LOGOUT", "*", "UID", alice.uid], bob.uid)
     check(answer.startswith("DENIED"), f"a log-out of another uid is answered with {answer}")
     check(ask("USERS", uid=bob.uid) == [], "a user sees another's log-ins")
-    ended = attempt(
-        "setpriv", f"--reuid={bob.uid}", "--clear-groups", "thumbcachectl", "logout", "--all", "--uid", str(alice.uid), "--pending",
-        "/var/lib/thumbcached-pending")  # fmt: skip
+    words = ["setpriv", f"--reuid={bob.uid}", "--clear-groups", "thumbcachectl", "logout", "--all"]
+    ended = attempt(*words, "--uid", str(alice.uid), "--pending", str(PENDING))
     check(ended.returncode == 1, f"thumbcachectl let a user log out another: status {ended.returncode}: {ended.stderr}")
     check(machine.daemon.markers() == [], "a user who is not root left a marker")
     check(machine.daemon.held(alice) == 8, "another uid's command touched images")

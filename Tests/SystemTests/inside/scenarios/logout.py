@@ -38,8 +38,8 @@ def check_ended(machine, person, account="mail"):
 
 
 def one_of_two_users(machine):
-    """F45: of two users with several applications each one logs out; within a second nothing of that uid is left, and the
-    other goes on without a miss or an error"""
+    """F45: of two users with several applications each one logs out; within a second nothing of that uid is left, and
+    the other goes on without a miss or an error"""
     alice, bob = machine.people.alice, machine.people.bob
     leaving = [machine.people.login(alice), machine.people.login(alice, account="chat")]
     staying = [machine.people.login(bob), machine.people.login(bob, account="chat", each=True)]
@@ -82,7 +82,7 @@ def with_the_default_delay(machine):
 
 
 def three_sessions(machine):
-    """F45: of three sessions of one user, opened in three ways, two end and nothing is purged; the third ends: purged"""
+    """F45: of three sessions of one user, of three kinds, two end and nothing is purged; the third ends: purged"""
     alice = machine.people.alice
     first = machine.people.login(alice, session="one")
     second = machine.people.login(alice, kind="su", session="two")
@@ -148,7 +148,8 @@ def back_at_once(machine):
 
 
 def session_again(machine, person):
-    """At some moments of a log-out logind cannot open a session ("transaction is destructive"): then the next log-in does."""
+    """At some moments of a log-out logind cannot open a session ("transaction is destructive"): then the next log-in
+    does."""
     while True:
         application = machine.people.start(person, pictures=5)
         if application.has_session():

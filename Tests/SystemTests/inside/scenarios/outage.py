@@ -1,44 +1,55 @@
 """Log-outs while the daemon is stopped, masked, or killed in the middle, again and again."""
 
+import collections
 import os
 import random
 import signal
+import time
 
 from commands import attempt, property_of, run, systemctl
 from daemon import SOCKET, UNIT
 from resp import Closed, ask, error_code
-from scenarios.logout import hook, wait_until_away
 from waiting import check, wait_until
 
+from scenarios.logout import hook, wait_until_away
+
+# In seconds, about, from the start of the hook's program to the end of its work.
+LOG_OUT_TAKES = 0.3
 # So that a failure can be repeated.
 SEED = 45
 
 
 def log_outs_without_a_daemon(machine):
-    """F46: log-outs while the daemon is stopped, masked, or killed in the middle: after the next start nothing of that uid is
-    served or found on disk, and another user's images are"""
-    alice, bob = machine.people.alice, machine.people.bob
+    """F46: log-outs while the daemon is stopped, masked, or killed in the middle: after the next start nothing of that
+    uid is served or found on disk, and another user's images are"""
+    bob = machine.people.bob
     other = machine.people.login(bob)
     chance = random.Random(SEED)
-    counts = {}
+    results = collections.Counter()
     for number in range(machine.rounds):
-        outage = OUTAGES[number % len(OUTAGES)]
-        session = machine.people.login(alice, pictures=3)
-        cursor = machine.daemon.now()
-        result = outage(machine, session, chance)
-        wait_until("the user manager has ended", lambda: machine.daemon.stopped_at(cursor, f"user@{alice.uid}.service"))
-        result = wait_for_hook(alice)
-        counts[f"{outage.__name__} {result}"] = counts.get(f"{outage.__name__} {result}", 0) + 1
-        repair(machine)
-        check_nothing_left(machine, alice, f"round {number}, {outage.__name__}, hook {result}")
-        if result != "done":
-            wait_until("the marker is removed", lambda: not machine.daemon.markers(alice.uid))
+        results[one_round(machine, number, chance)] += 1
         other.wait_for_hits(5)
-        machine.people.applications.remove(session)
     seen = other.seen
     check(not seen["misses"] and not seen["wrong"], f"the other user missed images: {seen}")
     check(machine.daemon.held(bob) == 8, "the other user is not logged in any more, or images are missing")
-    machine.note(f"{machine.rounds} rounds: " + ", ".join(f"{words}: {count}" for words, count in sorted(counts.items())))
+    counts = ", ".join(f"{result} {count}" for result, count in sorted(results.items()))
+    machine.note(f"{machine.rounds} rounds: {counts}")
+
+
+def one_round(machine, number, chance):
+    """Returns what was done to the daemon, and what became of the log-out."""
+    alice = machine.people.alice
+    outage = OUTAGES[number % len(OUTAGES)]
+    session = machine.people.login(alice, pictures=3)
+    cursor = machine.daemon.now()
+    outage(machine, session, chance)
+    wait_until("the user manager has ended", lambda: machine.daemon.stopped_at(cursor, f"user@{alice.uid}.service"))
+    result = f"{outage.__name__}: {wait_for_hook(alice)}"
+    repair(machine)
+    check_nothing_left(machine, alice, f"round {number}, {result}")
+    wait_until("the marker is removed", lambda: not machine.daemon.markers(alice.uid))
+    machine.people.applications.remove(session)
+    return result
 
 
 def stopped(machine, session, chance):
@@ -60,14 +71,14 @@ def masked(machine, session, chance):
 
 
 def killed(machine, session, chance):
-    """Killed at some moment of the log-out, and once more when it has started again."""
+    """Killed at some moment of the log-out, and once more at some moment after it was started again."""
     systemctl("stop", "--no-block", session.session.unit)
+    wait_until("the log-out has begun", lambda: property_of(hook(session.person), "ActiveState") != "active")
     for _ in range(2):
-        # Up to the time that a log-out takes: spent in looking at whether it has begun.
-        for _ in range(chance.randrange(60)):
-            if property_of(hook(session.person), "ActiveState") != "active":
-                break
+        # Not to wait for anything: this is the moment, out of those in which a log-out does its steps.
+        time.sleep(chance.uniform(0, LOG_OUT_TAKES))
         kill(machine)
+        wait_until("the service runs again", lambda: machine.daemon.pid() != 0)
 
 
 def kill(machine):
@@ -96,7 +107,7 @@ def repair(machine):
 
 
 def check_nothing_left(machine, person, where):
-    """The first call starts the daemon. When it is answered, nothing of the person may be served, nor any key be there."""
+    """The first call starts the daemon. When it is answered, nothing of the person is served, and no key is there."""
     code = None
     while code is None:
         try:
@@ -111,7 +122,8 @@ def check_nothing_left(machine, person, where):
 
 
 def alone_with_a_sleeping_daemon(machine):
-    """F46: a log-out that finds the service stopped starts it and is done, with nobody else about, and with no marker left"""
+    """F46: a log-out that finds the service stopped starts it and is done, with nobody else about, and with no marker
+    left"""
     alice = machine.people.alice
     session = machine.people.login(alice)
     # Held first: by asking again it would start the service itself.
@@ -127,7 +139,8 @@ def alone_with_a_sleeping_daemon(machine):
 
 
 def alone_with_a_crash(machine):
-    """F46: a log-out that comes just when the daemon has crashed waits for its next start, and is done, with no marker left"""
+    """F46: a log-out that comes just when the daemon has crashed waits for its next start, and is done, with no marker
+    left"""
     alice = machine.people.alice
     session = machine.people.login(alice)
     session.signal(signal.SIGSTOP)

@@ -8,12 +8,14 @@ from daemon import UNIT
 from machine import EXCHANGE
 from pictures import picture
 from resp import ask
-from scenarios.logout import hook
 from waiting import check, wait_until
 
+from scenarios.logout import hook
+
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-# nspawn gives every boot of a container an id by a mount over that file. ProtectProc= gives the service a /proc of its own,
-# without that mount, which shows the id of the machine that all of this runs on. On a real one there is but the one.
+# nspawn gives every boot of a container an id by a mount over that file. ProtectProc= gives the service a /proc of its
+# own, without that mount, which shows the id of the machine that all of this runs on. On a real one there is but the
+# one.
 BOOT_DROP_IN = pathlib.Path("/etc/systemd/system/thumbcached.service.d/50-boot-id.conf")
 
 # Tells run.py to end this boot as a power cut does.
@@ -21,7 +23,7 @@ PLUG = EXCHANGE / "pull-the-plug"
 
 
 def log_in_everybody(machine):
-    """Log-ins that no hook ends: alice's are a program's without a session; bob has a session, but the plug is pulled."""
+    """Log-ins that no hook ends: alice's is a program's without a session; bob has one, but the plug is pulled."""
     alice, bob = machine.people.alice, machine.people.bob
     ask("LOGIN", "mail@alice.example", uid=alice.uid)
     ask("PUT", "mail@alice.example", "contact-0", picture("alice's"), uid=alice.uid)
@@ -76,7 +78,12 @@ def before_a_boot_with_runtime_keys(machine):
     """F52: with keys = "runtime" users are logged in, images are kept, and the plug is pulled"""
     machine.daemon.use('[storage]\nkeys = "runtime"\n')
     log_in_everybody(machine)
-    check(any("/run/" in path for path in machine.daemon.keys(machine.people.bob.uid)), "keys are not in the runtime directory")
+    machine.daemon.restart()
+    check(machine.daemon.held(machine.people.bob) == 8, "a restart within one boot was a log-out")
+    check(
+        any("/run/" in path for path in machine.daemon.keys(machine.people.bob.uid)),
+        "keys are not in the runtime directory",
+    )
 
 
 def a_boot_with_runtime_keys(machine):

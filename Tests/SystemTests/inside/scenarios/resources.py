@@ -19,7 +19,8 @@ BUSY = 0.5
 
 
 def no_descriptors(machine):
-    """F15: without descriptors accepting pauses and does not spin, open connections are served, and it recovers by itself"""
+    """F15: without descriptors accepting pauses and does not spin, open connections are served, and it recovers by
+    itself"""
     alice = machine.people.alice
     application = machine.people.login(alice)
     pid = machine.daemon.pid()
@@ -50,7 +51,8 @@ def no_descriptors(machine):
 
 def descriptor_limit(pid):
     """The soft limit, which the daemon has set itself."""
-    return int(run("prlimit", "--pid", str(pid), "--nofile", "--output=SOFT", "--noheadings"))
+    limits = pathlib.Path(f"/proc/{pid}/limits").read_text().splitlines()
+    return int(next(line for line in limits if line.startswith("Max open files")).split()[3])
 
 
 def limit_descriptors(pid, count):
@@ -76,7 +78,8 @@ def processor_time(pid):
 
 
 def little_memory(machine):
-    """F16: with little memory the daemon stays within it, or is ended and started again; log-ins and images outlive that"""
+    """F16: with little memory the daemon stays within it, or is ended and started again; log-ins and images outlive
+    that"""
     alice = machine.people.alice
     application = machine.people.login(alice)
     pid = machine.daemon.pid()
@@ -96,7 +99,9 @@ def little_memory(machine):
         client.close()
     wait_until("somebody serves", lambda: serves(machine))
     survived = machine.daemon.pid() == pid
-    machine.note("it stayed within its memory" if survived else "it was ended by the kernel, and started again by systemd")
+    machine.note(
+        "it stayed within its memory" if survived else "it was ended by the kernel, and started again by systemd"
+    )
     application.wait_for_hits()
     application.check_well(closed=None)
     check(machine.daemon.held(alice) == 8, "alice is not logged in any more, or images are missing")

@@ -13,7 +13,7 @@ HOLD = "/opt/system-test/hold_thread.py"
 
 
 def stuck_loop(machine):
-    """F48: when the event loop's thread stands still, the watchdog has the service started again; users stay logged in"""
+    """F48: when the event loop's thread stands still, the watchdog has it started again, and users stay logged in"""
     alice = machine.people.alice
     application = machine.people.login(alice)
     pid = machine.daemon.pid()
@@ -63,7 +63,10 @@ def watchdog_time():
 def thread_of(pid, name):
     """The thread whose name begins so: swift-nio names its event loops."""
     found = [
-        int(task.name) for task in pathlib.Path(f"/proc/{pid}/task").iterdir() if (task / "comm").read_text().startswith(name)]
+        int(task.name)
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
+        if (task / "comm").read_text().startswith(name)
+    ]
     names = run("sh", "-c", f"cat /proc/{pid}/task/*/comm").split()
     check(len(found) == 1, f"there is not one thread {name}*, among {names}")
     return found[0]
