@@ -126,7 +126,7 @@ let package = Package(
             swiftSettings: swiftRules),
         .testTarget(
             name: "ThumbcachedTests",
-            dependencies: ["thumbcached", "thumbcachectl", "ThumbnailCache", "RESP", nioCore, logging],
+            dependencies: ["thumbcached", "thumbcachectl", "ThumbnailCache", "RESP", nioCore, nioPosix, logging],
             swiftSettings: swiftRules),
         .testTarget(
             name: "EndToEndTests",
