@@ -10,8 +10,16 @@ struct AgeCalculation: Sendable, Equatable {
     /// From the request to the answer: as long as the answer may have been under way.
     var delay: Int64
 
-    /// The age by the two clocks, which may be wrong against each other: an answer from the future is new.
-    var apparentAge: Int64 { max(0, receivedAt - (date ?? receivedAt)) }
+    /// What the two clocks may differ by at most for their difference to be an age.
+    static let mostApparent: Int64 = 86_400
+
+    /// The age by the two clocks, which may be wrong against each other: an answer from the future is new, and one that seems more
+    /// than a day old without having been told so by Age says that this machine's clock is wrong (F14). Were that believed, nothing
+    /// would ever be fresh. The RFC asks for this age only where caches so old that they know no Age may be on the way.
+    var apparentAge: Int64 {
+        let difference = receivedAt - (date ?? receivedAt)
+        return (0...Self.mostApparent).contains(difference) ? difference : 0
+    }
     var correctedAge: Int64 { (age ?? 0) + delay }
     var initialAge: Int64 { max(apparentAge, correctedAge) }
 

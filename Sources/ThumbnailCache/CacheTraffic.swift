@@ -69,8 +69,7 @@ struct CacheTraffic: Sendable {
     /// A GET that memory alone does not settle. `memory` is what memory holds in the slot, in whatever state.
     mutating func get(_ waiter: Waiter, memory: ServedImage?, route: Route, now: Int64) -> [Effect] {
         let slot = waiter.query.slot
-        let storing = activity[slot]?.storing?.served
-        if let held = storing ?? memory {
+        if let held = storing(slot) ?? memory {
             return settle(waiter, held: held, route: route, now: now)
         }
         // What is being removed is as good as gone.
@@ -283,6 +282,9 @@ struct CacheTraffic: Sendable {
     func mayStore(_ slot: Slot, _ number: UInt64) -> Bool {
         activity[slot]?.storing?.flight == number
     }
+
+    /// The downloaded image that is on its way to the disk.
+    func storing(_ slot: Slot) -> ServedImage? { activity[slot]?.storing?.served }
 
     /// Whether a downloaded image is on its way to the disk.
     var isStoring: Bool { activity.values.contains { $0.storing != nil } }

@@ -87,7 +87,8 @@ public final class UserCache: Sendable {
         // The slot's bytes live as long as the caller's request; what waits keeps its own.
         let query = ImageQuery(slot: query.slot.detached(), named: query.named, cachedOnly: query.cachedOnly)
         let (id, held) = state.withLockedValue { state in
-            (WaiterID(number: state.traffic.nextNumber()), state.memory[query.slot]?.served)
+            let id = WaiterID(number: state.traffic.nextNumber())
+            return (id, state.traffic.storing(query.slot) ?? state.memory[query.slot]?.served)
         }
         let waiter = Waiter(id: id, query: query, resolve: resolve)
         let route = self.route(for: query.slot, held: held?.image)

@@ -23,9 +23,14 @@ import Testing
             let number = ledger.nextNumber()
             if number % 11 == 0 { return .failed(.origin("status 500")) }
             if number % 7 == 0 { return .missing(ResponseHeaders()) }
+            if let etag = request.condition?.etag, number % 3 > 0 {
+                // What is held still holds, or something else does, so that it is asked for again.
+                return .notModified(ResponseHeaders(["etag": [number % 5 == 0 ? "\"another\"" : etag]]))
+            }
             // Stale at once now and then, so that it is revalidated behind.
             let age = number % 3 == 0 ? "max-age=0" : "max-age=60"
-            return SampleImage.downloaded("d\(number)", headers: ["cache-control": [age]])
+            return SampleImage.downloaded(
+                "d\(number)", headers: ["cache-control": [age], "etag": ["\"\(number)\""]])
         }
         await withTaskGroup(of: Void.self) { group in
             for worker in 0..<8 {
@@ -56,6 +61,7 @@ import Testing
         // The run did what it is for.
         #expect(ledger.imagesSeen > 50)
         #expect(ledger.receipts > 50)
+        #expect(world.services.counters.snapshot(memoryHits: 0).notModified > 0)
     }
 
     private static func act(

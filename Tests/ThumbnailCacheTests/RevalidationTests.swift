@@ -179,4 +179,26 @@ import Testing
         _ = try cache.purge([OpaqueID("bob")])
         await download("one", [:])
     }
+
+    @Test func `what came from a named URL is asked about there, also while it is on its way to the disk`() throws {
+        let pool = GatedPool()
+        let world = FakeWorld(disk: pool, memory: 0)
+        let vault = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
+        let cache = UserCache(
+            owner: .alice, epoch: 1, vault: vault, account: .init(origin: nil, token: nil), services: world.services)
+        let answers = Answers()
+        let named = try cache.target(of: Self.slot, url: "https://other.test/x")
+        cache.get(ImageQuery(slot: Self.slot, named: named), resolve: answers.take)
+        pool.runAll()
+        world.fetcher.downloads[0].end(
+            SampleImage.downloaded("x", headers: ["cache-control": ["max-age=0"], "etag": ["\"1\""]]))
+        // It is judged, and its write waits.
+        pool.runNext()
+        #expect(pool.count == 1)
+        cache.get(Self.query, resolve: answers.take)
+        #expect(answers.told == ["x from origin", "x from memory, stale"])
+        #expect(world.fetcher.downloads.last?.url == "https://other.test/x")
+        #expect(world.fetcher.downloads.last?.request.condition?.etag == "\"1\"")
+        pool.runAll()
+    }
 }
