@@ -63,7 +63,10 @@ final class Maintenance: Sendable {
         if isSwept.withLockedValue({ $0 }) { return }
         logins.sweep(until: { signal.isStopped })
         try sweepImages()
-        if !signal.isStopped { isSwept.withLockedValue { $0 = true } }
+        guard !signal.isStopped else { return }
+        isSwept.withLockedValue { $0 = true }
+        // The names of all generations were held at once, and never are again: malloc_trim(3) gives their memory back.
+        malloc_trim(0)
     }
 
     /// Gives to the trash whatever no key file names, and makes known the rest.
