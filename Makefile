@@ -15,7 +15,7 @@ SOURCES = Sources Tests Package.swift
 TSAN_OPTIONS = TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan-suppressions"
 PROGRAMS = thumbcached thumbcachectl
 
-.PHONY: help demo test check release install tsan asan fuzz kill-test bench bench-docs format clean
+.PHONY: help demo test check release install tsan asan fuzz kill-test power-cut-test bench bench-docs format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -80,6 +80,11 @@ kill-test: ## kill -9 under load and start again, ROUNDS times
 	@tools/install-dependencies build test
 	swift build --build-tests
 	THUMBCACHED_KILL_ROUNDS=$(ROUNDS) tools/run-tests --filter 'EndToEndTests.*KillTests'
+
+power-cut-test: ## cut the power of a store on a loop-mounted ext4, ROUNDS times (as root)
+	@tools/install-dependencies build power-cut
+	swift build
+	tools/power-cut .build/debug/thumbcached $(ROUNDS)
 
 # The figures go to dist/bench.json, and with `make bench-docs` from there into docs/performance.md.
 bench: ROUNDS = 5

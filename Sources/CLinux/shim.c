@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -72,11 +71,6 @@ int clinux_rename_exchange(int from_directory, const char *from, int to_director
 
 ptrdiff_t clinux_getdents64(int fd, void *buffer, size_t length) {
     return (ptrdiff_t)syscall(SYS_getdents64, fd, buffer, length);
-}
-
-int clinux_shut_down_file_system(int fd) {
-    uint32_t without_log_flush = 2;
-    return ioctl(fd, _IOR('X', 125, uint32_t), &without_log_flush);
 }
 
 int clinux_set_dumpable(int dumpable) {

@@ -7,27 +7,44 @@ extension Vault {
         case image(Image)
         /// Torn, tampered with, planted or unreadable.
         case bad(FileStatus)
+        /// Replaced or removed after it was opened: no name leads to it any more.
+        case superseded
     }
+
+    /// How often a file is opened under a name where others keep appearing; then it is a miss.
+    private static let mostAttempts = 4
 
     /// One entry, opened in the buffer that it is then sent from. Costs openat, fstat, pread and close, and one
     /// allocation of the image's size.
     func read(_ address: EntryAddress, with crypter: Crypter, framing: ReplyFraming) throws -> Image? {
         guard let bucket = try files.existingDirectory(of: generation, bucket: address.bucket) else { return nil }
-        let outcome: Outcome
+        for _ in 0..<Self.mostAttempts {
+            switch try outcome(at: address, in: bucket, with: crypter, framing: framing) {
+            case .image(let image):
+                return image
+            case .bad(let status):
+                files.reject(address, status: status, in: generation)
+                return nil
+            case .superseded:
+                continue
+            case nil:
+                return nil
+            }
+        }
+        return nil
+    }
+
+    /// What lies under a name now; nil when nothing does.
+    private func outcome(
+        at address: EntryAddress, in bucket: Directory, with crypter: Crypter, framing: ReplyFraming
+    ) throws -> Outcome? {
         do {
             let file = try files.disk.open(address.fileName, in: bucket, for: .reading)
-            outcome = try read(file, at: address, with: crypter, framing: framing)
+            return try read(file, at: address, with: crypter, framing: framing)
         } catch let error as SystemError where error.isMissing {
             return nil
         } catch let error as SystemError where error.isOfWrongKind || error.isDenied {
             files.reject(address, status: nil, in: generation)
-            return nil
-        }
-        switch outcome {
-        case .image(let image):
-            return image
-        case .bad(let status):
-            files.reject(address, status: status, in: generation)
             return nil
         }
     }
@@ -36,6 +53,7 @@ extension Vault {
         _ file: borrowing OpenFile, at address: EntryAddress, with crypter: Crypter, framing: ReplyFraming
     ) throws -> Outcome {
         let status = try file.status()
+        if status.linkCount == 0 { return .superseded }
         guard isInOrder(status) else { return .bad(status) }
         let found: Image?
         do {

@@ -44,9 +44,6 @@ static const int CLINUX_DIRENT_LENGTH_OFFSET = 16;
 static const int CLINUX_DIRENT_TYPE_OFFSET = 18;
 static const int CLINUX_DIRENT_NAME_OFFSET = 19;
 
-/* Stops a file system as a power cut would, without a flush of its log: EXT4_IOC_SHUTDOWN and its kin. Used by tests. */
-int clinux_shut_down_file_system(int fd);
-
 /* Whether the process may leave a core file or be read through /proc: prctl(2), PR_SET_DUMPABLE. */
 int clinux_set_dumpable(int dumpable);
 

@@ -1,0 +1,57 @@
+import DiskStore
+import NIOConcurrencyHelpers
+import Testing
+import ThumbnailCache
+
+/// Reads an image of alice's while something happens to its entry, between its being opened and being looked at.
+/// - Returns: what was read, and how many entries were taken for bad.
+private func read(
+    _ times: Int = 1, while body: @escaping @Sendable (_ vault: any ImageVault, _ round: Int) throws -> Void
+) throws -> (bytes: [UInt8]?, rejected: Int) {
+    let tree = try TestTree()
+    let system = FaultySystem()
+    var seen: (bytes: [UInt8]?, rejected: Int) = (nil, 0)
+    try tree.withStore(system: system) { store in
+        let vault = try store.commitLogin(alice, .plain)
+        try vault.put(slot("bob"), picture(0))
+        let failures = NIOLockedValueBox<[any Error]>([])
+        let rounds = NIOLockedValueBox(0)
+        system.plan { call, _, _ in
+            guard call == .statusOfDescriptor else { return nil }
+            let round = rounds.withLockedValue { rounds -> Int? in
+                guard rounds < times else { return nil }
+                rounds += 1
+                return rounds
+            }
+            do {
+                if let round { try body(vault, round) }
+            } catch {
+                failures.withLockedValue { $0.append(error) }
+            }
+            return nil
+        }
+        let bytes = try vault.bytes(slot("bob"))
+        system.heal()
+        if let failure = failures.withLockedValue({ $0.first }) { throw failure }
+        seen = (bytes, store.statistics.rejectedEntries)
+    }
+    return seen
+}
+
+@Test func `I5, I7: a read that meets a replacement gives the new image, and nothing was bad`() throws {
+    let read = try read { vault, _ in try vault.put(slot("bob"), picture(1)) }
+    #expect(read.bytes == picture(1).content)
+    #expect(read.rejected == 0)
+}
+
+@Test func `I5: a read that meets a removal is a miss, and nothing was bad`() throws {
+    let read = try read { vault, _ in _ = try vault.remove([OpaqueID("bob")], fence: { _ in }) }
+    #expect(read.bytes == nil)
+    #expect(read.rejected == 0)
+}
+
+@Test func `I8: a read that meets one replacement after another gives up with a miss`() throws {
+    let read = try read(1_000) { vault, round in try vault.put(slot("bob"), picture(UInt8(round & 0xFF))) }
+    #expect(read.bytes == nil)
+    #expect(read.rejected == 0)
+}
