@@ -17,6 +17,10 @@ public protocol FileSystem: Sendable {
     func rename(
         _ name: FileName, in directory: Int32, to newName: FileName, in newDirectory: Int32
     ) throws(SystemError)
+    /// renameat2(2) with RENAME_EXCHANGE: swaps two names in one step.
+    func exchange(
+        _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
+    ) throws(SystemError)
     /// unlinkat(2).
     func unlink(_ name: FileName, in directory: Int32) throws(SystemError)
     /// unlinkat(2) with AT_REMOVEDIR.
@@ -55,6 +59,7 @@ public enum SystemCall: String, Sendable, CaseIterable {
     case openCached = "openat2"
     case makeDirectory = "mkdirat"
     case rename = "renameat"
+    case exchange = "renameat2"
     case unlink = "unlinkat"
     case removeDirectory = "rmdir"
     case statusOfDescriptor = "fstat"

@@ -38,6 +38,16 @@ public struct LinuxFileSystem: FileSystem {
             name.withCString { old in newName.withCString { new in renameat(directory, old, newDirectory, new) } })
     }
 
+    public func exchange(
+        _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
+    ) throws(SystemError) {
+        try check(
+            .exchange,
+            name.withCString { one in
+                other.withCString { clinux_rename_exchange(directory, one, otherDirectory, $0) }
+            })
+    }
+
     public func unlink(_ name: FileName, in directory: Int32) throws(SystemError) {
         try check(.unlink, name.withCString { unlinkat(directory, $0, 0) })
     }

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import Logging
 import NIOConcurrencyHelpers
@@ -65,8 +66,8 @@ final class Maintenance: Sendable {
         try sweepImages()
         guard !signal.isStopped else { return }
         isSwept.withLockedValue { $0 = true }
-        // The names of all generations were held at once, and never are again: malloc_trim(3) gives their memory back.
-        malloc_trim(0)
+        // The names of all generations were held at once, and never are again.
+        clinux_trim_heap()
     }
 
     /// Gives to the trash whatever no key file names, and makes known the rest.

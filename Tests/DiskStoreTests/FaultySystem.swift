@@ -118,6 +118,14 @@ final class FaultySystem: FileSystem {
         try step.after()
     }
 
+    func exchange(
+        _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
+    ) throws(SystemError) {
+        let step = try step(.exchange)
+        try real.exchange(name, in: directory, with: other, in: otherDirectory)
+        try step.after()
+    }
+
     func unlink(_ name: FileName, in directory: Int32) throws(SystemError) {
         let step = try step(.unlink)
         try real.unlink(name, in: directory)
