@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -93,4 +94,8 @@ int clinux_fill_standard_descriptors(void) {
         if (open("/dev/null", O_RDWR) == -1) return -1;
     }
     return 0;
+}
+
+void clinux_trim_heap(void) {
+    malloc_trim(0);
 }

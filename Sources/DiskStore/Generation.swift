@@ -7,7 +7,8 @@ final class Generation: Sendable {
     let number: UInt64
     let uid: UInt32
     let name: GenerationName
-    let directoryName: FileName
+    /// Made anew each time: there may be tens of thousands of generations, and few whose directory is opened.
+    var directoryName: FileName { name.fileName }
     /// What it held when its account was closed.
     let lastUsage = NIOLockedValueBox<Usage?>(nil)
 
@@ -15,7 +16,6 @@ final class Generation: Sendable {
         self.number = number
         self.uid = uid
         self.name = name
-        directoryName = name.fileName
     }
 
     struct Bucket: Hashable {

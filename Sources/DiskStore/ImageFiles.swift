@@ -1,5 +1,6 @@
 import Logging
 import NIOConcurrencyHelpers
+import Synchronization
 import ThumbnailCache
 
 /// The images' half of the store: generations, their directories and buckets, what they hold, and the trash.
@@ -23,10 +24,13 @@ final class ImageFiles: Sendable {
     /// Held while an entry appears under its name or goes from it.
     let locks = StripedLocks(count: 256)
     let claims = DirectoryClaims()
+    /// Whether kernel and file system know calls that never wait, as far as has been tried.
+    let canGlance = Atomic<Bool>(true)
     private let known = NIOLockedValueBox(Known())
 
     private struct Known {
-        var byPerson: [Person: [GenerationID: Generation]] = [:]
+        /// One each, mostly; an array of one takes less memory than any other collection.
+        var byPerson: [Person: [Generation]] = [:]
         var byNumber: [UInt64: Generation] = [:]
         var last: UInt64 = 0
     }
@@ -58,10 +62,10 @@ final class ImageFiles: Sendable {
     func generation(_ name: GenerationName, uid: UInt32, isNew: Bool) -> Generation {
         let (generation, isUncounted) = known.withLockedValue { known -> (Generation, Bool) in
             let person = Person(uid: uid, user: name.user)
-            if let generation = known.byPerson[person]?[name.generation] { return (generation, false) }
+            if let found = known.byPerson[person]?.first(where: { $0.name == name }) { return (found, false) }
             known.last += 1
             let generation = Generation(number: known.last, uid: uid, name: name)
-            known.byPerson[person, default: [:]][name.generation] = generation
+            known.byPerson[person, default: []].append(generation)
             known.byNumber[generation.number] = generation
             // Inside the lock: nobody meets a generation that has no account.
             accounts.withLockedValue { $0.open(generation.number, uid: uid, isEmpty: isNew) }
@@ -83,8 +87,8 @@ final class ImageFiles: Sendable {
 
     /// Discards what is known of a person's images, except a generation that lives: nobody holds a vault of them.
     func discardAll(of person: Person, except living: GenerationID? = nil) throws {
-        let dead = known.withLockedValue { $0.byPerson[person]?.filter { $0.key != living } ?? [:] }
-        for generation in dead.values { try discard(generation) }
+        let dead = known.withLockedValue { $0.byPerson[person]?.filter { $0.name.generation != living } ?? [] }
+        for generation in dead { try discard(generation) }
     }
 
     /// Gives a generation's directory to the trash. It must not be in use any more.
@@ -104,7 +108,7 @@ final class ImageFiles: Sendable {
     private func forget(_ generation: Generation) {
         known.withLockedValue { known in
             let person = Person(uid: generation.uid, user: generation.name.user)
-            known.byPerson[person]?[generation.name.generation] = nil
+            known.byPerson[person]?.removeAll { $0 === generation }
             if known.byPerson[person]?.isEmpty == true { known.byPerson[person] = nil }
             known.byNumber[generation.number] = nil
         }

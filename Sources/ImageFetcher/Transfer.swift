@@ -107,7 +107,7 @@ final class Transfer {
         if let status = response.finalStatus { answers.count(status) }
         guard let verdict = response.verdict(isWhole: code == CURLE_OK) else { return .failed(failure(code)) }
         switch verdict {
-        case .image(let builder, let headers):
+        case .image(var builder, let headers):
             return image(builder.finish(ticket.download.framing), completed(headers))
         case .missing(let headers):
             return .missing(completed(headers))

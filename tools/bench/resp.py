@@ -48,9 +48,9 @@ class Client:
         self.send(*words)
         return self.reply()
 
-    def info(self):
-        """INFO as a dictionary."""
-        lines = self("INFO").decode().split("\r\n")
+    def info(self, section):
+        """A section of INFO as a dictionary."""
+        lines = self("INFO", section).decode().split("\r\n")
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
 

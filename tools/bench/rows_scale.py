@@ -103,7 +103,7 @@ def wait_until_counted(client, seconds=300):
     """How many images the store counts when its sweep after the start has ended."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        store = client.info()
+        store = client.info("store")
         if store["counted"] == "1":
             return int(store["images"])
         time.sleep(0.2)
