@@ -50,6 +50,17 @@ final class Algorithms: @unchecked Sendable {
     }
 }
 
+extension StoreError {
+    /// A call into OpenSSL has just failed on this thread, with OpenSSL's reason. It is for want of memory most likely, and never holds
+    /// what was worked on.
+    static func openSSL(failedAt doing: String) -> StoreError {
+        var reason = [CChar](repeating: 0, count: 256)
+        copenssl_take_reason(&reason, reason.count)
+        let words = String(decoding: reason.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+        return .failed("OpenSSL failed at \(doing): \(words)")
+    }
+}
+
 /// Where keys, nonces and names come from. A parameter, so that a test can tell what was drawn.
 public protocol RandomSource: Sendable {
     /// Fills the buffer with bytes that nobody can predict. Throws ``StoreError/failed(_:)``.
@@ -63,7 +74,7 @@ public struct SecureRandom: RandomSource {
     public func fill(_ buffer: UnsafeMutableRawBufferPointer) throws {
         let bytes = buffer.assumingMemoryBound(to: UInt8.self)
         guard RAND_priv_bytes(bytes.baseAddress, Int32(buffer.count)) == 1 else {
-            throw StoreError.failed("OpenSSL's random generator failed; the kernel's may not be seeded")
+            throw StoreError.openSSL(failedAt: "random bytes")
         }
     }
 }

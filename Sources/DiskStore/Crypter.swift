@@ -89,6 +89,6 @@ final class Crypter: @unchecked Sendable {
     }
 
     private static func failure(_ doing: String) -> StoreError {
-        .failed("OpenSSL failed at \(doing), for want of memory most likely")
+        .openSSL(failedAt: doing)
     }
 }

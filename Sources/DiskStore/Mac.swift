@@ -64,5 +64,5 @@ final class Mac: @unchecked Sendable {
         }
     }
 
-    private static let failure = StoreError.failed("OpenSSL failed at HMAC, for want of memory most likely")
+    private static var failure: StoreError { .openSSL(failedAt: "HMAC") }
 }

@@ -6,4 +6,8 @@
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include <openssl/rand.h>
+#include <stddef.h>
+
+/* Why the calling thread's last call into OpenSSL failed, in its words: ERR_error_string_n(3). Forgets it. */
+void copenssl_take_reason(char *buffer, size_t length);
 #endif
