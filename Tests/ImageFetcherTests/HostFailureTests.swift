@@ -87,12 +87,14 @@ import ThumbnailCache
             origin.timeout = 300
             // What is left of the time when its turn comes is enough to blame the host for.
             origin.connectTimeout = 1
-            for _ in 0..<3 {
-                let outcome = await fetcher.outcome(server.url("/a"), of: origin)
-                #expect(outcome.kind == "timedOut")
+            // On a busy machine, a download's time may be up before it begins: then it says nothing of the host.
+            var hung = 0
+            var last = await fetcher.outcome(server.url("/a"), of: origin)
+            while last.kind == "timedOut", hung < 60 {
+                hung += 1
+                last = await fetcher.outcome(server.url("/a"), of: origin)
             }
-            let outcome = await fetcher.outcome(server.url("/a"), of: origin)
-            #expect(outcome.isHeldBack, "\(outcome)")
+            #expect(last.isHeldBack && hung >= 3, "\(hung) times, then \(last)")
         }
     }
 
