@@ -105,6 +105,11 @@ import ThumbnailCache
         let server = try TestOrigin([
             "/status": { _, peer in peer.answer([], status: status) },
             "/html": { _, peer in peer.answer(Array("<html>".utf8)) },
+            "/packed": { _, peer in peer.answer(TestImage.png, headers: ["Content-Encoding: gzip"]) },
+            "/longer": { _, peer in
+                peer.send(Array("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n".utf8) + TestImage.png)
+                peer.waitForEnd()
+            },
             "/large": { _, peer in
                 peer.send("HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n")
                 peer.waitForEnd()
@@ -112,10 +117,10 @@ import ThumbnailCache
         ])
         defer { server.stop() }
         try await withFetcher { fetcher in
-            for path in ["/status", "/html", "/large"] {
+            for path in ["/status", "/html", "/packed", "/longer", "/large"] {
                 for _ in 0..<4 { _ = await fetcher.outcome(server.url(path), of: origin(failures: 1)) }
             }
-            #expect(server.requests.count == 12)
+            #expect(server.requests.count == 20)
             #expect(fetcher.statistics.hostsLeftAlone == 0 && fetcher.statistics.heldBack == 0)
         }
     }
