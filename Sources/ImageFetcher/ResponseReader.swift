@@ -41,6 +41,8 @@ struct ResponseReader {
     private var headerBytes = 0
     /// The status of the final answer, once its header is complete.
     var finalStatus: Int? { stage == .inBody ? status : nil }
+    /// The status of the answer that is being read, as soon as it is known.
+    var seenStatus: Int? { stage == .beforeStatus ? nil : status }
     /// Its fields of that name, as one value.
     func field(_ name: String) -> String? { fields[name].map { $0.joined(separator: ", ") } }
     /// Bytes of body so far.

@@ -13,13 +13,13 @@ extension Transfer {
         if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nil }
         // An address that must not be reached, and a descriptor that is not to be had, are no fault of the host's.
         if refusal != nil && openedSockets.isEmpty || lacksSocket { return .nothing }
-        if let status = response.finalStatus, status == 429 || status >= 500 {
+        if let status = response.seenStatus, status == 429 || status >= 500 {
             return .failed(retryAfter: status == 429 || status == 503 ? retryAfter : nil)
         }
         switch code {
         case CURLE_OK: return .works
         // Ended from here, for what the answer is and not for how it came.
-        case CURLE_WRITE_ERROR where response.finalStatus != nil: return .works
+        case CURLE_WRITE_ERROR where response.seenStatus != nil: return .works
         case CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT: return .nothing
         // Who has waited in the queue for nearly all of its time cannot blame the host for the rest.
         case CURLE_OPERATION_TIMEDOUT where given < min(origin.connectTimeout, origin.timeout / 2): return .nothing

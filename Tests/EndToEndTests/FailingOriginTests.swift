@@ -91,10 +91,16 @@ extension EndToEnd {
                     let reply = try alice.receive()
                     #expect(reply.code == "TIMEOUT" || reply.code == "ORIGIN", "\(reply.brief)")
                 }
-                let refused = try alice.call("GET", "alice", "once more")
+                // On a busy machine, a download's time may be up before it begins: then it says nothing of the origin.
+                var refused = try alice.call("GET", "alice", "once more")
+                var hung = 0
+                while refused.code == "TIMEOUT", hung < 30 {
+                    hung += 1
+                    refused = try alice.call("GET", "alice", "once more")
+                }
                 #expect(refused.code == "ORIGIN" && refused.brief.contains("is left alone for"), "\(refused.brief)")
                 // Four at once, and four more before the third of them is known to have failed.
-                #expect(hanging.requests.count <= 8)
+                #expect(hanging.requests.count <= 8 + hung)
                 #expect(try daemon.info("in_flight") == "0" && daemon.info("queued") == "0")
             }
         }

@@ -87,12 +87,14 @@ import ThumbnailCache
             origin.timeout = 300
             // What is left of the time when its turn comes is enough to blame the host for.
             origin.connectTimeout = 1
-            for _ in 0..<3 {
-                let outcome = await fetcher.outcome(server.url("/a"), of: origin)
-                #expect(outcome.kind == "timedOut")
+            // On a busy machine, a download's time may be up before it begins: then it says nothing of the host.
+            var hung = 0
+            var last = await fetcher.outcome(server.url("/a"), of: origin)
+            while last.kind == "timedOut", hung < 60 {
+                hung += 1
+                last = await fetcher.outcome(server.url("/a"), of: origin)
             }
-            let outcome = await fetcher.outcome(server.url("/a"), of: origin)
-            #expect(outcome.isHeldBack, "\(outcome)")
+            #expect(last.isHeldBack && hung >= 3, "\(hung) times, then \(last)")
         }
     }
 
@@ -103,6 +105,11 @@ import ThumbnailCache
         let server = try TestOrigin([
             "/status": { _, peer in peer.answer([], status: status) },
             "/html": { _, peer in peer.answer(Array("<html>".utf8)) },
+            "/packed": { _, peer in peer.answer(TestImage.png, headers: ["Content-Encoding: gzip"]) },
+            "/longer": { _, peer in
+                peer.send(Array("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n".utf8) + TestImage.png)
+                peer.waitForEnd()
+            },
             "/large": { _, peer in
                 peer.send("HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n")
                 peer.waitForEnd()
@@ -110,10 +117,10 @@ import ThumbnailCache
         ])
         defer { server.stop() }
         try await withFetcher { fetcher in
-            for path in ["/status", "/html", "/large"] {
+            for path in ["/status", "/html", "/packed", "/longer", "/large"] {
                 for _ in 0..<4 { _ = await fetcher.outcome(server.url(path), of: origin(failures: 1)) }
             }
-            #expect(server.requests.count == 12)
+            #expect(server.requests.count == 20)
             #expect(fetcher.statistics.hostsLeftAlone == 0 && fetcher.statistics.heldBack == 0)
         }
     }
