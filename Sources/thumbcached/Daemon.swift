@@ -31,7 +31,7 @@ enum Daemon {
         // The store first: its locks say whether this daemon may be at all.
         try makeDirectories(configuration)
         let store = try DiskStore(configuration: configuration.store(openDirectories: directories), log: log)
-        try settleBoot(store, configuration, log)
+        try settleBoot(store, setup, configuration, log)
         try store.start()
         let fetcher = CurlImageFetcher(configuration: configuration.fetcher, log: log)
         try fetcher.start()
@@ -56,12 +56,10 @@ enum Daemon {
             sessions: sessions, memory: memory, store: store, fetcher: fetcher, registry: registry, live: live)
         let dispatcher = Dispatcher(
             sessions: sessions, logout: logout, pendingLogouts: pendingLogouts, disk: disk, time: time, info: info,
-            registry: registry,
-            version: Version.current, limits: { live.current.serverLimits }, log: log)
+            registry: registry, version: Version.current, limits: { live.current.serverLimits }, log: log)
 
         try await honour(pendingLogouts)
         let socket = try DaemonSocket(setup, configuration, pid: getpid())
-        let overflowUID = try KernelFacts.overflowUID()
         // Caught from here on, so that a signal that comes the moment somebody is served does what it should.
         let hangups = await UnixSignalsSequence(trapping: .sighup)
 
@@ -82,9 +80,7 @@ enum Daemon {
                     .init(
                         service: ServingService(
                             socket: socket, dispatcher: dispatcher, admins: configuration.adminRule,
-                            overflowUID: overflowUID,
-                            group: group,
-                            notifier: notifier, log: log)),
+                            overflowUID: overflowUID(log), group: group, notifier: notifier, log: log)),
                 ],
                 gracefulShutdownSignals: [.sigterm, .sigint], logger: log))
         pendingLogouts?.watch()
@@ -104,14 +100,28 @@ enum Daemon {
     }
 
     /// Everybody's log-out, where a boot is one. Before a log-in is read.
-    private static func settleBoot(_ store: DiskStore, _ configuration: Configuration, _ log: Logger) throws {
+    private static func settleBoot(
+        _ store: DiskStore, _ setup: DaemonSetup, _ configuration: Configuration, _ log: Logger
+    ) throws {
         let endsLogins = configuration.sessions.purgeOnBoot
         do {
-            try store.settleBoot(try KernelFacts.bootID(), endsLogins: endsLogins)
+            try store.settleBoot(
+                try KernelFacts.bootID(environment: setup.environment), endsLogins: endsLogins)
         } catch {
             if endsLogins { throw StartError.boot("\(error)") }
             // Nothing hangs on it today; with purge-on-boot turned on, the next start counts as one after a boot.
             log.warning("which boot this is could not be recorded", metadata: ["reason": "\(error)"])
+        }
+    }
+
+    /// The uid that stands for those without a number here.
+    private static func overflowUID(_ log: Logger) -> UInt32 {
+        do throws(SystemError) {
+            return try KernelFacts.overflowUID()
+        } catch {
+            // Hidden by the unit, as a rule. Nobody who values a machine sets it to a real uid.
+            log.debug("the overflow uid is taken to be the kernel's default", metadata: ["reason": "\(error)"])
+            return KernelFacts.defaultOverflowUID
         }
     }
 

@@ -204,8 +204,7 @@ extension EndToEnd {
                 try daemon.restart()
                 #expect(try daemon.connect().call("GET", "alice", "bob") == .bulk(Picture.gif("bob")))
                 try daemon.stop()
-                // As another boot would have left it.
-                try write("05c9fbc8-0000-4e11-aebf-3676ccdeafe4", to: "\(daemon.state)/boot")
+                daemon.environment["THUMBCACHED_BOOT_ID"] = "05c9fbc800004e11aebf3676ccdeafe4"
                 try daemon.start()
                 let client = try daemon.connect()
                 if isOn {

@@ -12,15 +12,20 @@ import Testing
     }
 
     @Test func `the kernel's own files are understood`() throws {
-        #expect(try KernelFacts.bootID() == KernelFacts.bootID())
-        #expect(try KernelFacts.bootID().utf8.count == 36)
+        let id = try KernelFacts.bootID(environment: [:])
+        #expect(id.wholeMatch(of: /[0-9a-f]{32}/) != nil)
+        #expect(try KernelFacts.bootID(environment: ["THUMBCACHED_BOOT_ID": ""]) == id)
         #expect(try KernelFacts.overflowUID() > 0)
     }
 
-    @Test func `the id of a boot is read without its line break`() throws {
+    @Test func `the id of a boot is read without its line break and dashes, as systemd's %b spells it`() throws {
         let id = "05c9fbc8-5f82-4e11-aebf-3676ccdeafe4"
-        let read = try inFile("\(id)\n") { try KernelFacts.bootID($0) }
-        #expect(read == id)
+        let read = try inFile("\(id)\n") { try KernelFacts.bootID(environment: [:], file: $0) }
+        #expect(read == "05c9fbc85f824e11aebf3676ccdeafe4")
+        // A unit that hides /proc/sys passes it.
+        for passed in [id, read, read.uppercased()] {
+            #expect(try KernelFacts.bootID(environment: ["THUMBCACHED_BOOT_ID": passed], file: "/nonexistent") == read)
+        }
         let uid = try inFile("65534\n") { try KernelFacts.overflowUID($0) }
         #expect(uid == 65_534)
     }
@@ -28,9 +33,16 @@ import Testing
     @Test(arguments: ["", "\n", "none\n", "05c9fbc8-5f82-4e11-aebf-3676ccdeafe\n"])
     func `what is no id is an error that names the file`(text: String) throws {
         try inFile(text) { path in
-            let error = #expect(throws: SystemError.self) { try KernelFacts.bootID(path) }
+            let error = #expect(throws: SystemError.self) { try KernelFacts.bootID(environment: [:], file: path) }
             #expect(error?.description.contains(path) == true)
         }
+    }
+
+    @Test func `an id in the environment that is none is an error that names the variable`() {
+        let error = #expect(throws: SystemError.self) {
+            try KernelFacts.bootID(environment: ["THUMBCACHED_BOOT_ID": "%b"])
+        }
+        #expect(error?.description.contains("THUMBCACHED_BOOT_ID") == true)
     }
 
     @Test(arguments: ["", "-1\n", "4294967296\n", "nobody\n"])
@@ -41,7 +53,9 @@ import Testing
     }
 
     @Test func `a file that is not there is an error that says so`() {
-        let error = #expect(throws: SystemError.self) { try KernelFacts.bootID("/nonexistent/boot_id") }
+        let error = #expect(throws: SystemError.self) {
+            try KernelFacts.bootID(environment: [:], file: "/nonexistent/boot_id")
+        }
         #expect(error?.description == "open /nonexistent/boot_id: No such file or directory")
     }
 }
