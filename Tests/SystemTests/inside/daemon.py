@@ -160,16 +160,25 @@ class Daemon:
 
     def held(self, person, account="mail"):
         """How many images are held of an account, as that user sees it; None when it is not logged in."""
-        while True:
-            try:
-                reply = ask("STAT", f"{account}@{person.name}.example", uid=person.uid)
-            except Closed:
-                # A stop of the service may close a connection that it accepted; whoever asks again waits in the
-                # socket's queue.
-                continue
-            if reply is None:
-                return None
-            return dict(zip(reply[::2], reply[1::2], strict=True))[b"images"]
+        what = f"it is known what is held of {person.name}"
+        found = wait_until(what, lambda: self.count_held(person, f"{account}@{person.name}.example"))
+        return None if found is NOBODY else found[b"images"]
+
+    def count_held(self, person, account):
+        """None while nobody can tell: after a start, images are counted in the background."""
+        try:
+            reply = ask("STAT", account, uid=person.uid)
+        except Closed:
+            # A stop may close a connection that it has accepted; whoever asks again waits in the socket's queue.
+            return None
+        if reply is None:
+            return NOBODY
+        found = dict(zip(reply[::2], reply[1::2], strict=True))
+        return None if found[b"images"] is None else found
+
+
+# For an account that is not logged in.
+NOBODY = object()
 
 
 def moment(entry):
