@@ -1,6 +1,7 @@
 """The installed daemon: its units, its configuration, its journal, and what it keeps on disk."""
 
 import json
+import os
 import pathlib
 import shutil
 
@@ -146,13 +147,12 @@ class Daemon:
 
     def traces(self, uid):
         """Every file and directory that is a uid's: images, keys, log-ins. Empty when the uid has none."""
-        found = []
-        for home in (CACHE / "users", STATE / "keys", RUNTIME / "keys", STATE / "sessions"):
-            found += [str(path) for path in (home / str(uid)).glob("*")]
-        return found
+        homes = [home / str(uid) for home in (CACHE / "users", STATE / "keys", RUNTIME / "keys", STATE / "sessions")]
+        return [str(path) for home in homes for path in (home, *children(home)) if os.path.lexists(path)]
 
     def keys(self, uid):
-        return [path for path in self.traces(uid) if "/keys/" in path]
+        """The log-ins of a uid: one key each."""
+        return [str(path) for home in (STATE / "keys", RUNTIME / "keys") for path in children(home / str(uid))]
 
     def markers(self, uid=None):
         """Log-outs that wait for the daemon."""
@@ -179,6 +179,14 @@ class Daemon:
 
 # For an account that is not logged in.
 NOBODY = object()
+
+
+def children(folder):
+    """What lies in a folder, which may go while it is looked at, or not be there."""
+    try:
+        return [folder / name for name in os.listdir(folder)]
+    except FileNotFoundError:
+        return []
 
 
 def moment(entry):

@@ -13,9 +13,9 @@ from waiting import check, wait_until
 from scenarios.logout import hook
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-# nspawn gives every boot of a container an id by a mount over that file. The service has a /proc of its own, without that
-# mount, which shows the id of the machine that all of this runs on; so it is mounted there as well. On a real machine
-# there is but the one id.
+# nspawn gives every boot of a container an id by a mount over that file. The service has a /proc of its own, without
+# that mount, which shows the id of the machine that all of this runs on; so it is mounted there as well. On a real
+# machine there is but the one id.
 SHOWN_BOOT_ID = pathlib.Path("/run/boot-id")
 BOOT_DROP_IN = pathlib.Path("/etc/systemd/system/thumbcached.service.d/50-boot-id.conf")
 
