@@ -1,6 +1,7 @@
 """The installed daemon: its units, its configuration, its journal, and what it keeps on disk."""
 
 import json
+import os
 import pathlib
 import shutil
 
@@ -146,13 +147,12 @@ class Daemon:
 
     def traces(self, uid):
         """Every file and directory that is a uid's: images, keys, log-ins. Empty when the uid has none."""
-        found = []
-        for home in (CACHE / "users", STATE / "keys", RUNTIME / "keys", STATE / "sessions"):
-            found += [str(path) for path in (home / str(uid)).glob("*")]
-        return found
+        homes = [home / str(uid) for home in (CACHE / "users", STATE / "keys", RUNTIME / "keys", STATE / "sessions")]
+        return [str(path) for home in homes for path in (home, *children(home)) if os.path.lexists(path)]
 
     def keys(self, uid):
-        return [path for path in self.traces(uid) if "/keys/" in path]
+        """The log-ins of a uid: one key each."""
+        return [str(path) for home in (STATE / "keys", RUNTIME / "keys") for path in children(home / str(uid))]
 
     def markers(self, uid=None):
         """Log-outs that wait for the daemon."""
@@ -160,16 +160,33 @@ class Daemon:
 
     def held(self, person, account="mail"):
         """How many images are held of an account, as that user sees it; None when it is not logged in."""
-        while True:
-            try:
-                reply = ask("STAT", f"{account}@{person.name}.example", uid=person.uid)
-            except Closed:
-                # A stop of the service may close a connection that it accepted; whoever asks again waits in the
-                # socket's queue.
-                continue
-            if reply is None:
-                return None
-            return dict(zip(reply[::2], reply[1::2], strict=True))[b"images"]
+        what = f"it is known what is held of {person.name}"
+        found = wait_until(what, lambda: self.count_held(person, f"{account}@{person.name}.example"))
+        return None if found is NOBODY else found[b"images"]
+
+    def count_held(self, person, account):
+        """None while nobody can tell: after a start, images are counted in the background."""
+        try:
+            reply = ask("STAT", account, uid=person.uid)
+        except Closed:
+            # A stop may close a connection that it has accepted; whoever asks again waits in the socket's queue.
+            return None
+        if reply is None:
+            return NOBODY
+        found = dict(zip(reply[::2], reply[1::2], strict=True))
+        return None if found[b"images"] is None else found
+
+
+# For an account that is not logged in.
+NOBODY = object()
+
+
+def children(folder):
+    """What lies in a folder, which may go while it is looked at, or not be there."""
+    try:
+        return [folder / name for name in os.listdir(folder)]
+    except FileNotFoundError:
+        return []
 
 
 def moment(entry):
