@@ -7,7 +7,7 @@ import ThumbnailCache
 public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = UnsafeRawBufferPointer(start: start, count: count)
     if let record = ImageRecordCoding.decode(bytes), let encoded = ImageRecordCoding.encode(record) {
-        // Only overlong validators are dropped on the way back.
+        // Only overlong header fields are dropped on the way back.
         let isShorter = encoded.count < bytes.count
         precondition(isShorter || encoded.elementsEqual(bytes), "a record does not encode to what it was read from")
     }
