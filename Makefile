@@ -13,7 +13,7 @@ SOURCES = Sources Tests Package.swift
 TSAN_OPTIONS = TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan-suppressions"
 PROGRAMS = thumbcached thumbcachectl
 
-.PHONY: help demo test check release install tsan asan fuzz kill-test power-cut-test bench-redis format clean
+.PHONY: help demo test check release install tsan asan fuzz kill-test power-cut-test bench bench-docs format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -35,8 +35,8 @@ check: ## formatting, a build without warnings, scripts, the example configurati
 	@tools/install-dependencies build
 	swift format lint --strict --recursive $(SOURCES)
 	swift build --build-tests
-	for script in .ci/run $$(grep -lE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
-	for script in $$(grep -lE '^#!.*python3' tools/*) Tests/EndToEndTests/python/*.py; do \
+	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
+	for script in $$(grep -lsE '^#!.*python3' tools/*) tools/bench/*.py Tests/EndToEndTests/python/*.py; do \
 	    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$$script" || exit 1; done
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
 	echo 'thread = 1' > .build/unknown-key.toml
@@ -84,10 +84,15 @@ power-cut-test: ## cut the power of a store on a loop-mounted ext4, ROUNDS times
 	swift build
 	tools/power-cut .build/debug/thumbcached $(ROUNDS)
 
-bench-redis: ## GET of an 8 KiB image, against redis-server in the same run
+# The figures go to dist/bench.json, and with `make bench-docs` from there into docs/performance.md.
+bench: ROUNDS = 5
+bench: ## beside Redis, memcached, nginx, varnish and curl, ROUNDS rounds: the table of docs/performance.md
 	@tools/install-dependencies build bench
-	$(RELEASE)
-	@tools/bench-redis "$$($(RELEASE) --show-bin-path)"
+	THUMBCACHED_BENCH=1 $(RELEASE)
+	@python3 tools/bench "$$($(RELEASE) --show-bin-path)" --rounds $(ROUNDS) --json dist/bench.json
+
+bench-docs: ## write the figures of the last make bench into docs/performance.md
+	@python3 tools/bench --from dist/bench.json --document docs
 
 format: ## lay out the sources
 	swift format --in-place --recursive $(SOURCES)

@@ -136,6 +136,14 @@ let package = Package(
     swiftLanguageModes: [.v6]
 )
 
+// What `make bench` holds the daemon against, and nobody else needs.
+if Context.environment["THUMBCACHED_BENCH"] != nil {
+    package.targets.append(
+        .executableTarget(
+            name: "FloorServer", dependencies: [nioCore, nioPosix], path: "tools/bench/floor",
+            swiftSettings: swiftRules))
+}
+
 if isFuzzing {
     let fuzzers: [(name: String, underTest: [Target.Dependency])] = [
         ("DecoderFuzzer", ["RESP", "ThumbcacheProtocol", nioCore]),

@@ -1,0 +1,99 @@
+"""thumbcached beside Redis, memcached, nginx, Varnish and curl: every row of docs/performance.md, in one run.
+
+    python3 tools/bench PROGRAMS [--rounds N] [--quick] [--only P1,P7 …] [--json FILE] [--document DIRECTORY]
+    python3 tools/bench --from FILE --document DIRECTORY          writes the document of an earlier run anew
+
+PROGRAMS is the directory that holds thumbcached and FloorServer (`make bench` builds them and calls this). A ratio that misses its
+goal is no failure: the status tells only whether every row is there. `--quick` does a small part of the work, to see that it runs.
+"""
+
+import argparse
+import pathlib
+import shutil
+import sys
+import tempfile
+import time
+
+import machine
+import processes
+import report
+import rows_hits
+import rows_misses
+import rows_scale
+import rows_tail
+import rows_writes
+from figures import Run
+from subject import Subject
+
+#: Which file measures which rows.
+PARTS = [
+    (("P1", "P2", "P3", "P4"), rows_hits), (("P5", "P6"), rows_misses), (("P7", "P8"), rows_writes),
+    (("P9", "P10"), rows_scale), (("P11",), rows_tail)]
+
+
+def main():
+    options = arguments()
+    if options.earlier:
+        report.write_document(options.document, *report.from_json(options.earlier.read_text()))
+        return 0
+    processes.raise_descriptor_limit()
+    home = pathlib.Path(tempfile.mkdtemp(prefix="thumbcached-bench-"))
+    rows, failed = [], False
+    try:
+        run = Run(home, Subject(options.programs), options.rounds, options.quick)
+        for ids, part in PARTS:
+            if not options.only or set(ids) & set(options.only):
+                failed |= not measure(ids, part, run, rows)
+        described = machine.describe(home)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    print("\n" + machine.in_words(described) + "\n\n" + report.table(rows))
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(report.to_json(rows, described, options.rounds))
+    missing = [] if options.only else report.missing(rows)
+    if missing:
+        print(f"bench: no figures for {', '.join(missing)}", file=sys.stderr)
+    if failed or missing:
+        return 1
+    if options.document:
+        report.write_document(options.document, rows, described, options.rounds)
+    return 0
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("programs", nargs="?", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[])
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--document", type=pathlib.Path)
+    parser.add_argument("--from", dest="earlier", type=pathlib.Path)
+    options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error(f"--rounds {options.rounds}: at least 1")
+    if (options.programs is None) == (options.earlier is None):
+        parser.error("give the directory of the programs, or --from with the figures of an earlier run")
+    if options.earlier and not options.document:
+        parser.error("--from needs --document, the directory to write to")
+    return options
+
+
+def measure(ids, part, run, rows):
+    """Runs one part. What fails in it is told, and the other parts are measured all the same."""
+    begin = time.monotonic()
+    print(f"{' '.join(ids)} …", flush=True)
+    try:
+        for row in part.rows(run):
+            rows.append(row)
+            print(report.details(row), flush=True)
+        return True
+    except (processes.Failed, OSError) as error:
+        print(f"bench: {', '.join(ids)}: {error}", file=sys.stderr, flush=True)
+        return False
+    finally:
+        print(f"({time.monotonic() - begin:.0f} s)", flush=True)
+
+
+sys.exit(main())

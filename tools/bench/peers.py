@@ -1,0 +1,96 @@
+"""The peers, each as somebody who knows it would run it for this: memory only or page cache only, no logs, on a Unix socket.
+
+Every function starts one and returns it running, with its address in `.address`.
+"""
+
+import os
+
+import processes
+from processes import Server, find
+
+
+def redis(home, core=None):
+    """Redis without persistence."""
+    address = home / "redis.sock"
+    server = Server("redis-server", [
+        find("redis-server"), "--port", 0, "--unixsocket", address, "--save", "", "--appendonly", "no", "--dir", home,
+        "--daemonize", "no"], home / "redis.log", core)
+    server.address = address
+    return server.wait_for(address)
+
+
+def memcached(home):
+    """memcached on loopback TCP: the clients that Debian has for it know no Unix sockets."""
+    port = processes.free_port()
+    words = [find("memcached"), "-l", "127.0.0.1", "-p", port, "-U", 0, "-m", 1024, "-t", 1, "-c", 4096]
+    server = Server("memcached", words + as_root(["-u", "root"]), home / "memcached.log")
+    server.address = port
+    return server.wait_for(port)
+
+
+def as_root(words):
+    """Words that only root's programs need: those that would change to a user who cannot read our directories."""
+    return words if os.geteuid() == 0 else []
+
+
+def nginx(home, name, http, workers=1, listens=None):
+    """nginx with the given `http` block."""
+    folder = home / name
+    folder.mkdir()
+    user = "user root;" if os.geteuid() == 0 else ""
+    temporary = "".join(
+        f"{kind}_temp_path {folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    (folder / "nginx.conf").write_text(f"""{user}
+daemon off; worker_processes {workers}; worker_rlimit_nofile 65536; pid {folder}/pid; error_log stderr error;
+events {{ worker_connections 8192; }}
+http {{
+access_log off; default_type image/png; sendfile on; tcp_nopush on; server_tokens off;
+keepalive_timeout 600; keepalive_requests 1000000000; reset_timedout_connection on;
+open_file_cache max=20000 inactive=600s; open_file_cache_valid 600s;
+{temporary}{http}
+}}
+""")
+    server = Server(name, [find("nginx"), "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf"], folder / "log")
+    server.address = listens
+    return server.wait_for(listens)
+
+
+def nginx_cache(home, images, workers=1):
+    """nginx as a cache (proxy_cache) in front of an nginx that serves files."""
+    name = f"nginx-cache-{workers}"
+    address, behind = home / f"{name}.sock", home / f"{name}-origin.sock"
+    return nginx(home, name, f"""
+proxy_cache_path {home}/{name}/store levels=1:2 keys_zone=images:16m max_size=2g inactive=1h use_temp_path=off;
+server {{ listen unix:{behind} backlog=4096; root {images}; }}
+server {{
+  listen unix:{address} backlog=4096;
+  location / {{ proxy_pass http://unix:{behind}; proxy_cache images; proxy_cache_key $uri; proxy_cache_valid 200 1h; }}
+}}""", workers, address)
+
+
+def origin(home, images, core=None):
+    """An nginx on loopback TCP that images are downloaded from. `.log_file` has a line for each request it got.
+
+    Below /slow/ a file of 300 KiB takes about a second.
+    """
+    port = processes.free_port()
+    log = home / "origin.log"
+    server = nginx(home, "origin", f"""
+log_format path '$request_uri';
+server {{
+  listen 127.0.0.1:{port} backlog=4096; root {images}; access_log {log} path;
+  location /slow/ {{ limit_rate 200k; }}
+}}""", 1, port)
+    server.url = f"http://127.0.0.1:{port}"
+    server.log_file = log
+    return server
+
+
+def varnish(home, behind):
+    """Varnish with its objects in memory, in front of a path that speaks HTTP."""
+    address = home / "varnish.sock"
+    server = Server("varnishd", [
+        find("varnishd"), "-F", "-j", "none", "-n", home / "varnish", "-a", address, "-b", behind,
+        "-s", "malloc,512m", "-t", 3600, "-p", "vsl_mask=-ReqHeader"], home / "varnish.log")
+    server.address = address
+    return server.wait_for(address, 60)

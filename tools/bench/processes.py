@@ -1,0 +1,138 @@
+"""Starting, watching and ending the programs of a run: each by its own process id, none left behind."""
+
+import os
+import pathlib
+import resource
+import signal
+import socket
+import subprocess
+import time
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Failed(Exception):
+    """A program did not do what the run needs of it."""
+
+
+def raise_descriptor_limit():
+    """A thousand connections take more descriptors than a shell grants; what is started inherits the limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def find(name):
+    """A program, also where an ordinary user's PATH does not look. None if there is none."""
+    folders = os.environ.get("PATH", "").split(":") + ["/usr/local/sbin", "/usr/sbin", "/sbin"]
+    for folder in folders:
+        path = pathlib.Path(folder, name)
+        if folder and os.access(path, os.X_OK):
+            return str(path)
+    return None
+
+
+def run(words, **options):
+    """Runs a program to its end and returns what it printed."""
+    words = [str(word) for word in words]
+    done = subprocess.run(words, capture_output=True, timeout=options.pop("timeout", 300), **options)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip()[-400:]
+        raise Failed(f"{' '.join(words)[:120]}: status {done.returncode}: {said}")
+    return done.stdout.decode(errors="replace")
+
+
+class Server:
+    """A running server. Use it as a context: it is ended, whatever happens inside."""
+
+    def __init__(self, name, words, log, core=None):
+        self.name = name
+        self.log = log
+        words = [str(word) for word in words]
+        if core is not None:
+            words = [find("taskset"), "-c", str(core)] + words
+        with open(log, "ab") as out:
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self, how=signal.SIGTERM):
+        """Ends it, and its children with it, as it wants to be ended, else by force."""
+        children = self.pids()[1:]
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        for pid in children:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # It went with its parent.
+
+    def pids(self):
+        """Its own process and all below it."""
+        pids = [self.process.pid]
+        for pid in pids:
+            try:
+                for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+                    pids += [int(child) for child in (task / "children").read_text().split()]
+            except OSError:
+                pass  # It has ended meanwhile.
+        return pids
+
+    def cpu(self):
+        """Seconds of user and system time so far: fields 14 and 15 of proc_pid_stat(5), of all its processes."""
+        total = 0
+        for pid in self.pids():
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+        return total / TICKS
+
+    def resident(self):
+        """Bytes of memory: VmRSS of proc_pid_status(5)."""
+        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise Failed(f"{self.name} has ended: {self.last_words()}")
+
+    def last_words(self):
+        return pathlib.Path(self.log).read_text(errors="replace").strip()[-400:] or "it said nothing"
+
+    def wait_for(self, address, seconds=30):
+        """Returns when somebody listens at a path or a TCP port of this machine."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise Failed(f"{self.name} ended with status {self.process.returncode}: {self.last_words()}")
+            try:
+                connect(address).close()
+                return self
+            except OSError:
+                time.sleep(0.005)
+        raise Failed(f"{self.name} does not listen at {address} after {seconds} s: {self.last_words()}")
+
+
+def connect(address):
+    """A stream socket, connected to a path or to a TCP port of this machine."""
+    if isinstance(address, int):
+        return socket.create_connection(("127.0.0.1", address), timeout=60)
+    stream = socket.socket(socket.AF_UNIX)
+    stream.settimeout(120)
+    try:
+        stream.connect(str(address))
+    except OSError:
+        stream.close()
+        raise
+    return stream
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

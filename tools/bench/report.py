@@ -1,0 +1,75 @@
+"""The outcome of a run: a table to read, JSON to keep, and the part of docs/performance.md that shows it."""
+
+import json
+import re
+
+import machine
+import plot
+from figures import Figure, Row, show
+
+#: What every run has to have. A run that lacks one of them has failed, whatever the others say.
+EXPECTED = [f"P{number}" for number in range(1, 12)]
+BEGIN, END = "<!-- begin: written by make bench -->", "<!-- end: written by make bench -->"
+
+
+def missing(rows):
+    return [id for id in EXPECTED if id not in {row.id for row in rows}]
+
+
+def verdict(row):
+    return {None: "", True: "yes", False: "no"}[row.met]
+
+
+def table(rows):
+    lines = [("", "what", "against", "ratio", "goal", "met")]
+    lines += [(row.id, row.what, row.against, show(row.ratio), row.goal_text, verdict(row)) for row in rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(6)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+
+
+def details(row):
+    return "\n".join([f"{row.id}: {row.what}"] + [f"    {figure.name}: {figure.text()}" for figure in row.figures])
+
+
+def to_json(rows, described, rounds):
+    return json.dumps({
+        "machine": described, "rounds": rounds,
+        "rows": [{
+            "id": row.id, "what": row.what, "against": row.against, "ratio": round(row.ratio, 4), "goal": row.goal,
+            "more_is_better": row.more_is_better, "met": row.met, "note": row.note, "holds": row.holds,
+            "figures": [{"name": figure.name, "unit": figure.unit, "median": figure.median, "values": figure.values}
+                        for figure in row.figures],
+        } for row in rows],
+    }, indent=1) + "\n"
+
+
+def from_json(text):
+    kept = json.loads(text)
+    rows = [Row(
+        row["id"], row["what"], row["against"], row["ratio"], row["goal"], row["more_is_better"],
+        [Figure(figure["name"], figure["unit"], figure["values"]) for figure in row["figures"]], row["note"], row["holds"])
+        for row in kept["rows"]]
+    return rows, kept["machine"], kept["rounds"]
+
+
+def write_document(directory, rows, described, rounds):
+    """Puts the table into performance.md between its two marks, and the plot beside it."""
+    (directory / "performance.svg").write_text(plot.svg(rows))
+    document = directory / "performance.md"
+    text = document.read_text()
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise ValueError(f"{document} has to hold each of the marks {BEGIN} and {END} once")
+    part = f"{BEGIN}\n{markdown(rows, described, rounds)}\n{END}"
+    document.write_text(re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: part, text, flags=re.DOTALL))
+
+
+def markdown(rows, described, rounds):
+    lines = [
+        f"{machine.in_words(described)}. Medians of {rounds} rounds (rows that fill a store anew: of 3 at most), lowest and "
+        "highest in brackets.", "", "![Each row's ratio against its goal](performance.svg)", "",
+        "| # | what | against | ratio | goal | met |", "| --- | --- | --- | --- | --- | --- |"]
+    lines += [f"| {row.id} | {row.what} | {row.against} | {show(row.ratio)} | {row.goal_text} | {verdict(row)} |" for row in rows]
+    lines += ["", "| # | measured | |", "| --- | --- | --- |"]
+    lines += [f"| {row.id} | {figure.name} | {figure.text()} |" for row in rows for figure in row.figures]
+    notes = [f"{row.id}: {row.note}." for row in rows if row.note]
+    return "\n".join(lines + ["", " ".join(notes)])

@@ -1,0 +1,131 @@
+"""P1 to P4: an image that is held, against Redis, memcached, nginx, Varnish, and a bare server."""
+
+import contextlib
+import os
+
+import clients
+import images
+import peers
+import resp
+from figures import Figure, Row, ratio
+
+KEYS = 1_000
+SIZE = 8 << 10
+WORDS = ("GET", "alice", "0" * 12)
+
+
+def rows(run):
+    folder = run.home / "hits"
+    pictures = folder / "images"
+    images.write_images(pictures, KEYS, SIZE)
+    memory = hits_in_memory(run, folder, pictures)
+    yield from memory[0]
+    yield from hits_on_disk(run, folder, pictures, memory[1])
+
+
+def measured(server, requests, call):
+    """The rate that a client's run comes to, and the server's microseconds of CPU for each request."""
+    before = server.cpu()
+    rate = call()
+    return rate, (server.cpu() - before) / requests * 1e6
+
+
+def load(address, command, user, pictures):
+    """Puts the images into a server that speaks RESP."""
+    with resp.Client(address) as client:
+        if command == "PUT":
+            client("LOGIN", user)
+    words = (lambda name: ("PUT", user, name)) if command == "PUT" else (lambda name: ("SET", user + name))
+    resp.fill(address, (words(path.name) + (path.read_bytes(),) for path in sorted(pictures.iterdir())))
+
+
+def by_redis_benchmark(server, requests, pipeline, words):
+    """Before it counts, the client's first requests warm up what is asked."""
+    clients.redis_benchmark(server.address, words, requests // 10, keys=KEYS, pipeline=pipeline)
+    return measured(
+        server, requests,
+        lambda: clients.redis_benchmark(server.address, words, requests, keys=KEYS, pipeline=pipeline)["rps"])
+
+
+def hits_in_memory(run, folder, pictures):
+    plain, piped = run.scaled(200_000, 20_000), run.scaled(400_000, 40_000)
+    ours, theirs = ["GET", "alice", "__rand_int__"], ["GET", "alice__rand_int__"]
+    with contextlib.ExitStack() as stack:
+        redis = stack.enter_context(peers.redis(folder))
+        daemon = stack.enter_context(run.subject.start(folder)).wait_for(folder / "thumbcached.sock")
+        floor = stack.enter_context(run.subject.floor(folder, KEYS, SIZE, WORDS))
+        memcached = stack.enter_context(peers.memcached(folder))
+        load(daemon.address, "PUT", "alice", pictures)
+        load(redis.address, "SET", "alice", pictures)
+        things = [
+            (f"{name}{pipeline}", lambda server=server, pipeline=pipeline, words=words: by_redis_benchmark(
+                server, plain if pipeline == 1 else piped, pipeline, words))
+            for name, server, words in (("ours", daemon, ours), ("redis", redis, theirs), ("floor", floor, ours))
+            for pipeline in (1, 16)]
+        found = run.alternate(things)
+        memaslap = [clients.memaslap(memcached.address, folder) for _ in range(run.rounds)]
+
+    names = {"ours": "thumbcached", "redis": "redis-server", "floor": "bare swift-nio"}
+    rates = {key: Figure(names[key[:-1].rstrip("1")], "requests/s", [rate for rate, _ in found[key]]) for key in found}
+    costs = {key: Figure(names[key[:-1].rstrip("1")], "µs CPU", [cost for _, cost in found[key]]) for key in found}
+    slap = Figure("memcached (loopback TCP, memaslap)", "requests/s", memaslap)
+    return [
+        Row("P1", "GET, memory hit, 32 connections", "Redis", ratio(rates["ours1"], rates["redis1"]), 1.0,
+            figures=[rates["ours1"], rates["redis1"], rates["floor1"], slap]),
+        Row("P2", "the same, pipeline of 16", "Redis", ratio(rates["ours16"], rates["redis16"]), 1.3,
+            figures=[rates["ours16"], rates["redis16"], rates["floor16"]]),
+        Row("P3", "server CPU of a memory hit", "Redis", ratio(costs["ours1"], costs["redis1"]), 1.0, False,
+            figures=[costs["ours1"], costs["redis1"]]),
+        Row("P3 floor", "server CPU of a memory hit", "bare swift-nio", ratio(costs["ours1"], costs["floor1"]), 1.25, False,
+            figures=[costs["ours1"], costs["floor1"]]),
+        Row("P3 floor, piped", "the same, pipeline of 16", "bare swift-nio", ratio(costs["ours16"], costs["floor16"]),
+            1.25, False, figures=[costs["ours16"], costs["floor16"], costs["redis16"]]),
+    ], costs["ours1"]
+
+
+def hits_on_disk(run, folder, pictures, cost_in_memory):
+    """The memory tier off, the page cache warm. With one thread each, and with as many as there are cores."""
+    requests = run.scaled(100_000, 10_000)
+    cores = os.cpu_count()
+    list_of_urls = folder / "urls"
+    list_of_urls.write_text("".join(f"http://localhost/{path.name}\n" for path in sorted(pictures.iterdir())))
+    with contextlib.ExitStack() as stack:
+        caches = {workers: stack.enter_context(peers.nginx_cache(folder, pictures, workers)) for workers in {1, cores}}
+        varnish = stack.enter_context(peers.varnish(folder, folder / "nginx-cache-1-origin.sock"))
+        daemons = {}
+        for threads in sorted({1, cores}):
+            home = folder / f"disk-{threads}"
+            home.mkdir()
+            daemon = stack.enter_context(run.subject.start(home, threads=threads, tier="0"))
+            daemons[threads] = daemon.wait_for(home / "thumbcached.sock")
+            load(daemon.address, "PUT", "alice", pictures)
+        for server in list(caches.values()) + [varnish]:
+            clients.h2load(server.address, list_of_urls, 2 * KEYS, 1)
+        words = ["GET", "alice", "__rand_int__"]
+        things = [(("ours", threads), lambda server=server: by_redis_benchmark(server, requests, 1, words))
+                  for threads, server in daemons.items()]
+        things += [(("nginx", workers), lambda server=server: by_h2load(server, list_of_urls, requests))
+                   for workers, server in caches.items()]
+        things += [(("varnish", 0), lambda: by_h2load(varnish, list_of_urls, requests))]
+        found = run.alternate(things)
+
+    def figure(key, name, unit):
+        return Figure(name, unit, [result[0 if unit == "requests/s" else 1] for result in found[key]])
+
+    varnish_rate = figure(("varnish", 0), "varnish (in memory)", "requests/s")
+    nginx_cost = figure(("nginx", 1), "nginx proxy_cache", "µs CPU")
+    yield Row("P3 nginx", "server CPU of a memory hit", "nginx proxy_cache (h2load)", ratio(cost_in_memory, nginx_cost), 0.6,
+              False, figures=[cost_in_memory, nginx_cost, figure(("varnish", 0), "varnish (in memory)", "µs CPU")])
+    one = [figure((name, 1), title, unit) for unit in ("requests/s", "µs CPU")
+           for name, title in (("ours", "thumbcached"), ("nginx", "nginx proxy_cache"))]
+    yield Row("P4", "GET, memory tier off, page cache warm; one thread, one worker", "nginx proxy_cache",
+              ratio(one[0], one[1]), 1.0, figures=one + [varnish_rate])
+    if cores > 1:
+        all_cores = [figure((name, cores), title, "requests/s")
+                     for name, title in (("ours", "thumbcached"), ("nginx", "nginx proxy_cache"))]
+        yield Row("P4 cores", f"the same with {cores} threads and {cores} workers", "nginx proxy_cache",
+                  ratio(all_cores[0], all_cores[1]), figures=all_cores)
+
+
+def by_h2load(server, list_of_urls, requests):
+    return measured(server, requests, lambda: clients.h2load(server.address, list_of_urls, requests))

@@ -1,0 +1,73 @@
+"""P5 and P6: images that have to be downloaded, against curl."""
+
+import clients
+import images
+import peers
+import resp
+from figures import Figure, Row, ratio
+
+SIZE = 8 << 10
+
+
+def rows(run):
+    folder = run.home / "misses"
+    pictures = folder / "images"
+    count = run.scaled(2_000, 200)
+    images.write_images(pictures, count, SIZE)
+    (pictures / "slow").mkdir()
+    (pictures / "slow" / "one").write_bytes(images.image(300 << 10))
+    with peers.origin(folder, pictures) as origin:
+        yield cold_misses(run, folder, origin, count)
+        yield one_missing_image(run, folder, origin)
+
+
+def cold_misses(run, folder, origin, count):
+    frames = folder / "frames"
+    frames.write_bytes(b"".join(resp.frame("GET", "alice", f"{number:012}") for number in range(count)))
+    urls = [f"{origin.url}/{number:012}" for number in range(count)]
+    files = folder / "files"
+    files.mkdir()
+    with run.subject.start(folder, origin=origin.url) as daemon:
+        daemon.wait_for(daemon.address)
+        with resp.Client(daemon.address) as client:
+            client("LOGIN", "alice")
+
+            def ours():
+                client("PURGE", "alice")
+                return count / clients.redis_cli_pipe(daemon.address, frames, count)
+
+            def theirs():
+                for path in files.iterdir():
+                    path.unlink()
+                return count / clients.curl_parallel(urls, files)
+
+            found = run.alternate([("ours", ours), ("curl", theirs)])
+    mine, other = Figure("thumbcached", "images/s", found["ours"]), Figure("curl --parallel", "images/s", found["curl"])
+    return Row("P5", f"{count:,} cold misses from a local nginx", "curl --parallel --parallel-max 32, into files",
+               ratio(mine, other), 0.9, figures=[mine, other])
+
+
+def one_missing_image(run, folder, origin):
+    """A thousand ask for one image that takes the origin about a second."""
+    clients_at_once = 1_000
+    plain, last, asked = [], [], []
+    with run.subject.start(folder, origin=f"{origin.url}/slow") as daemon:
+        daemon.wait_for(daemon.address)
+        with resp.Client(daemon.address) as client:
+            client("LOGIN", "alice")
+            for _ in range(min(run.rounds, 3)):
+                plain.append(clients.curl_one(f"{origin.url}/slow/one") * 1e3)
+                client("PURGE", "alice")
+                before = requests_of(origin)
+                answer = clients.redis_benchmark(
+                    daemon.address, ["GET", "alice", "one"], clients_at_once, connections=clients_at_once)
+                last.append(answer["max_latency_ms"])
+                asked.append(requests_of(origin) - before)
+    mine, other = Figure("thumbcached, last answer", "ms", last), Figure("curl, one download", "ms", plain)
+    return Row("P6", f"{clients_at_once:,} clients ask for one missing image at once", "one plain download",
+               ratio(mine, other), 2.0, False, figures=[mine, other, Figure("requests at the origin", "", asked)],
+               note="the goal is also exactly 1 request at the origin", holds=all(count == 1 for count in asked))
+
+
+def requests_of(origin):
+    return sum(1 for line in origin.log_file.read_text().splitlines() if line.endswith("/slow/one"))

@@ -1,0 +1,87 @@
+"""P11: how long hits take while much else goes on."""
+
+import os
+import shutil
+import signal
+import threading
+import time
+
+import clients
+import images
+import peers
+import processes
+import resp
+import rows_writes
+from figures import Figure, Row, ratio
+
+#: Connections that ask for hits: few enough that a hit waits for its turn and not for its like.
+CONNECTIONS = 4
+MISSES = 200
+
+
+def rows(run):
+    folder = run.home / "tail"
+    pictures = folder / "images"
+    images.write_images(pictures, 1_000, 8 << 10)
+    server_core, client_core = (0, 1) if (os.cpu_count() or 1) > 1 else (0, 0)
+    quiet, disturbed = [], []
+    with peers.origin(folder, pictures) as origin:
+        for number in range(min(run.rounds, 3)):
+            home = folder / f"round-{number}"
+            home.mkdir()
+            with run.subject.start(home, origin=origin.url, core=server_core) as daemon:
+                daemon.wait_for(daemon.address)
+                rows_writes.fill_user(daemon.address, "bob", run.scaled(100_000, 5_000))
+                with resp.Client(daemon.address) as client:
+                    client("LOGIN", "alice")
+                    client("LOGIN", "carol")
+                    client("PUT", "alice", "me", images.image(8 << 10))
+                requests = run.scaled(300_000, 20_000)
+                quiet.append(p99(daemon, requests, client_core))
+                with Disturbance(daemon.address):
+                    disturbed.append(p99(daemon, requests, client_core))
+                daemon.stop(signal.SIGKILL)
+            shutil.rmtree(home)
+    mine, other = Figure("disturbed", "ms", disturbed), Figure("quiet", "ms", quiet)
+    yield Row("P11", f"p99 of a hit while 100,000 images are purged and {MISSES} misses/s are downloaded", "quiet p99",
+              ratio(mine, other), 3.0, False, figures=[mine, other], note="client and server on a core each")
+
+
+def p99(daemon, requests, core):
+    return clients.redis_benchmark(
+        daemon.address, ["GET", "alice", "me"], requests, connections=CONNECTIONS, core=core)["p99_latency_ms"]
+
+
+class Disturbance:
+    """Purges bob at once, and asks for images of carol's that nobody has, evenly spread over time, until it is left."""
+
+    def __init__(self, address):
+        self.address = address
+        self.is_over = threading.Event()
+        self.failure = None
+        self.thread = threading.Thread(target=self.work)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        self.thread.join()
+        if self.failure:
+            raise processes.Failed(f"while others were measured: {self.failure}")
+
+    def work(self):
+        try:
+            with resp.Client(self.address) as misses, resp.Client(self.address) as purge:
+                purge.send("PURGE", "bob")
+                begin, sent = time.monotonic(), 0
+                while not self.is_over.wait(max(0, begin + sent / MISSES - time.monotonic())):
+                    if sent % 1_000 == 0 and sent:
+                        misses("PURGE", "carol")
+                    if not misses("GET", "carol", f"{sent % 1_000:012}"):
+                        raise processes.Failed("the origin's image did not come")
+                    sent += 1
+                purge.reply()
+        except (OSError, processes.Failed) as error:
+            self.failure = error

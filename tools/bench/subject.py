@@ -1,0 +1,51 @@
+"""thumbcached itself, and the floor it is held against."""
+
+import pathlib
+
+import images
+from processes import Server
+
+
+class Subject:
+    """How to start the programs that were built: `thumbcached`, and `floor` if there is one."""
+
+    def __init__(self, programs):
+        self.here = pathlib.Path(__file__).resolve().parent
+        self.programs = pathlib.Path(programs).resolve()
+        self.daemon = self.programs / "thumbcached"
+        self.floor_program = self.programs / "FloorServer"
+
+    def start(self, home, threads=1, tier="64MiB", origin=None, core=None, store=None):
+        """Starts the daemon with what it keeps in `store` (else in `home`). Everything else is as it comes, but for limits
+        that a thousand connections and a million images of one uid need."""
+        store = store or home
+        for kind in ("cache", "state", "runtime"):
+            (store / kind).mkdir(exist_ok=True)
+        address = home / "thumbcached.sock"
+        settings = home / "thumbcached.toml"
+        settings.write_text(
+            f'threads = {threads}\n[socket]\npath = "{address}"\n'
+            '[storage]\nquota = "64GiB"\nuser-quota = "64GiB"\n'
+            + "".join(f'{kind} = "{store}/{kind}"\n' for kind in ("cache", "state", "runtime"))
+            + f'[memory]\ntier = "{tier}"\n'
+            + "[limits]\nconnections = 4096\nconnections-per-uid = 2048\nusers-per-uid = 20000\nqueue-per-uid = 4096\n"
+            + (f'[origins.default]\nurl = "{origin}/{{profile}}"\nallow-private-addresses = true\n' if origin else ""))
+        server = Server("thumbcached", [self.daemon, "--config", settings], home / "thumbcached.log", core)
+        server.address = address
+        return server
+
+    def floor(self, home, images, image_size, words):
+        """A bare swift-nio server that answers every frame as long as that of `words` from ready buffers."""
+        import resp
+
+        address = home / "floor.sock"
+        length = len(resp.frame(*words))
+        server = Server("floor", [self.floor_program, address, length, image_size, images], home / "floor.log")
+        server.address = address
+        return server.wait_for(address)
+
+
+def put_frames(user, numbers, size):
+    """PUTs of small images, all different, under twelve digits."""
+    for number in numbers:
+        yield "PUT", user, b"%012d" % number, images.image(size)
