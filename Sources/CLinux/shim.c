@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -83,4 +84,8 @@ const char *clinux_error_name(int code) {
 
 void clinux_wipe(void *memory, size_t length) {
     explicit_bzero(memory, length);
+}
+
+void clinux_trim_heap(void) {
+    malloc_trim(0);
 }

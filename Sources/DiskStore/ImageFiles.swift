@@ -1,5 +1,6 @@
 import Logging
 import NIOConcurrencyHelpers
+import Synchronization
 import ThumbnailCache
 
 /// The images' half of the store: generations, their directories and buckets, what they hold, and the trash.
@@ -22,10 +23,13 @@ final class ImageFiles: Sendable {
     let accounts = NIOLockedValueBox(Accounts())
     /// Held while an entry appears under its name or goes from it.
     let locks = StripedLocks(count: 256)
+    /// Whether kernel and file system know calls that never wait, as far as has been tried.
+    let canGlance = Atomic<Bool>(true)
     private let known = NIOLockedValueBox(Known())
 
     private struct Known {
-        var byPerson: [Person: [GenerationID: Generation]] = [:]
+        /// One each, mostly; an array of one takes less memory than any other collection.
+        var byPerson: [Person: [Generation]] = [:]
         var byNumber: [UInt64: Generation] = [:]
         var last: UInt64 = 0
     }
@@ -57,10 +61,10 @@ final class ImageFiles: Sendable {
     func generation(_ name: GenerationName, uid: UInt32, isNew: Bool) -> Generation {
         let (generation, isUncounted) = known.withLockedValue { known -> (Generation, Bool) in
             let person = Person(uid: uid, user: name.user)
-            if let generation = known.byPerson[person]?[name.generation] { return (generation, false) }
+            if let found = known.byPerson[person]?.first(where: { $0.name == name }) { return (found, false) }
             known.last += 1
             let generation = Generation(number: known.last, uid: uid, name: name)
-            known.byPerson[person, default: [:]][name.generation] = generation
+            known.byPerson[person, default: []].append(generation)
             known.byNumber[generation.number] = generation
             // Inside the lock: nobody meets a generation that has no account.
             accounts.withLockedValue { $0.open(generation.number, uid: uid, isEmpty: isNew) }
@@ -82,8 +86,8 @@ final class ImageFiles: Sendable {
 
     /// Discards what is known of a person's images, except a generation that lives: nobody holds a vault of them.
     func discardAll(of person: Person, except living: GenerationID? = nil) throws {
-        let dead = known.withLockedValue { $0.byPerson[person]?.filter { $0.key != living } ?? [:] }
-        for generation in dead.values { try discard(generation) }
+        let dead = known.withLockedValue { $0.byPerson[person]?.filter { $0.name.generation != living } ?? [] }
+        for generation in dead { try discard(generation) }
     }
 
     /// Gives a generation's directory to the trash. It must not be in use any more.
@@ -93,7 +97,7 @@ final class ImageFiles: Sendable {
         guard let owner = try existingDirectory(of: generation.uid) else { return }
         do {
             try trash.take(
-                generation.directoryName, from: owner, holding: generation.lastUsage.withLockedValue { $0 } ?? Usage())
+                generation.directoryName, from: owner, holding: generation.lastUsage ?? Usage())
         } catch let error as SystemError where error.isMissing {
             // Nothing was ever written to it, or somebody else has found it dead already.
         }
@@ -102,14 +106,12 @@ final class ImageFiles: Sendable {
     private func forget(_ generation: Generation) {
         known.withLockedValue { known in
             let person = Person(uid: generation.uid, user: generation.name.user)
-            known.byPerson[person]?[generation.name.generation] = nil
+            known.byPerson[person]?.removeAll { $0 === generation }
             if known.byPerson[person]?.isEmpty == true { known.byPerson[person] = nil }
             known.byNumber[generation.number] = nil
         }
         accounts.withLockedValue { accounts in
-            if let usage = accounts.usage(of: generation.number) {
-                generation.lastUsage.withLockedValue { $0 = usage }
-            }
+            if let usage = accounts.usage(of: generation.number) { generation.close(holding: usage) }
             _ = accounts.close(generation.number)
         }
         disk.directories.removeAll(of: generation.number)
@@ -117,7 +119,7 @@ final class ImageFiles: Sendable {
     }
 
     func usage(of generation: Generation) -> Usage? {
-        accounts.withLockedValue { $0.usage(of: generation.number) } ?? generation.lastUsage.withLockedValue { $0 }
+        accounts.withLockedValue { $0.usage(of: generation.number) } ?? generation.lastUsage
     }
 
     /// Holds the commit lock of an address.

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import Logging
 import NIOConcurrencyHelpers
@@ -63,7 +64,10 @@ final class Maintenance: Sendable {
         if isSwept.withLockedValue({ $0 }) { return }
         logins.sweep(until: { signal.isStopped })
         try sweepImages()
-        if !signal.isStopped { isSwept.withLockedValue { $0 = true } }
+        guard !signal.isStopped else { return }
+        isSwept.withLockedValue { $0 = true }
+        // The names of all generations were held at once, and never are again.
+        clinux_trim_heap()
     }
 
     /// Gives to the trash whatever no key file names, and makes known the rest.

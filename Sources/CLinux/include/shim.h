@@ -32,7 +32,7 @@ extern const int CLINUX_O_PATH;
  * short. preadv2(2) with RWF_NOWAIT. */
 ptrdiff_t clinux_pread_nowait(int fd, void *buffer, size_t length, int64_t offset);
 
-/* Swaps two names in one step: the attack of a directory exchanged for a link, used by tests. renameat2(2). */
+/* Swaps two names in one step. renameat2(2), RENAME_EXCHANGE. */
 int clinux_rename_exchange(int from_directory, const char *from, int to_directory, const char *to);
 
 /* Fills `buffer` with directory entries and returns the bytes filled, 0 at the end. getdents64(2). */
@@ -52,5 +52,8 @@ const char *clinux_error_name(int code);
 
 /* Zeroes memory in a way that the optimiser may not drop: explicit_bzero(3). */
 void clinux_wipe(void *memory, size_t length);
+
+/* Gives memory that was freed back to the kernel: malloc_trim(3). */
+void clinux_trim_heap(void);
 
 #endif
