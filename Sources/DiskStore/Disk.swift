@@ -31,6 +31,11 @@ final class Disk: Sendable {
         OpenFile(descriptor: try open(name, in: directory.descriptor, for: purpose), system: system)
     }
 
+    /// A file to read, opened without waiting for the disk. Nothing is tried twice: that is for those who may wait.
+    func openCached(_ name: FileName, in directory: Directory) throws(SystemError) -> OpenFile {
+        OpenFile(descriptor: try system.openCached(name, in: directory.descriptor), system: system)
+    }
+
     func makeDirectory(_ name: FileName, in directory: Directory) throws(SystemError) {
         try system.makeDirectory(name, in: directory.descriptor)
     }
@@ -48,6 +53,12 @@ final class Disk: Sendable {
         _ name: FileName, in directory: Directory, to newName: FileName, in newDirectory: Directory
     ) throws(SystemError) {
         try system.rename(name, in: directory.descriptor, to: newName, in: newDirectory.descriptor)
+    }
+
+    func exchange(
+        _ name: FileName, in directory: Directory, with other: FileName, in otherDirectory: Directory
+    ) throws(SystemError) {
+        try system.exchange(name, in: directory.descriptor, with: other, in: otherDirectory.descriptor)
     }
 
     func unlink(_ name: FileName, in directory: Directory) throws(SystemError) {
@@ -150,6 +161,11 @@ struct OpenFile: ~Copyable {
             filled += count
         }
         return filled
+    }
+
+    /// Fills `buffer` from the page cache in one go, without waiting for the disk. Returns the bytes read, maybe too few.
+    func readCached(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
+        try system.readCached(descriptor, into: buffer, at: 0)
     }
 
     /// Writes all of `bytes`.

@@ -9,11 +9,17 @@ import Glibc
 public protocol FileSystem: Sendable {
     /// openat(2).
     func open(_ name: FileName, in directory: Int32, for purpose: OpenPurpose) throws(SystemError) -> Int32
+    /// openat2(2) for reading, with RESOLVE_CACHED: EAGAIN rather than wait for the disk.
+    func openCached(_ name: FileName, in directory: Int32) throws(SystemError) -> Int32
     /// mkdirat(2), with mode 0700.
     func makeDirectory(_ name: FileName, in directory: Int32) throws(SystemError)
     /// renameat(2).
     func rename(
         _ name: FileName, in directory: Int32, to newName: FileName, in newDirectory: Int32
+    ) throws(SystemError)
+    /// renameat2(2) with RENAME_EXCHANGE: swaps two names in one step.
+    func exchange(
+        _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
     ) throws(SystemError)
     /// unlinkat(2).
     func unlink(_ name: FileName, in directory: Int32) throws(SystemError)
@@ -25,6 +31,11 @@ public protocol FileSystem: Sendable {
     func status(of name: FileName, in directory: Int32) throws(SystemError) -> FileStatus
     /// pread(2): bytes read, 0 at the end of the file.
     func read(
+        _ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
+    ) throws(SystemError) -> Int
+    /// preadv2(2) with RWF_NOWAIT: bytes read as far as the page cache holds them, EAGAIN when it holds none, EOPNOTSUPP on
+    /// file systems that cannot tell.
+    func readCached(
         _ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
     ) throws(SystemError) -> Int
     /// pwrite(2): bytes written.
@@ -45,13 +56,16 @@ public protocol FileSystem: Sendable {
 /// section 2 of the manual.
 public enum SystemCall: String, Sendable, CaseIterable {
     case open = "openat"
+    case openCached = "openat2"
     case makeDirectory = "mkdirat"
     case rename = "renameat"
+    case exchange = "renameat2"
     case unlink = "unlinkat"
     case removeDirectory = "rmdir"
     case statusOfDescriptor = "fstat"
     case statusOfName = "fstatat"
     case read = "pread"
+    case readCached = "preadv2"
     case write = "pwrite"
     case sync = "fsync"
     case list = "getdents64"
@@ -170,6 +184,8 @@ public struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Opening found something of another kind than was asked for: a link, a socket, a device without a driver, a
     /// directory where a file should be or the other way round.
     var isOfWrongKind: Bool { [ELOOP, ENOTDIR, EISDIR, ENXIO, ENODEV].contains(code) }
+    /// The kernel or the file system does not know calls that never wait.
+    var isUnsupported: Bool { code == ENOSYS || code == EOPNOTSUPP }
     /// The file is another user's, or its mode keeps us out.
     var isDenied: Bool { code == EACCES || code == EPERM }
 }

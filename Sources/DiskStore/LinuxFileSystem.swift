@@ -10,13 +10,21 @@ public struct LinuxFileSystem: FileSystem {
             switch purpose {
             case .root: O_RDONLY | O_DIRECTORY
             case .directory: O_RDONLY | O_DIRECTORY | O_NOFOLLOW
-            case .reading: O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | CLINUX_O_NOATIME
+            case .reading: Self.reading
             case .creating: O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW
             case .overwriting: O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
             case .keeping: O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
             }
         return try check(.open, name.withCString { openat(directory, $0, flags | O_CLOEXEC, 0o600) })
     }
+
+    public func openCached(_ name: FileName, in directory: Int32) throws(SystemError) -> Int32 {
+        let flags = UInt64(Self.reading | O_CLOEXEC)
+        return try check(
+            .openCached, name.withCString { clinux_openat2(directory, $0, flags, 0, CLINUX_RESOLVE_CACHED) })
+    }
+
+    private static var reading: Int32 { O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | CLINUX_O_NOATIME }
 
     public func makeDirectory(_ name: FileName, in directory: Int32) throws(SystemError) {
         try check(.makeDirectory, name.withCString { mkdirat(directory, $0, 0o700) })
@@ -28,6 +36,16 @@ public struct LinuxFileSystem: FileSystem {
         try check(
             .rename,
             name.withCString { old in newName.withCString { new in renameat(directory, old, newDirectory, new) } })
+    }
+
+    public func exchange(
+        _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
+    ) throws(SystemError) {
+        try check(
+            .exchange,
+            name.withCString { one in
+                other.withCString { clinux_rename_exchange(directory, one, otherDirectory, $0) }
+            })
     }
 
     public func unlink(_ name: FileName, in directory: Int32) throws(SystemError) {
@@ -54,6 +72,12 @@ public struct LinuxFileSystem: FileSystem {
         _ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
     ) throws(SystemError) -> Int {
         try check(.read, pread(descriptor, buffer.baseAddress, buffer.count, off_t(offset)))
+    }
+
+    public func readCached(
+        _ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
+    ) throws(SystemError) -> Int {
+        try check(.readCached, clinux_pread_nowait(descriptor, buffer.baseAddress, buffer.count, offset))
     }
 
     public func write(

@@ -28,9 +28,10 @@ package struct SealedName: Hashable, Sendable {
 
     /// Writes the 32 bytes.
     func write(to buffer: UnsafeMutableRawBufferPointer) {
-        for (index, word) in [words.0, words.1, words.2, words.3].enumerated() {
-            buffer.storeBytes(of: word.bigEndian, toByteOffset: index * 8, as: UInt64.self)
-        }
+        buffer.storeBytes(of: words.0.bigEndian, as: UInt64.self)
+        buffer.storeBytes(of: words.1.bigEndian, toByteOffset: 8, as: UInt64.self)
+        buffer.storeBytes(of: words.2.bigEndian, toByteOffset: 16, as: UInt64.self)
+        buffer.storeBytes(of: words.3.bigEndian, toByteOffset: 24, as: UInt64.self)
     }
 
     var bytes: [UInt8] {

@@ -54,29 +54,47 @@ extension Vault {
     ) throws -> Outcome {
         let status = try file.status()
         if status.linkCount == 0 { return .superseded }
-        guard status.kind == .file, status.linkCount == 1, status.size >= EntryHeader.overhead,
-            status.size <= files.largestEntry
-        else { return .bad(status) }
-        let size = Int(status.size)
+        guard isInOrder(status) else { return .bad(status) }
+        let found: Image?
+        do {
+            found = try image(in: file, status, at: address, with: crypter, framing: framing) {
+                file, buffer throws(SystemError) in
+                try file.read(into: buffer)
+            }
+        } catch {
+            // The disk cannot give it back (F6): as good as torn.
+            found = nil
+        }
+        guard let found else { return .bad(status) }
+        noteUse(of: file, status)
+        return .image(found)
+    }
 
+    /// Whether a file may be an entry at all.
+    func isInOrder(_ status: FileStatus) -> Bool {
+        status.kind == .file && status.linkCount == 1 && status.size >= EntryHeader.overhead
+            && status.size <= files.largestEntry
+    }
+
+    /// Reads an entry into the buffer that is later sent, and opens it there. Nil when anything about it is not as it was
+    /// sealed (I5), or when not all of it was read.
+    func image(
+        in file: borrowing OpenFile, _ status: FileStatus, at address: EntryAddress, with crypter: Crypter,
+        framing: ReplyFraming,
+        read: (borrowing OpenFile, UnsafeMutableRawBufferPointer) throws(SystemError) -> Int
+    ) throws(SystemError) -> Image? {
+        let size = Int(status.size)
         // The header goes into the room that the builder keeps before the image, which the reply's prefix takes later.
         let start = ImageBytes.Builder.headroom - EntryHeader.size
         var builder = ImageBytes.Builder(capacity: size - EntryHeader.size)
         builder.buffer.moveWriterIndex(to: start + size)
-        let opened = builder.buffer.withUnsafeMutableReadableBytes { bytes -> (ImageRecord, Int)? in
+        let opened = try builder.buffer.withUnsafeMutableReadableBytes { bytes throws(SystemError) in
             let entry = UnsafeMutableRawBufferPointer(rebasing: bytes[start...])
-            do throws(SystemError) {
-                guard try file.read(into: entry) == size else { return nil }
-            } catch {
-                // The disk cannot give it back (F6): as good as torn.
-                return nil
-            }
-            return open(entry, at: address, with: crypter)
+            return try read(file, entry) == size ? open(entry, at: address, with: crypter) : nil
         }
-        guard let (record, length) = opened else { return .bad(status) }
+        guard let (record, length) = opened else { return nil }
         builder.buffer.moveWriterIndex(to: ImageBytes.Builder.headroom + length)
-        noteUse(of: file, status)
-        return .image(Image(record: record, bytes: builder.finish(framing)))
+        return Image(record: record, bytes: builder.finish(framing))
     }
 
     /// Opens and verifies an entry where it lies. Nil when anything about it is not as it was sealed (I5).
@@ -100,12 +118,16 @@ extension Vault {
 
     /// Marks an image as used, at most once an hour.
     private func noteUse(of file: borrowing OpenFile, _ status: FileStatus) {
-        let now = files.now()
-        guard Eviction.isWorthNoting(lastUse: status.modifiedSeconds, now: now) else { return }
+        guard isWorthNoting(status) else { return }
         do throws(SystemError) {
-            try file.touch(at: now)
+            try file.touch(at: files.now())
         } catch {
             // On a read-only disk hits go on (I9); the image merely looks less used than it is.
         }
+    }
+
+    /// Whether a use now is to be noted.
+    func isWorthNoting(_ status: FileStatus) -> Bool {
+        Eviction.isWorthNoting(lastUse: status.modifiedSeconds, now: files.now())
     }
 }

@@ -80,7 +80,7 @@ final class Transfer {
         needsFreshConnection = false
         guard let verdict = response.verdict(isWhole: code == CURLE_OK) else { return .failed(failure(code)) }
         switch verdict {
-        case .image(let builder, let headers):
+        case .image(var builder, let headers):
             return image(builder.finish(ticket.download.framing), headers)
         case .missing(let headers):
             return .missing(headers)

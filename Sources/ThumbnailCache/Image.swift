@@ -39,13 +39,18 @@ public struct ImageDigest: Hashable, Sendable {
     public let words: (UInt64, UInt64, UInt64, UInt64)
 
     /// `bytes` must hold exactly 32 bytes, else nil.
-    public init?(_ bytes: some Collection<UInt8>) {
+    public init?(_ bytes: UnsafeRawBufferPointer) {
         guard bytes.count == 32 else { return nil }
-        var words: [UInt64] = [0, 0, 0, 0]
-        for (index, byte) in bytes.enumerated() {
-            words[index / 8] = words[index / 8] << 8 | UInt64(byte)
+        func word(_ index: Int) -> UInt64 {
+            UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: index * 8, as: UInt64.self))
         }
-        self.words = (words[0], words[1], words[2], words[3])
+        words = (word(0), word(1), word(2), word(3))
+    }
+
+    /// `bytes` must hold exactly 32 bytes, else nil.
+    public init?(_ bytes: [UInt8]) {
+        guard let digest = bytes.withUnsafeBytes({ ImageDigest($0) }) else { return nil }
+        self = digest
     }
 
     /// The 32 bytes, most significant first.

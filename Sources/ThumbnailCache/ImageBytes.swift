@@ -4,7 +4,7 @@ import NIOCore
 /// carries them, so that a hit hands the connection one buffer and copies nothing.
 public struct ImageBytes: Sendable {
     /// Prefix, image and suffix.
-    public let framed: ByteBuffer
+    public private(set) var framed: ByteBuffer
     private let prefixLength: Int
     /// Bytes of the image alone.
     public let count: Int
@@ -12,6 +12,16 @@ public struct ImageBytes: Sendable {
     /// The image alone, sharing the storage.
     public var image: ByteBuffer {
         framed.getSlice(at: framed.readerIndex + prefixLength, length: count) ?? ByteBuffer()
+    }
+
+    /// Overwrites the bytes with zeros, unless somebody else holds them too: a reply on its way, above all. Then they go with
+    /// the last of those, as they are.
+    mutating func wipe() {
+        _ = framed.modifyIfUniquelyOwned { buffer in
+            buffer.withVeryUnsafeMutableBytes { bytes in
+                _ = bytes.initializeMemory(as: UInt8.self, repeating: 0)
+            }
+        }
     }
 
     fileprivate init(framed: ByteBuffer, prefixLength: Int, count: Int) {
@@ -54,14 +64,16 @@ extension ImageBytes {
         /// Bytes of image so far.
         public var count: Int { buffer.writerIndex - Self.headroom }
 
-        /// Puts the frame around what was collected. Copies nothing.
-        public consuming func finish(_ framing: ReplyFraming) -> ImageBytes {
+        /// Puts the frame around what was collected, and leaves the builder empty. Copies nothing: it works where the bytes
+        /// lie. (A consuming function was handed a second reference by its callers, and copied every image.)
+        public mutating func finish(_ framing: ReplyFraming) -> ImageBytes {
             let count = self.count
             let prefix = framing.prefix(count)
             precondition(prefix.count <= Self.headroom, "a reply prefix fits into the headroom")
             buffer.setBytes(prefix, at: Self.headroom - prefix.count)
             buffer.moveReaderIndex(to: Self.headroom - prefix.count)
             buffer.writeBytes(framing.suffix)
+            defer { buffer = ByteBuffer() }
             return ImageBytes(framed: buffer, prefixLength: prefix.count, count: count)
         }
     }

@@ -70,6 +70,10 @@ public protocol ImageVault: AnyObject, Sendable {
     /// removed and counted). Throws only ``StoreError/closed``.
     func read(_ slot: Slot, framing: ReplyFraming) throws -> Image?
 
+    /// The same, but never blocks: nil also when the answer would have to come from the disk, or takes so long to open that
+    /// others would wait. Nothing is removed or counted. The one call that may be made on an event loop.
+    func glance(_ slot: Slot, framing: ReplyFraming) -> Image?
+
     /// Seals and writes an image. `isCurrent` is asked once, with the slot's commit lock held, right before the entry
     /// appears under its name; when it answers false nothing is left behind and the result is false.
     /// `committed` runs with that lock still held, right after the entry appeared.

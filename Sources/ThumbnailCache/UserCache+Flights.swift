@@ -161,6 +161,7 @@ extension UserCache {
             let ended = state.traffic.downloadEnded(
                 slot, flight, url: target.url, landing, route: route, now: now)
             guard let effects = ended else { return Consequences() }
+            state.overtakings += 1
             var memory = MemoryChange()
             if case .image(let image, storable: true) = landing {
                 memory = remember(image, in: slot, &state)

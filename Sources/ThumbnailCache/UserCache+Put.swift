@@ -34,6 +34,7 @@ extension UserCache {
                 committed: {
                     state.withLockedValue { state in
                         guard state.isOpen else { return }
+                        state.overtakings += 1
                         consequences.effects = state.traffic.putCommitted(slot, ticket: ticket, image)
                         consequences.memory = remember(image, in: slot, &state)
                         state.deliveries.begin()

@@ -1,3 +1,4 @@
+import Glibc
 import NIOConcurrencyHelpers
 import NIOCore
 
@@ -20,6 +21,18 @@ public final class UserCache: Sendable {
         var awaitingStores: [CheckedContinuation<Void, Never>] = []
         /// Answers on their way; replaced by each ending, which waits for those that began before it.
         var deliveries = Deliveries()
+        /// Grows when an image that was read from disk before may no longer be the one to serve.
+        var overtakings: UInt64 = 0
+
+        /// The entry of a slot if it is fresh and came from the URL, if one is named; marks it as used.
+        fileprivate mutating func useFresh(_ slot: Slot, url: String?, now: Int64) -> MemoryEntry? {
+            guard let entry = memory[slot] else { return nil }
+            guard entry.served.image.record.freshness.state(at: now) == .fresh else { return nil }
+            if let url, entry.served.image.record.provenance != .url(url) { return nil }
+            entry.markUsed()
+            memoryHits += 1
+            return entry
+        }
     }
 
     /// Where a user's images come from.
@@ -45,20 +58,27 @@ public final class UserCache: Sendable {
             State(account: account, traffic: CacheTraffic(absenceLimit: services.settings().negativeEntries)))
     }
 
+    /// Whether this is the cache of a user of that name.
+    public func isOf(user name: UnsafeRawBufferPointer) -> Bool {
+        owner.user.bytes.withUnsafeReadableBytes { own in
+            guard own.count == name.count, let one = own.baseAddress, let two = name.baseAddress else { return false }
+            return memcmp(one, two, own.count) == 0
+        }
+    }
+
     // MARK: GET
 
     /// The image in memory, when it is fresh and the one asked for: the whole of a hit. Costs one lock and one look-up.
     public func hit(_ slot: Slot, url: String? = nil) -> ServedImage? {
         let now = services.time.now
-        return state.withLockedValue { state in
-            guard let entry = state.memory[slot] else { return nil }
-            let image = entry.served.image
-            guard image.record.freshness.state(at: now) == .fresh else { return nil }
-            if let url, image.record.provenance != .url(url) { return nil }
-            entry.markUsed()
-            state.memoryHits += 1
-            return entry.served
-        }
+        return state.withLockedValue { $0.useFresh(slot, url: url, now: now)?.served }
+    }
+
+    /// The reply, ready to be sent, with the image in memory when that is fresh: ``hit(_:url:)`` for whoever wants nothing
+    /// but the image, without a copy of all that is known of it.
+    public func readyReply(_ slot: Slot) -> ByteBuffer? {
+        let now = services.time.now
+        return state.withLockedValue { $0.useFresh(slot, url: nil, now: now)?.served.image.bytes.framed }
     }
 
     /// Answers a GET that ``hit(_:url:)`` did not: from disk, from a download under way, or from one of its own.

@@ -8,7 +8,7 @@ public final class FakeStore: ImageStore {
     /// Where a call can be held or made to fail, and what the log calls it.
     public enum Step: String, Sendable {
         case load, users, countUsers, commitLogin, commitSessions, commitPurge, commitLogout
-        case read, remove, drop
+        case read, glance, remove, drop
         /// A write has begun.
         case seal
         /// A write is about to appear, before the commit lock is taken.
@@ -55,6 +55,7 @@ public final class FakeStore: ImageStore {
     /// Whether usage is known from the first moment on.
     let isCounted: Bool
     private let state = NIOLockedValueBox(State())
+    private let pageCache = NIOLockedValueBox(false)
     private let vaults = NIOLockedValueBox<[Owner: FakeVault]>([:])
 
     public convenience init(log: EventLog = EventLog()) {
@@ -90,6 +91,12 @@ public final class FakeStore: ImageStore {
     /// Opens the gate at a step and takes it away.
     public func release(_ step: Step) {
         state.withLockedValue { $0.gates.removeValue(forKey: step) }?.open()
+    }
+
+    /// Whether what is on disk can be had without waiting. Not by itself.
+    public var isInPageCache: Bool {
+        get { pageCache.withLockedValue { $0 } }
+        set { pageCache.withLockedValue { $0 = newValue } }
     }
 
     /// Makes the next calls of a step fail.

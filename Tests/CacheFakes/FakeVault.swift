@@ -35,8 +35,26 @@ public final class FakeVault: ImageVault {
                 // A read never fails: what cannot be read is a miss (I5).
                 return nil
             }
-            let kept = store.disk.contents.withLockedValue { $0.images[generation]?[slot] }
-            return kept.map { Image(record: $0.record, bytes: ImageBytes(copying: $0.bytes, framing: framing)) }
+            return kept(slot, framing)
+        }
+    }
+
+    private func kept(_ slot: Slot, _ framing: ReplyFraming) -> Image? {
+        let kept = store.disk.contents.withLockedValue { $0.images[generation]?[slot] }
+        return kept.map { Image(record: $0.record, bytes: ImageBytes(copying: $0.bytes, framing: framing)) }
+    }
+
+    public func glance(_ slot: Slot, framing: ReplyFraming) -> Image? {
+        guard store.isInPageCache else { return nil }
+        do {
+            return try work {
+                let found = kept(slot, framing)
+                // Held here, it has seen what may be gone when it goes on.
+                if let late = try store.pass(.glance) { throw late }
+                return found
+            }
+        } catch {
+            return nil
         }
     }
 

@@ -91,6 +91,19 @@ final class FaultySystem: FileSystem {
         return descriptor
     }
 
+    /// Here everything is in the kernel's memory, on any file system, unless the plan says otherwise.
+    func openCached(_ name: FileName, in directory: Int32) throws(SystemError) -> Int32 {
+        let step = try step(.openCached)
+        let descriptor = try real.open(name, in: directory, for: .reading)
+        do throws(SystemError) {
+            try step.after()
+        } catch {
+            try real.close(descriptor)
+            throw error
+        }
+        return descriptor
+    }
+
     func makeDirectory(_ name: FileName, in directory: Int32) throws(SystemError) {
         let step = try step(.makeDirectory)
         try real.makeDirectory(name, in: directory)
@@ -102,6 +115,14 @@ final class FaultySystem: FileSystem {
     ) throws(SystemError) {
         let step = try step(.rename)
         try real.rename(name, in: directory, to: newName, in: newDirectory)
+        try step.after()
+    }
+
+    func exchange(
+        _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
+    ) throws(SystemError) {
+        let step = try step(.exchange)
+        try real.exchange(name, in: directory, with: other, in: otherDirectory)
         try step.after()
     }
 
@@ -135,6 +156,16 @@ final class FaultySystem: FileSystem {
         _ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
     ) throws(SystemError) -> Int {
         let step = try step(.read)
+        let part = step.isShort ? UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(1)) : buffer
+        let count = try real.read(descriptor, into: part, at: offset)
+        try step.after()
+        return count
+    }
+
+    func readCached(
+        _ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
+    ) throws(SystemError) -> Int {
+        let step = try step(.readCached)
         let part = step.isShort ? UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(1)) : buffer
         let count = try real.read(descriptor, into: part, at: offset)
         try step.after()

@@ -1,0 +1,26 @@
+import NIOConcurrencyHelpers
+
+extension UserCache {
+    /// Answers a GET from disk on the caller's thread, without waiting for anything, where all it takes is in the kernel's
+    /// memory. Nil says nothing: then ask ``get(_:resolve:)``.
+    ///
+    /// Whatever changes a slot while it is being looked at counts an overtaking, and the look is worth nothing then. So a purge,
+    /// a PUT or a download has its effect here as it has on a look that waits (I3, I7).
+    public func glance(_ query: ImageQuery) -> ServedImage? {
+        let slot = query.slot
+        let before = state.withLockedValue { state in
+            state.isOpen && state.memory[slot] == nil && state.traffic.activity[slot] == nil ? state.overtakings : nil
+        }
+        guard let before, let image = vault.glance(slot, framing: services.framing), query.accepts(image),
+            image.record.freshness.state(at: services.time.now) == .fresh
+        else { return nil }
+        let kept = services.memory.admits(image) ? slot.detached() : slot
+        let change = state.withLockedValue { state in
+            state.isOpen && state.overtakings == before ? remember(image, in: kept, &state) : nil
+        }
+        guard let change else { return nil }
+        apply(change)
+        services.counters.diskHits.count()
+        return ServedImage(image: image, source: .disk, isStale: false)
+    }
+}

@@ -1,0 +1,144 @@
+import DiskStore
+import Glibc
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+import ThumbnailCache
+
+/// Looks that never wait: on an event loop, at what the kernel holds in memory.
+@Suite struct GlanceTests {
+    private let tree: TestTree
+    private let system = FaultySystem()
+
+    init() throws {
+        tree = try TestTree()
+    }
+
+    /// A vault with bob's picture in it, and its directories open.
+    private func withVault(_ body: (any ImageVault) throws -> Void) throws {
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            try vault.put(slot("bob"), picture(1))
+            system.heal()
+            try body(vault)
+        }
+    }
+
+    private func glance(_ vault: any ImageVault, _ profile: String = "bob") -> [UInt8]? {
+        vault.glance(slot(profile), framing: .bare).map(\.content)
+    }
+
+    @Test func `I5: an image in the page cache is read and verified, with record and frame`() throws {
+        try withVault { vault in
+            let framing = ReplyFraming(prefix: { Array("$\($0)\r\n".utf8) }, suffix: Array("\r\n".utf8))
+            let found = try #require(vault.glance(slot("bob"), framing: framing))
+            #expect(found.record == picture(1).record && found.content == picture(1).content)
+            #expect(
+                Array(found.bytes.framed.readableBytesView)
+                    == Array("$1000\r\n".utf8) + picture(1).content + Array("\r\n".utf8))
+            #expect(system.count(of: .open) == 0 && system.count(of: .read) == 0)
+        }
+    }
+
+    @Test(arguments: [SystemCall.openCached, .readCached])
+    func `F8: what is not in memory is nothing, and is neither rejected nor removed`(_ call: SystemCall) throws {
+        try withVault { vault in
+            system.plan { made, _, _ in made == call ? .fail(EAGAIN) : nil }
+            #expect(glance(vault) == nil)
+            // Another time it may be.
+            system.heal()
+            #expect(glance(vault) == picture(1).content)
+        }
+    }
+
+    @Test func `what is in memory in part only is nothing`() throws {
+        try withVault { vault in
+            system.plan { made, _, _ in made == .readCached ? .short : nil }
+            #expect(glance(vault) == nil)
+            system.heal()
+            let waited = try vault.bytes(slot("bob"))
+            #expect(waited == picture(1).content)
+        }
+    }
+
+    @Test(arguments: [EOPNOTSUPP, ENOSYS])
+    func `a kernel or file system that cannot tell is not asked again`(_ code: Int32) throws {
+        try withVault { vault in
+            system.plan { made, _, _ in made == .readCached ? .fail(code) : nil }
+            #expect(glance(vault) == nil)
+            system.heal()
+            #expect(glance(vault) == nil)
+            #expect(system.calls == 0)
+            let waited = try vault.bytes(slot("bob"))
+            #expect(waited == picture(1).content)
+        }
+    }
+
+    @Test func `a missing image is nothing`() throws {
+        try withVault { #expect(glance($0, "nobody") == nil) }
+    }
+
+    @Test func `I5: a bad entry is left to a look that may wait, which rejects it`() throws {
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            try vault.put(slot("bob"), picture(1))
+            let path = try #require(tree.entries.first)
+            let file = open(path, O_WRONLY)
+            defer { close(file) }
+            #expect(pwrite(file, "x", 1, 100) == 1)
+            #expect(glance(vault) == nil)
+            #expect(tree.entries == [path] && store.statistics.rejectedEntries == 0)
+            let waited = try vault.bytes(slot("bob"))
+            #expect(waited == nil)
+            #expect(tree.entries == [] && store.statistics.rejectedEntries == 1)
+        }
+    }
+
+    @Test func `an image that takes long to open is left to the pool`() throws {
+        try withVault { vault in
+            try vault.put(slot("carol"), picture(2, count: 1 << 20))
+            #expect(glance(vault, "carol") == nil)
+        }
+    }
+
+    @Test func `a use that is to be noted is left to a look that may wait, and then it need not be`() throws {
+        try withVault { vault in
+            tree.clock.withLockedValue { $0 += 7_200 }
+            #expect(glance(vault) == nil)
+            #expect(system.count(of: .touch) == 0)
+            let waited = try vault.bytes(slot("bob"))
+            #expect(waited == picture(1).content)
+            #expect(system.count(of: .touch) == 1)
+            #expect(glance(vault) == picture(1).content)
+        }
+    }
+
+    @Test func `I3: a closed vault shows nothing`() throws {
+        try withVault { vault in
+            vault.close()
+            #expect(glance(vault) == nil)
+            #expect(system.calls == 0)
+        }
+    }
+
+    @Test func `the machine's own calls give the bytes, or say that they would have to wait`() throws {
+        let machine = LinuxFileSystem()
+        try tree.withStore(system: machine) { store in
+            try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+        }
+        let path = try #require(tree.entries.first)
+        let end = try #require(path.lastIndex(of: "/"))
+        let directory = open(String(path[..<end]), O_RDONLY | O_DIRECTORY)
+        defer { close(directory) }
+        #expect(throws: SystemError.self) { _ = try machine.openCached("nothing", in: directory) }
+        do {
+            let file = try machine.openCached(FileName(String(path[path.index(after: end)...])), in: directory)
+            defer { close(file) }
+            var bytes = [UInt8](repeating: 0, count: 3)
+            let count = try bytes.withUnsafeMutableBytes { try machine.readCached(file, into: $0, at: 0) }
+            #expect(count == 3 && bytes == Array("TCE".utf8))
+        } catch let error as SystemError {
+            #expect([EAGAIN, EOPNOTSUPP, ENOSYS].contains(error.code), "\(error)")
+        }
+    }
+}

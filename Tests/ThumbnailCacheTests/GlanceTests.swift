@@ -1,0 +1,106 @@
+import CacheFakes
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+
+@testable import ThumbnailCache
+
+/// Answers from what the page cache holds, given without leaving the event loop.
+@Suite(.timeLimit(.minutes(5))) struct GlanceTests {
+    private static let slot = Slot(profile: OpaqueID("bob"))
+    private static let query = ImageQuery(slot: slot)
+
+    private let daemon = Daemon(FakeWorld(memory: 0))
+    private let threads = ThreadPool(threads: 2)
+
+    /// Alice's cache with an image on disk that is not in memory.
+    private func stored() async throws -> UserCache {
+        try await daemon.logIn(.alice)
+        try await daemon.put(.alice, "bob", "old")
+        daemon.store.isInPageCache = true
+        return try await daemon.sessions.cache(.alice)
+    }
+
+    private func told(_ served: ServedImage?) -> String? { served.map { TrafficBench.tell(.success($0)) } }
+
+    @Test func `what the page cache holds is answered at once`() async throws {
+        let cache = try await stored()
+        #expect(told(cache.glance(Self.query)) == "old from disk")
+        daemon.store.isInPageCache = false
+        #expect(cache.glance(Self.query) == nil)
+    }
+
+    @Test func `what was found comes back to memory, where there is one`() async throws {
+        try await daemon.logIn(.alice)
+        try await daemon.put(.alice, "bob", "old")
+        let again = daemon.restarted()
+        again.store.isInPageCache = true
+        let cache = try await again.sessions.cache(.alice)
+        #expect(cache.hit(Self.slot) == nil)
+        #expect(told(cache.glance(Self.query)) == "old from disk")
+        #expect(told(cache.hit(Self.slot)) == "old from memory")
+    }
+
+    @Test func `a stale image and one from another URL are not answers`() async throws {
+        let cache = try await stored()
+        let other = try cache.target(of: Self.slot, url: "https://other.test/x")
+        #expect(cache.glance(ImageQuery(slot: Self.slot, named: other)) == nil)
+        try cache.put(Self.slot, SampleImage.png("brief"), timeToLive: 60)
+        #expect(told(cache.glance(Self.query)) == "brief from disk")
+        daemon.world.time.now += 60
+        #expect(cache.glance(Self.query) == nil)
+    }
+
+    /// Has something happen between the moment the image was seen on disk and the answer.
+    private func overtaken(_ cache: UserCache, by event: () throws -> Void) async throws -> ServedImage? {
+        let gate = daemon.store.hold(.glance)
+        async let glance = threads.run { cache.glance(Self.query) }
+        await gate.reached()
+        try event()
+        daemon.store.release(.glance)
+        return try await glance
+    }
+
+    @Test func `I3: an image purged while it was being looked at is not served`() async throws {
+        let cache = try await stored()
+        let served = try await overtaken(cache) { _ = try cache.purge([OpaqueID("bob")]) }
+        #expect(served == nil)
+        #expect(cache.glance(Self.query) == nil && cache.hit(Self.slot) == nil)
+    }
+
+    @Test func `I7: an image replaced while it was being looked at is not served`() async throws {
+        let cache = try await stored()
+        let served = try await overtaken(cache) {
+            try cache.put(Self.slot, SampleImage.png("new"), timeToLive: nil)
+        }
+        #expect(served == nil)
+        #expect(told(cache.glance(Self.query)) == "new from disk")
+    }
+
+    @Test func `I3: a log-out waits for who is looking, and what was seen is not served`() async throws {
+        let cache = try await stored()
+        let gate = daemon.store.hold(.glance)
+        async let glance = threads.run { cache.glance(Self.query) }
+        await gate.reached()
+        async let closed = threads.run { cache.close() }
+        // Nothing is open from here on, though somebody is still inside.
+        while cache.state.withLockedValue({ $0.isOpen }) { try await turn() }
+        #expect(!daemon.world.log.events.contains("wipe"))
+        daemon.store.release(.glance)
+        let served = try await glance
+        #expect(served == nil)
+        _ = try await closed
+        #expect(daemon.world.log.events.contains("wipe"))
+    }
+
+    @Test func `a slot that somebody is writing is not looked at`() async throws {
+        let cache = try await stored()
+        let gate = daemon.store.hold(.appear)
+        async let put: Void = threads.run { try cache.put(Self.slot, SampleImage.png("new"), timeToLive: nil) }
+        await gate.reached()
+        #expect(cache.glance(Self.query) == nil)
+        daemon.store.release(.appear)
+        try await put
+        #expect(told(cache.glance(Self.query)) == "new from disk")
+    }
+}
