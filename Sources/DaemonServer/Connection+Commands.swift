@@ -8,6 +8,7 @@ import ThumbnailCache
 
 extension Connection {
     func execute(_ request: Request) {
+        if let reply = readyReply(to: request) { return respond(reply) }
         let command: Command
         do throws(CommandError) {
             command = try Command(request, limits: limits.command)
@@ -48,10 +49,32 @@ extension Connection {
     // MARK: Images
 
     private func get(_ command: GetCommand) {
+        if let reply = readyReply(to: command) { return respond(reply) }
         guard let cache = dispatcher.sessions.openCache(owner(command.user)) else {
+            lastCache = nil
             return lookUp(command.user) { $0.get(command, from: $1, ticket: $2) }
         }
+        lastCache = cache
         get(command, from: cache, ticket: nil)
+    }
+
+    /// The whole way of most hits: `GET user profile` of the user whom this connection asked about last, of an image in
+    /// memory. No lock is taken but that user's. Anything else is nil, also what is wrong, and goes the way that can tell.
+    ///
+    /// Reading such a request as a ``Command`` first takes 1,000 instructions more, of 13,000 that a hit takes in all.
+    private func readyReply(to request: Request) -> ByteBuffer? {
+        guard request.isPlainGet, let lastCache, request.withBytes(of: 1, { lastCache.isOf(user: $0) }) else {
+            return nil
+        }
+        return lastCache.readyReply(Slot(profile: OpaqueID(request[2])))
+    }
+
+    /// The same for a request with options, such as SIZE.
+    private func readyReply(to command: GetCommand) -> ByteBuffer? {
+        guard command.isPlain, let lastCache, command.user.withUnsafeReadableBytes({ lastCache.isOf(user: $0) }) else {
+            return nil
+        }
+        return lastCache.readyReply(Slot(profile: OpaqueID(command.profile), size: command.size))
     }
 
     /// - Parameter ticket: the place of the reply, where one was taken while the user was looked up.
@@ -123,6 +146,10 @@ extension Connection {
         ticket: ReplyQueue.Ticket? = nil
     ) -> Bool {
         if let served = cache.hit(query.slot, url: query.named?.url) {
+            reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: dispatcher.time.now, version))
+            return true
+        }
+        if let served = cache.glance(query) {
             reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: dispatcher.time.now, version))
             return true
         }

@@ -61,6 +61,8 @@ final class Connection: ChannelDuplexHandler {
     var name = ByteBuffer()
     var held: Set<HeldSession> = []
     var batch: Batch?
+    /// The cache that this connection asked last. It may have ended since: then it holds nothing.
+    var lastCache: UserCache?
 
     private var context: ChannelHandlerContext?
     private var phase = Phase.serving
@@ -158,6 +160,7 @@ final class Connection: ChannelDuplexHandler {
         guard phase != .closed, !isHeldUp, !isResting else { return false }
         if hasRoom { return true }
         flush(context)
+        measureOutput(context)
         // Flushing finds out that a peer is gone.
         return phase != .closed && hasRoom
     }
@@ -225,7 +228,8 @@ final class Connection: ChannelDuplexHandler {
         guard output.needsFlush else { return }
         output.flushed()
         context.flush()
-        measureOutput(context)
+        // To ask the channel takes longer than to decode a request: only when the answer may matter.
+        if output.unread >= limits.output / 4 { measureOutput(context) }
     }
 
     private func measureOutput(_ context: ChannelHandlerContext) {
@@ -367,22 +371,30 @@ final class Connection: ChannelDuplexHandler {
 
     // MARK: Peers that stall
 
-    /// Sees to it that a peer that reads nothing, or leaves a frame unfinished, for the time of `stall` is disconnected.
+    /// Sees to it that a peer that reads nothing, or leaves a frame unfinished, for the time of `stall` is disconnected, a
+    /// quarter of that time later at most.
     private func watch(_ context: ChannelHandlerContext) {
         guard watchdog == nil, phase != .closed, progress.isAwaited else { return }
         measureOutput(context)
-        let before = progress
-        watchdog = eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(limits.stall)) { [weak self] in
+        lookAgain(since: progress, looks: 1)
+    }
+
+    private func lookAgain(since before: PeerProgress, looks: Int64) {
+        let pause = TimeAmount.milliseconds(max(1, limits.stall / Self.looksInStall))
+        watchdog = eventLoop.assumeIsolated().scheduleTask(in: pause) { [weak self] in
             guard let self, let context = self.context else { return }
             self.watchdog = nil
             self.measureOutput(context)
             guard self.progress.hasStalled(since: before) else { return self.watch(context) }
+            guard looks >= Self.looksInStall else { return self.lookAgain(since: before, looks: looks + 1) }
             self.dispatcher.log.info(
                 "disconnected a peer that stalled",
                 metadata: ["uid": "\(self.peer.uid)", "pid": "\(self.peer.pid)", "unread": "\(self.output.unread)"])
             context.close(promise: nil)
         }
     }
+
+    private static var looksInStall: Int64 { 4 }
 
     private var progress: PeerProgress {
         PeerProgress(

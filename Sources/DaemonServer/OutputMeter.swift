@@ -8,9 +8,10 @@ struct OutputMeter {
     /// Whether something was written that was not flushed.
     private(set) var needsFlush = false
 
-    /// Bytes that the peer has not yet taken.
+    /// Bytes that the peer has not yet taken, as far as is known: it may have taken some that were written since the channel
+    /// was last asked.
     var unread: Int { buffered + added }
-    /// Bytes that the peer has taken so far.
+    /// Bytes that the peer is known to have taken so far.
     var sent: Int { written - unread }
 
     mutating func wrote(_ bytes: Int) {

@@ -31,7 +31,8 @@ struct RequestReader {
 
     /// The next request; nil when more bytes are needed. It keeps all that came with it in memory: detach what is to stay.
     mutating func next() throws(ProtocolError) -> Request? {
-        if let request = try take() { return request }
+        // What the decoder has read to the end it need not look at again.
+        if front.readableBytes > 0, let request = try take() { return request }
         guard behind.readableBytes > 0 else { return nil }
         moveUp()
         return try take()

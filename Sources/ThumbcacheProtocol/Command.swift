@@ -44,6 +44,9 @@ public struct GetCommand: Sendable, Equatable {
         self.user = user
         self.profile = profile
     }
+
+    /// Whether any image held in the slot will do, and nothing is wanted but the image.
+    public var isPlain: Bool { url == nil && ifNot == nil && !meta }
 }
 
 /// `MGET user count profile [profile ...] [SIZE px] [WAIT ms] [CACHED]`

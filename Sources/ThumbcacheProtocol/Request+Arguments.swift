@@ -3,6 +3,9 @@ import RESP
 
 /// The arguments that stand at a fixed place.
 extension Request {
+    /// Whether this is `GET user profile`, without options. What it names is not checked.
+    public var isPlainGet: Bool { count == 3 && withBytes(of: 0) { Word($0) } == "GET" }
+
     /// An id of a user, a profile or a session: opaque, of 1 to ``CommandLimits/id`` bytes. Its value is never shown.
     func id(at index: Int, _ what: String, _ limits: CommandLimits) throws(CommandError) -> ByteBuffer {
         let id = self[index]

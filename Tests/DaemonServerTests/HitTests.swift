@@ -1,0 +1,114 @@
+import CacheFakes
+import NIOCore
+import RESP
+import Testing
+import ThumbnailCache
+
+@testable import DaemonServer
+
+/// Hits that never leave the event loop. A connection remembers the cache it asked last: that must show in nothing.
+@Suite(.timeLimit(.minutes(5))) struct HitTests {
+    private func put(_ user: String, _ profile: String, _ label: String, on client: TestClient) async throws {
+        let arguments = ["PUT", user, profile].map { ByteBuffer(string: $0) } + [SampleImage.png(label)]
+        #expect(try await client.call(arguments) == .ok)
+    }
+
+    /// A plain GET goes the short way, one with an option the long one.
+    @Test(arguments: [[], ["SIZE", "64"], ["CACHED"], ["META"]])
+    func `I3: who has had hits gets none after a PURGE, and what is put after it from then on`(
+        _ options: [String]
+    ) async throws {
+        try await TestDaemon.run {
+            $0.settings.origins = [:]
+        } _: { daemon in
+            let client = try await daemon.connectWithAlice()
+            let other = try await daemon.connect()
+            let size = options.first == "SIZE" ? options : []
+            let get = ["GET", "alice", "bob"] + options
+            func store(_ label: String) async throws {
+                let words = ["PUT", "alice", "bob"].map { ByteBuffer(string: $0) } + [SampleImage.png(label)]
+                #expect(try await other.call(words + size.map { ByteBuffer(string: $0) }) == .ok)
+            }
+            func found() async throws -> Value? {
+                let reply = try await client.call(get.map { ByteBuffer(string: $0) })
+                return options == ["META"] ? reply["image"] : reply
+            }
+            try await store("old")
+            for _ in 0..<3 { #expect(try await found() == image("old")) }
+            #expect(try await other.call("PURGE", "alice")["users"] == .integer(1))
+            #expect(try await client.call(get.map { ByteBuffer(string: $0) }) == .null)
+            try await store("new")
+            for _ in 0..<3 { #expect(try await found() == image("new")) }
+        }
+    }
+
+    @Test func `I2: who has had hits gets NOLOGIN after a LOGOUT, and nothing of the past after the next LOGIN`()
+        async throws
+    {
+        try await TestDaemon.run {
+            $0.settings.origins = [:]
+        } _: { daemon in
+            let client = try await daemon.connectWithAlice()
+            let other = try await daemon.connect()
+            try await put("alice", "bob", "bob", on: client)
+            for _ in 0..<3 { #expect(try await client.call("GET", "alice", "bob") == image("bob")) }
+            #expect(try await other.call("LOGOUT", "alice")["users"] == .integer(1))
+            #expect(try await client.call("GET", "alice", "bob").code == "NOLOGIN")
+            #expect(try await other.call("LOGIN", "alice") == .ok)
+            #expect(try await client.call("GET", "alice", "bob") == .null)
+        }
+    }
+
+    @Test func `I1: users whose names begin alike are never taken for each other`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect()
+            let users = ["a", "ab", "abc", "b", "A"]
+            for user in users {
+                #expect(try await client.call("LOGIN", user) == .ok)
+                try await put(user, "bob", user, on: client)
+            }
+            for _ in 0..<2 {
+                for user in users + users.reversed() {
+                    #expect(try await client.call("GET", user, "bob") == image(user))
+                }
+            }
+        }
+    }
+
+    @Test func `an image that the page cache holds is answered without another thread`() async throws {
+        try await TestDaemon.run {
+            $0.memory = 0
+        } _: { daemon in
+            let client = try await daemon.connectWithAlice()
+            try await put("alice", "bob", "bob", on: client)
+            daemon.store.isInPageCache = true
+            #expect(try await client.call("GET", "alice", "bob") == image("bob"))
+            #expect(try await client.call("GET", "alice", "bob", "META")["source"] == bulk("disk"))
+            #expect(try await client.call("STAT", "alice", "bob")["length"] == .integer(128))
+            #expect(daemon.store.calls(.read) == 0)
+        }
+    }
+
+    @Test func `one that it does not hold is read by the pool`() async throws {
+        try await TestDaemon.run {
+            $0.memory = 0
+        } _: { daemon in
+            let client = try await daemon.connectWithAlice()
+            try await put("alice", "bob", "bob", on: client)
+            #expect(try await client.call("GET", "alice", "bob") == image("bob"))
+            #expect(daemon.store.calls(.read) == 1)
+        }
+    }
+
+    @Test func `short requests that are wrong are told so, also right after a hit`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice()
+            try await put("alice", "bob", "bob", on: client)
+            #expect(try await client.call("GET", "alice", "bob") == image("bob"))
+            #expect(try await client.call("GET", "alice", "").code == "ERR")
+            #expect(try await client.call("GET", "", "bob").code == "ERR")
+            #expect(try await client.call("GOT", "alice", "bob").code == "ERR")
+            #expect(try await client.call("get", "alice", "bob") == image("bob"))
+        }
+    }
+}
