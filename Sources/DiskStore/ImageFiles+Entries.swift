@@ -56,9 +56,9 @@ extension ImageFiles {
             let name = entry.address.fileName
             let old = try disk.status(of: name, in: entry.bucket)
             if old?.kind == .directory { try trash.take(name, from: entry.bucket) }
-            try disk.rename(entry.temporary, in: entry.directory, to: name, in: entry.bucket)
-            isPlaced = true
             let replaced = old?.kind == .file ? old : nil
+            try appear(entry, as: name, over: replaced)
+            isPlaced = true
             accounts.withLockedValue { accounts in
                 accounts.add(
                     images: replaced == nil ? 1 : 0, bytes: entry.size - Int(replaced?.size ?? 0),
@@ -69,9 +69,30 @@ extension ImageFiles {
         return isPlaced
     }
 
+    /// Puts the temporary file in the place of what is there under its name.
+    ///
+    /// Over another file by swapping the two: ext4 sends a file that is renamed over another to the disk at once
+    /// (auto_da_alloc, ext4(5)), which nobody here asks for, and 8 KiB put again and again took 2.7 times as long. A kill before
+    /// the older one is removed leaves it behind as a temporary file, which the next start removes.
+    private func appear(_ entry: PreparedEntry, as name: FileName, over replaced: FileStatus?) throws {
+        if replaced != nil {
+            do throws(SystemError) {
+                try disk.exchange(entry.temporary, in: entry.directory, with: name, in: entry.bucket)
+                return removeTemporary(entry.temporary, in: entry.directory)
+            } catch {
+                // Not every file system can swap; every one can rename.
+            }
+        }
+        try disk.rename(entry.temporary, in: entry.directory, to: name, in: entry.bucket)
+    }
+
     private func removeTemporary(_ name: FileName, in directory: Directory) {
         do {
-            try disk.unlinkIfPresent(name, in: directory)
+            do throws(SystemError) {
+                try disk.unlinkIfPresent(name, in: directory)
+            } catch {
+                try trash.take(name, from: directory)
+            }
         } catch {
             log.warning("a temporary file could not be removed; the next start will", metadata: ["error": "\(error)"])
         }
