@@ -25,7 +25,7 @@ public struct ServedImage: Sendable {
         case memory, disk, origin, revalidated, put
     }
 
-    public let image: Image
+    public internal(set) var image: Image
     public let source: Source
     public let isStale: Bool
 

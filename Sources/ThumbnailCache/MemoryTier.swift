@@ -2,9 +2,11 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Synchronization
 
-/// One image in memory, ready to be sent. It is found through its ``UserCache``; the tier only decides when it goes.
+/// One image in memory, ready to be sent. It is found through its ``UserCache``; the tier only decides when it goes. Its bytes
+/// are wiped with it.
 final class MemoryEntry: Sendable {
-    let served: ServedImage
+    /// Written again only when the entry goes, and nobody else can look.
+    nonisolated(unsafe) private(set) var served: ServedImage
     let slot: Slot
     let uid: UInt32
     /// Told by the tier when it took the entry out for lack of room.
@@ -18,6 +20,8 @@ final class MemoryEntry: Sendable {
         self.uid = uid
         self.onEvict = onEvict
     }
+
+    deinit { served.image.bytes.wipe() }
 
     /// What the entry weighs: the storage that its bytes keep alive, and what stands around them.
     var cost: Int { served.image.bytes.framed.storageCapacity + 512 }

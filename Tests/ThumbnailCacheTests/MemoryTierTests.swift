@@ -31,6 +31,25 @@ import Testing
         #expect(tier.statistics.evictions == 2)
     }
 
+    @Test func `I11: bytes that nobody else holds are wiped, those on their way to somebody are not`() {
+        var alone = Image.sample("alone").bytes
+        alone.wipe()
+        #expect(alone.framed.readableBytes == 128)
+        #expect(alone.framed.readableBytesView.allSatisfy { $0 == 0 })
+
+        var shared = Image.sample("shared").bytes
+        let reply = shared.framed
+        shared.wipe()
+        #expect(reply == Image.sample("shared").bytes.framed)
+    }
+
+    @Test func `I5: what was taken from an entry stays whole when the entry goes`() {
+        var entry: MemoryEntry? = Self.entry("a", uid: 1)
+        let reply = entry?.served.image.bytes.framed
+        entry = nil
+        #expect(reply == Image.sample("a", size: Self.imageSize).bytes.framed)
+    }
+
     @Test func `an entry costs all the memory that its bytes keep alive`() {
         let image = Image.sample("a", size: 1_000)
         let entry = MemoryEntry(
