@@ -1,4 +1,4 @@
-import NIOConcurrencyHelpers
+import Synchronization
 import ThumbnailCache
 
 /// One generation as a place on disk: whose it is and what its directory is called. It has no key; see ``Vault``.
@@ -9,13 +9,26 @@ final class Generation: Sendable {
     let name: GenerationName
     /// Made anew each time: there may be tens of thousands of generations, and few whose directory is opened.
     var directoryName: FileName { name.fileName }
-    /// What it held when its account was closed.
-    let lastUsage = NIOLockedValueBox<Usage?>(nil)
+    /// In place, since a box would take as much memory again as all the rest. No images but -1 while it is not known.
+    private let lastImages = Atomic<Int>(-1)
+    private let lastBytes = Atomic<Int>(0)
 
     init(number: UInt64, uid: UInt32, name: GenerationName) {
         self.number = number
         self.uid = uid
         self.name = name
+    }
+
+    /// What it held when its account was closed; nil before.
+    var lastUsage: Usage? {
+        let images = lastImages.load(ordering: .acquiring)
+        return images < 0 ? nil : Usage(images: images, bytes: lastBytes.load(ordering: .relaxed))
+    }
+
+    /// Called once, when its account is closed.
+    func close(holding usage: Usage) {
+        lastBytes.store(usage.bytes, ordering: .relaxed)
+        lastImages.store(usage.images, ordering: .releasing)
     }
 
     struct Bucket: Hashable {

@@ -88,7 +88,11 @@ extension ImageFiles {
 
     private func removeTemporary(_ name: FileName, in directory: Directory) {
         do {
-            try disk.unlinkIfPresent(name, in: directory)
+            do throws(SystemError) {
+                try disk.unlinkIfPresent(name, in: directory)
+            } catch {
+                try trash.take(name, from: directory)
+            }
         } catch {
             log.warning("a temporary file could not be removed; the next start will", metadata: ["error": "\(error)"])
         }

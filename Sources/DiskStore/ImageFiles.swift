@@ -99,7 +99,7 @@ final class ImageFiles: Sendable {
         defer { removeDirectoryIfEmpty(of: generation.uid) }
         do {
             try trash.take(
-                generation.directoryName, from: owner, holding: generation.lastUsage.withLockedValue { $0 } ?? Usage())
+                generation.directoryName, from: owner, holding: generation.lastUsage ?? Usage())
         } catch let error as SystemError where error.isMissing {
             // Nothing was ever written to it, or somebody else has found it dead already.
         }
@@ -113,9 +113,7 @@ final class ImageFiles: Sendable {
             known.byNumber[generation.number] = nil
         }
         accounts.withLockedValue { accounts in
-            if let usage = accounts.usage(of: generation.number) {
-                generation.lastUsage.withLockedValue { $0 = usage }
-            }
+            if let usage = accounts.usage(of: generation.number) { generation.close(holding: usage) }
             _ = accounts.close(generation.number)
         }
         disk.directories.removeAll(of: generation.number)
@@ -123,7 +121,7 @@ final class ImageFiles: Sendable {
     }
 
     func usage(of generation: Generation) -> Usage? {
-        accounts.withLockedValue { $0.usage(of: generation.number) } ?? generation.lastUsage.withLockedValue { $0 }
+        accounts.withLockedValue { $0.usage(of: generation.number) } ?? generation.lastUsage
     }
 
     /// Holds the commit lock of an address.

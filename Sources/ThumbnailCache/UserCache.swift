@@ -1,3 +1,4 @@
+import Glibc
 import NIOConcurrencyHelpers
 import NIOCore
 
@@ -75,7 +76,10 @@ public final class UserCache: Sendable {
 
     /// Whether this is the cache of a user of that name.
     public func isOf(user name: UnsafeRawBufferPointer) -> Bool {
-        owner.user.bytes.withUnsafeReadableBytes { $0.elementsEqual(name) }
+        owner.user.bytes.withUnsafeReadableBytes { own in
+            guard own.count == name.count, let one = own.baseAddress, let two = name.baseAddress else { return false }
+            return memcmp(one, two, own.count) == 0
+        }
     }
 
     // MARK: GET

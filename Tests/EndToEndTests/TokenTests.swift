@@ -4,12 +4,16 @@ import Testing
 extension EndToEnd {
     /// Access tokens, with a daemon, an origin that shows its pictures to their bearers only, and the endpoint that issues them.
     struct TokenTests {
-        private func withDaemon(_ body: (Machine, Daemon, TokenOrigin) throws -> Void) throws {
+        /// - Parameter allow: where else than its own host the origin may lead.
+        private func withDaemon(
+            allow: [Settings.Value] = [], _ body: (Machine, Daemon, TokenOrigin) throws -> Void
+        ) throws {
             try withMachine { machine in
                 let origin = try TokenOrigin(refresh: "first-refresh")
                 defer { origin.end() }
                 let daemon = try machine.daemon { daemon in
                     origin.configure(&daemon.settings)
+                    if !allow.isEmpty { daemon.settings["origins.default", "allow"] = .array(allow) }
                     daemon.settings["log", "level"] = "trace"
                 }
                 try body(machine, daemon, origin)
@@ -119,9 +123,9 @@ extension EndToEnd {
         }
 
         @Test func `F39: a renewed token goes to the origin's own host, and not with a redirect to another`() throws {
-            try withDaemon { _, daemon, origin in
-                let other = try GatedOrigin.images { _ in Picture.gif("elsewhere") }
-                defer { other.end() }
+            let other = try GatedOrigin.images { _ in Picture.gif("elsewhere") }
+            defer { other.end() }
+            try withDaemon(allow: [.string(other.url)]) { _, daemon, origin in
                 origin.redirectAway(to: "\(other.url)/elsewhere")
                 let client = try daemon.connect()
                 #expect(try client.call("LOGIN", "alice", "REFRESH", "first-refresh") == .ok)
