@@ -12,15 +12,8 @@ final class Mac: @unchecked Sendable {
     init(key: Secret, algorithms: Algorithms) throws {
         guard let context = EVP_MAC_CTX_new(algorithms.mac) else { throw Self.failure }
         self.context = context
-        var hash = Array("SHA256".utf8CString)
-        let isKeyed = hash.withUnsafeMutableBufferPointer { hash in
-            let parameters = [
-                OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, hash.baseAddress, 0),
-                OSSL_PARAM_construct_end(),
-            ]
-            return key.withBytes { key in
-                EVP_MAC_init(context, key.assumingMemoryBound(to: UInt8.self).baseAddress, key.count, parameters) == 1
-            }
+        let isKeyed = key.withBytes { key in
+            copenssl_hmac_sha256_init(context, key.assumingMemoryBound(to: UInt8.self).baseAddress, key.count) == 1
         }
         guard isKeyed else { throw Self.failure }
     }
