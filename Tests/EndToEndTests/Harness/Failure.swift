@@ -4,12 +4,15 @@ import Glibc
 /// What ends a test early: its own machinery did not work, or the daemon did not do what the rest rests on.
 struct Failure: Error, CustomStringConvertible {
     var description: String
+    /// errno, where a system call failed.
+    var code: CInt?
 
     init(_ description: String) { self.description = description }
 
     /// The system call that failed, and why.
     init(systemCall: String, _ code: CInt = errno) {
         description = "\(systemCall): \(String(cString: strerror(code)))"
+        self.code = code
     }
 }
 

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import Synchronization
 
 /// A real nginx on loopback that serves a directory, and its access log.
 final class Nginx {
@@ -86,18 +87,28 @@ final class Nginx {
     }
 }
 
-/// A TCP port of 127.0.0.1 that nobody listens on.
+/// A TCP port of 127.0.0.1 that nobody listens on, for a server that is started later: one below those that the kernel hands out by
+/// itself (ip(7), ip_local_port_range), which a connection of another test might have by then, and none that was given out before.
 func freePort() throws -> UInt16 {
-    let (descriptor, port) = try listenTCP(backlog: 1)
-    close(descriptor)
-    return port
+    for _ in 0..<1_000 {
+        let port = 20_000 + UInt16(portsTried.wrappingAdd(1, ordering: .relaxed).newValue % 6_000)
+        do {
+            close(try listenTCP(port: port, backlog: 1).descriptor)
+            return port
+        } catch let failure as Failure where failure.code == EADDRINUSE {
+            continue
+        }
+    }
+    throw Failure("of a thousand ports of 127.0.0.1 none is free")
 }
 
-/// Listens on a port of 127.0.0.1 that the kernel chooses.
-func listenTCP(backlog: CInt) throws -> (descriptor: CInt, port: UInt16) {
+private let portsTried = Atomic<UInt64>(.random(in: 0..<6_000))
+
+/// Listens on a port of 127.0.0.1; 0 for one that the kernel chooses.
+func listenTCP(port: UInt16 = 0, backlog: CInt) throws -> (descriptor: CInt, port: UInt16) {
     let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
     guard descriptor >= 0 else { throw Failure(systemCall: "socket") }
-    var address = loopback(port: 0)
+    var address = loopback(port: port)
     var size = socklen_t(MemoryLayout<sockaddr_in>.size)
     let bound = withUnsafeMutablePointer(to: &address) { pointer in
         pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
@@ -105,7 +116,11 @@ func listenTCP(backlog: CInt) throws -> (descriptor: CInt, port: UInt16) {
                 && getsockname(descriptor, $0, &size) == 0
         }
     }
-    guard bound else { throw Failure(systemCall: "listening on 127.0.0.1") }
+    guard bound else {
+        let code = errno
+        close(descriptor)
+        throw Failure(systemCall: "listening on 127.0.0.1", code)
+    }
     return (descriptor, UInt16(bigEndian: address.sin_port))
 }
 

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import NIOConcurrencyHelpers
+import Synchronization
 
 /// An HTTP/1.1 server on loopback that does what a test tells it to, path by path, and counts what reaches it.
 ///
@@ -183,7 +184,11 @@ enum TestSocket {
         var yes: Int32 = 1
         setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout.size(ofValue: yes)))
         try withAddress(address, port) { address, length in
-            guard bind(listener, address, length) == 0 else { throw TestSocketError(call: "bind") }
+            guard bind(listener, address, length) == 0 else {
+                let error = TestSocketError(call: "bind")
+                close(listener)
+                throw error
+            }
         }
         guard Glibc.listen(listener, backlog) == 0 else { throw TestSocketError(call: "listen") }
         return listener
@@ -212,12 +217,22 @@ enum TestSocket {
         return UInt16(bigEndian: address.sin6_port)
     }
 
-    /// A port that nobody listens on at the moment.
+    /// A port that nobody listens on, for a server that is started later: one below those that the kernel hands out by itself (ip(7),
+    /// ip_local_port_range), which a connection of another test might have by then, and none that was given out before.
     static func freePort() throws -> UInt16 {
-        let listener = try listen(address: "127.0.0.1", port: 0, backlog: 1)
-        defer { close(listener) }
-        return try port(of: listener)
+        for _ in 0..<1_000 {
+            let port = 26_000 + UInt16(portsTried.wrappingAdd(1, ordering: .relaxed).newValue % 6_000)
+            do {
+                close(try listen(address: "127.0.0.1", port: port, backlog: 1))
+                return port
+            } catch let error as TestSocketError where error.number == EADDRINUSE {
+                continue
+            }
+        }
+        throw TestSocketError(call: "a thousand times bind")
     }
+
+    private static let portsTried = Atomic<UInt64>(.random(in: 0..<6_000))
 
     private static func withAddress(
         _ text: String, _ port: UInt16, _ body: (UnsafePointer<sockaddr>, socklen_t) throws -> Void
