@@ -4,8 +4,8 @@ import NIOConcurrencyHelpers
 /// Ends caches: log-out, purge, and the trying again when an end could not be made durable.
 ///
 /// The order of an ending is what the promise rests on: the cache is closed to new work, its flights are detached and their
-/// waiters answered, what the disk is doing drains, keys and memory are wiped, the key file is committed, and only then is
-/// there a receipt. Deleting what is left comes behind it.
+/// waiters answered, what the disk is doing drains, keys are wiped and memory is let go of, the key file is committed, and only
+/// then is there a receipt. Deleting and wiping what nothing leads to any more comes behind it.
 public final class LogoutService: Sendable {
     private let sessions: UserSessions
     private let services: CacheServices

@@ -86,16 +86,22 @@ public final class MemoryTier: Sendable {
         for victim in evicted { victim.evicted() }
     }
 
-    /// Forgets entries that their cache has let go of.
+    /// Forgets entries that their cache has let go of; of many a few at a time, so that others come in between.
     func remove(_ entries: [MemoryEntry]) {
-        guard !entries.isEmpty else { return }
-        state.withLockedValue { state in
-            for entry in entries {
-                entry.gone = true
-                guard let handle = state.handles[ObjectIdentifier(entry)] else { continue }
-                state.shares[entry.uid]?.queue.remove(handle)
-                Self.forget(entry, in: &state)
-            }
+        for start in stride(from: 0, to: entries.count, by: Self.removedAtOnce) {
+            let some = entries[start..<min(start + Self.removedAtOnce, entries.count)]
+            state.withLockedValue { Self.remove(some, in: &$0) }
+        }
+    }
+
+    private static var removedAtOnce: Int { 256 }
+
+    private static func remove(_ entries: ArraySlice<MemoryEntry>, in state: inout State) {
+        for entry in entries {
+            entry.gone = true
+            guard let handle = state.handles[ObjectIdentifier(entry)] else { continue }
+            state.shares[entry.uid]?.queue.remove(handle)
+            forget(entry, in: &state)
         }
     }
 

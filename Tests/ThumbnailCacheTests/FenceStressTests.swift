@@ -55,7 +55,8 @@ import Testing
         for uid in [1000, 1001] as [UInt32] { _ = try await daemon.logout.logOutAll(uid: uid) }
         #expect(ledger.violations == [])
         #expect(world.store.violations == [])
-        #expect(world.services.memory.statistics.images == 0)
+        // What nothing leads to any more leaves the tier behind the receipt.
+        while world.services.memory.statistics.images > 0 { try await turn() }
         #expect(try await daemon.users() == [])
         #expect(daemon.sessions.knownOwners == 0)
         // The run did what it is for.

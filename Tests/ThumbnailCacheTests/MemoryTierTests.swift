@@ -50,6 +50,17 @@ import Testing
         #expect(reply == Image.sample("a", size: Self.imageSize).bytes.framed)
     }
 
+    @Test func `any number of entries is forgotten at once, and those that stay are none the worse`() {
+        let tier = MemoryTier(capacity: 2_000 * Self.cost)
+        let entries = (0..<1_000).map { Self.entry("\($0)", uid: UInt32($0 % 3)) }
+        for entry in entries { tier.admit(entry) }
+        tier.remove(Array(entries[..<999]))
+        #expect(tier.statistics.images == 1)
+        #expect(tier.statistics.bytes == Self.entry("999", uid: 0).cost)
+        tier.remove(entries)
+        #expect(tier.statistics.images == 0 && tier.statistics.bytes == 0)
+    }
+
     @Test func `an entry costs all the memory that its bytes keep alive`() {
         let image = Image.sample("a", size: 1_000)
         let entry = MemoryEntry(
