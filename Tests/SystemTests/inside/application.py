@@ -1,10 +1,11 @@
 """A program as users run them: logs its account in, puts pictures, and gets them again and again, until it is told to
 stop.
 
-    application.py ACCOUNT REPORT [--pictures N] [--each] [--session ID] [--resume]
+    application.py ACCOUNT REPORT [--pictures N] [--each] [--get-only] [--session ID] [--resume]
 
 It checks every byte it gets. REPORT is a file that always holds, as JSON, what it has seen so far. With --each every
-request has a connection of its own. With --resume it neither logs in nor puts: somebody did. SIGTERM and SIGHUP end it.
+request has a connection of its own. With --get-only it puts its pictures once, and none again. With --resume it neither
+logs in nor puts: somebody did. SIGTERM and SIGHUP end it.
 """
 
 import argparse
@@ -30,6 +31,7 @@ class Application:
         self.account = arguments.account
         self.session = arguments.session
         self.each = arguments.each
+        self.get_only = arguments.get_only
         self.report_file = arguments.report
         self.pictures = {
             f"contact-{number}": picture(f"{arguments.account} {number}", size=2000)
@@ -87,7 +89,7 @@ class Application:
             elif answer is not FAILED:
                 self.seen["wrong"] += 1
             # One put for some gets, as when contacts change.
-            if number % 8 == 7:
+            if number % 8 == 7 and not self.get_only:
                 self.request("PUT", self.account, profile, image)
             self.report()
             time.sleep(PAUSE)
@@ -149,6 +151,7 @@ def main():
     parser.add_argument("report")
     parser.add_argument("--pictures", type=int, default=8)
     parser.add_argument("--each", action="store_true")
+    parser.add_argument("--get-only", action="store_true")
     parser.add_argument("--session", default="default")
     parser.add_argument("--resume", action="store_true")
     arguments = parser.parse_args()

@@ -12,6 +12,8 @@ from waiting import check, wait_until
 UNIT = "thumbcached.service"
 SOCKET = "thumbcached.socket"
 CONFIGURATION = pathlib.Path("/etc/thumbcached/thumbcached.toml")
+# As the package brought it: kept over boots.
+INSTALLED_CONFIGURATION = pathlib.Path("/var/lib/system-test/thumbcached.toml")
 CACHE = pathlib.Path("/var/cache/thumbcached")
 STATE = pathlib.Path("/var/lib/thumbcached")
 RUNTIME = pathlib.Path("/run/thumbcached")
@@ -22,9 +24,6 @@ STOPPED = "9d1aaa27d60140bd96365438aad20286"
 
 
 class Daemon:
-    def __init__(self):
-        self.installed_configuration = None
-
     # MARK: State
 
     def pid(self):
@@ -76,10 +75,11 @@ class Daemon:
                 mended = True
         if mended:
             systemctl("daemon-reload")
-        if self.installed_configuration is None:
-            self.installed_configuration = CONFIGURATION.read_text(encoding="utf-8")
-        if CONFIGURATION.read_text(encoding="utf-8") != self.installed_configuration:
-            self.configure(self.installed_configuration)
+        if not INSTALLED_CONFIGURATION.exists():
+            shutil.copyfile(CONFIGURATION, INSTALLED_CONFIGURATION)
+        installed = INSTALLED_CONFIGURATION.read_text(encoding="utf-8")
+        if CONFIGURATION.read_text(encoding="utf-8") != installed:
+            self.configure(installed)
             mended = True
         attempt("systemctl", "reset-failed")
         if mended:

@@ -76,8 +76,9 @@ class People:
         name = f"person-{person.name}-{self.count}"
         report = REPORTS / f"{name}.json"
         words = [*APPLICATION, f"{account}@{person.name}.example", str(report)]
-        for option, value in options.items():
-            words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
+        for name_of_option, value in options.items():
+            option = f"--{name_of_option.replace('_', '-')}"
+            words += [option] if value is True else [option, str(value)]
         application = Application(person, name, report, KINDS[kind](person, name, words))
         self.applications.append(application)
         return application
