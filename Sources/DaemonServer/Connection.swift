@@ -9,7 +9,7 @@ import ThumbnailCache
 ///
 /// It lives on its event loop. A hit goes from the bytes read to the bytes sent without leaving ``work(_:)``; what has to wait keeps
 /// a place among the replies and comes back by ``fulfil(_:_:)`` or ``resume(_:with:)``. The commands themselves stand in
-/// `Connection+Commands.swift`.
+/// `Connection+Commands.swift`, and each group of them in a file of its own.
 final class Connection: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundIn = ByteBuffer
@@ -64,10 +64,10 @@ final class Connection: ChannelDuplexHandler {
     /// The cache that this connection asked last. It may have ended since: then it holds nothing.
     var lastCache: UserCache?
 
-    private var context: ChannelHandlerContext?
-    private var phase = Phase.serving
-    private var reader: RequestReader
-    private var isInputClosed = false
+    var context: ChannelHandlerContext?
+    var phase = Phase.serving
+    var reader: RequestReader
+    var isInputClosed = false
     private var wantsRead = false
     /// A command runs that later ones of this connection have to wait for.
     private var isHeldUp = false
@@ -76,12 +76,12 @@ final class Connection: ChannelDuplexHandler {
     /// Many commands were started in one go; others have their turn first.
     private var isResting = false
 
-    private var replies = ReplyQueue()
-    private var waiting: [ReplyQueue.Ticket: Waiting] = [:]
+    var replies = ReplyQueue()
+    var waiting: [ReplyQueue.Ticket: Waiting] = [:]
     /// Small replies, gathered to be written at once.
     private var gathered = ByteBuffer()
-    private var output = OutputMeter()
-    private var watchdog: Scheduled<Void>?
+    var output = OutputMeter()
+    var watchdog: Scheduled<Void>?
 
     init(
         dispatcher: Dispatcher, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, eventLoop: any EventLoop,
@@ -108,7 +108,7 @@ final class Connection: ChannelDuplexHandler {
     ///
     /// Writing and flushing may call back before they return. Such a call finds `isWorking` set and leaves the work to
     /// the one that is at it, which looks again at all that may have changed.
-    private func work(_ context: ChannelHandlerContext) {
+    func work(_ context: ChannelHandlerContext) {
         guard !isWorking, phase != .closed else { return }
         isWorking = true
         let isDone = startCommands(context)
@@ -232,7 +232,7 @@ final class Connection: ChannelDuplexHandler {
         if output.unread >= limits.output / 4 { measureOutput(context) }
     }
 
-    private func measureOutput(_ context: ChannelHandlerContext) {
+    func measureOutput(_ context: ChannelHandlerContext) {
         let buffered: Int?
         do {
             buffered = try context.channel.syncOptions?.getOption(.bufferedWritableBytes)
@@ -316,89 +316,6 @@ final class Connection: ChannelDuplexHandler {
 
     var isClosed: Bool { phase == .closed }
 
-    // MARK: Ending
-
-    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case .inputClosed? = event as? ChannelEvent {
-            // The peer has said all it wants to say, and may still be reading.
-            isInputClosed = true
-            work(context)
-        }
-        context.fireUserInboundEventTriggered(event)
-    }
-
-    /// Told by the registry when the daemon stops.
-    func drain() {
-        guard let context, phase == .serving else { return }
-        finish()
-        work(context)
-    }
-
-    /// Closes behind the last reply, if nothing more is to come. All that has come in is started.
-    private func closeIfOver(_ context: ChannelHandlerContext) {
-        guard phase == .draining || (isInputClosed && phase == .serving), replies.isEmpty else { return }
-        phase = .closing
-        // Done when everything before it is.
-        context.writeAndFlush(wrapOutboundOut(ByteBuffer())).assumeIsolated().whenComplete { _ in
-            context.close(promise: nil)
-        }
-    }
-
     func handlerAdded(context: ChannelHandlerContext) { self.context = context }
     func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
-
-    /// The peer is gone: what it waited for it leaves, what it held ends.
-    func channelInactive(context: ChannelHandlerContext) {
-        phase = .closed
-        watchdog?.cancel()
-        for waiting in waiting.values {
-            waiting.timer.cancel()
-            place.load.leave()
-            waiting.cache.leave(waiting.id)
-        }
-        waiting = [:]
-        batch = nil
-        for session in held { release(session) }
-        held = []
-        context.fireChannelInactive()
-    }
-
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // A reset or broken pipe is how peers leave; nothing else comes here, and neither can be answered.
-        dispatcher.log.debug("a connection failed", metadata: ["uid": "\(peer.uid)", "error": "\(error)"])
-        context.close(promise: nil)
-    }
-
-    // MARK: Peers that stall
-
-    /// Sees to it that a peer that reads nothing, or leaves a frame unfinished, for the time of `stall` is disconnected, a
-    /// quarter of that time later at most.
-    private func watch(_ context: ChannelHandlerContext) {
-        guard watchdog == nil, phase != .closed, progress.isAwaited else { return }
-        measureOutput(context)
-        lookAgain(since: progress, looks: 1)
-    }
-
-    private func lookAgain(since before: PeerProgress, looks: Int64) {
-        let pause = TimeAmount.milliseconds(max(1, limits.stall / Self.looksInStall))
-        watchdog = eventLoop.assumeIsolated().scheduleTask(in: pause) { [weak self] in
-            guard let self, let context = self.context else { return }
-            self.watchdog = nil
-            self.measureOutput(context)
-            guard self.progress.hasStalled(since: before) else { return self.watch(context) }
-            guard looks >= Self.looksInStall else { return self.lookAgain(since: before, looks: looks + 1) }
-            self.dispatcher.log.info(
-                "disconnected a peer that stalled",
-                metadata: ["uid": "\(self.peer.uid)", "pid": "\(self.peer.pid)", "unread": "\(self.output.unread)"])
-            context.close(promise: nil)
-        }
-    }
-
-    private static var looksInStall: Int64 { 4 }
-
-    private var progress: PeerProgress {
-        PeerProgress(
-            sent: output.sent, unread: output.unread, frames: reader.count,
-            isInsideFrame: phase == .serving && reader.isInsideFrame)
-    }
 }

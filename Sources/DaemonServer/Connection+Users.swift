@@ -1,0 +1,111 @@
+import Logging
+import NIOCore
+import RESP
+import ThumbcacheProtocol
+import ThumbnailCache
+
+// What each command does. The way of a hit is `execute`, `get`, `respond`.
+
+/// Log-in, and what runs to its end before the next command starts: log-out, purge and what is asked of the sessions.
+extension Connection {
+    func logIn(_ command: LoginCommand) {
+        let session = HeldSession(owner: owner(command.user).detached(), session: command.sessionID.detached())
+        if command.hold, held.count >= Self.heldSessions, !held.contains(session) {
+            let reason = "this connection holds \(Self.heldSessions) sessions: log one out, or use another connection"
+            return respond(.error(CommandError(.busy, reason)))
+        }
+        let ticket = holdUp()
+        let (dispatcher, peer, id) = (dispatcher, peer, place.id)
+        run {
+            try await dispatcher.logIn(command, peer: peer, connection: id)
+        } then: { connection, result in
+            if case .failure(let error) = result { return connection.resume(ticket, with: .error(CommandError(error))) }
+            if command.hold {
+                if connection.isClosed {
+                    // The peer went while it was being logged in: nothing else will ever end this session.
+                    connection.release(session)
+                } else {
+                    connection.held.insert(session)
+                }
+            }
+            connection.resume(ticket, with: .ok)
+        }
+    }
+
+    /// Sessions that one connection may hold.
+    private static var heldSessions: Int { 1024 }
+
+    func logOut(_ command: LogoutCommand) {
+        let uid = command.uid ?? peer.uid
+        lifecycle {
+            .receipt(try await $0.logOut(command, peer: $1))
+        } then: { connection, result in
+            guard case .success = result else { return }
+            // What has ended need not be ended again.
+            connection.held = connection.held.filter { !command.ends($0.session, of: $0.owner, uid: uid) }
+        }
+    }
+
+    /// Ends a session that this connection held.
+    func release(_ held: HeldSession) {
+        let (logout, log, id) = (dispatcher.logout, dispatcher.log, place.id)
+        Task {
+            do throws(CacheFailure) {
+                try await logout.release(held.owner, session: held.session, connection: id)
+            } catch {
+                // What could not be made durable is closed and tried again by the service; it has logged why.
+                log.debug("a held session did not end at once", metadata: ["uid": "\(held.owner.uid)"])
+            }
+        }
+    }
+
+    /// What a command that runs elsewhere answers.
+    enum LifecycleReply: Sendable {
+        case receipt(Receipt)
+        case users([OpaqueID])
+        case status(UserSessions.Status?)
+    }
+
+    /// Runs a command to its end before the next one starts.
+    func lifecycle(
+        _ work: @escaping @Sendable (Dispatcher, Peer) async throws -> LifecycleReply,
+        then: @escaping @Sendable (Connection, Result<LifecycleReply, any Error>) -> Void = { _, _ in }
+    ) {
+        let ticket = holdUp()
+        let (dispatcher, peer) = (dispatcher, peer)
+        run {
+            let reply = try await work(dispatcher, peer)
+            try await dispatcher.settleLoops()
+            return reply
+        } then: { connection, result in
+            then(connection, result)
+            connection.resume(ticket, with: connection.render(result))
+        }
+    }
+
+    private func render(_ result: Result<LifecycleReply, any Error>) -> ByteBuffer {
+        .reply { buffer in
+            switch result {
+            case .success(.receipt(let receipt)): buffer.writeReceipt(receipt, version)
+            case .success(.users(let users)):
+                buffer.writeArrayHeader(count: users.count)
+                for user in users { buffer.writeBulkString(user.bytes) }
+            case .success(.status(let status?)): buffer.writeStatus(status, version)
+            case .success(.status(nil)): buffer.writeNull(kind: .map, version: version)
+            case .failure(let error): buffer.writeError(CommandError(error))
+            }
+        }
+    }
+}
+
+extension LogoutCommand {
+    /// - Parameter uid: whose sessions the command is about.
+    fileprivate func ends(_ session: OpaqueID, of owner: Owner, uid: UInt32) -> Bool {
+        let isUser =
+            switch target {
+            case .all: true
+            case .user(let user): owner.user.bytes == user
+            }
+        return owner.uid == uid && isUser && (self.session.map { $0 == session.bytes } ?? true)
+    }
+}
