@@ -156,6 +156,8 @@ final class Maintenance: Sendable {
     }
 
     private func loop() {
+        // Nobody waits for it: those who serve go first. On Linux this is the calling thread alone, setpriority(2).
+        setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)
         while !signal.isStopped {
             run()
             signal.wait(seconds: Self.period)

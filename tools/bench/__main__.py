@@ -10,6 +10,7 @@ goal is no failure: the status tells only whether every row is there. `--quick` 
 import argparse
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -37,6 +38,8 @@ def main():
         report.write_document(options.document, *report.from_json(options.earlier.read_text()))
         return 0
     processes.raise_descriptor_limit()
+    # A run that is ended from outside ends what it has started, too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     home = pathlib.Path(tempfile.mkdtemp(prefix="thumbcached-bench-"))
     rows, failed = [], False
     try:
