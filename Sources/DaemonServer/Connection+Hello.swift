@@ -4,8 +4,6 @@ import RESP
 import ThumbcacheProtocol
 import ThumbnailCache
 
-// What each command does. The way of a hit is `execute`, `get`, `respond`.
-
 /// HELLO and CLIENT: what is said of the connection itself.
 extension Connection {
     func hello(_ command: HelloCommand) {

@@ -4,8 +4,6 @@ import RESP
 import ThumbcacheProtocol
 import ThumbnailCache
 
-// What each command does. The way of a hit is `execute`, `get`, `respond`.
-
 /// GET, MGET, PUT and STAT.
 extension Connection {
     func get(_ command: GetCommand) {

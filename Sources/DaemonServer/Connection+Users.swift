@@ -4,8 +4,6 @@ import RESP
 import ThumbcacheProtocol
 import ThumbnailCache
 
-// What each command does. The way of a hit is `execute`, `get`, `respond`.
-
 /// Log-in, and what runs to its end before the next command starts: log-out, purge and what is asked of the sessions.
 extension Connection {
     func logIn(_ command: LoginCommand) {
@@ -15,6 +13,15 @@ extension Connection {
             return respond(.error(CommandError(.busy, reason)))
         }
         let ticket = holdUp()
+        let me = NIOLoopBound(self, eventLoop: eventLoop)
+        // In the loop's next turn, when it is known whether the peer was gone before its command was read: one that died while the
+        // daemon was away may have been logged out since, by a log-out that was honoured before anybody was served.
+        eventLoop.execute {
+            if !me.value.isClosed { me.value.logIn(command, session, ticket) }
+        }
+    }
+
+    private func logIn(_ command: LoginCommand, _ session: HeldSession, _ ticket: ReplyQueue.Ticket) {
         let (dispatcher, peer, id) = (dispatcher, peer, place.id)
         run {
             try await dispatcher.logIn(command, peer: peer, connection: id)

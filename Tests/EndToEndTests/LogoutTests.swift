@@ -5,6 +5,25 @@ import Testing
 extension EndToEnd {
     /// What ends, ends: log-out and purge against downloads under way.
     struct LogoutTests {
+        @Test func `I2, F46: a LOGIN of somebody who died before the daemon came to read it logs nobody in`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let control = try daemon.connect()
+                daemon.process?.signal(SIGSTOP)
+                for number in 0..<20 {
+                    let client = try RESPClient(daemon.socket)
+                    try client.send("LOGIN", "alice-\(number)")
+                    client.end()
+                }
+                daemon.process?.signal(SIGCONT)
+                // Those before it have been accepted, and have had all the time of two commands that take as long as theirs.
+                try daemon.takeUpEverythingSent()
+                for user in ["bob", "carol"] { #expect(try control.call("LOGIN", user) == .ok) }
+                #expect(daemon.loginFiles.count == 4)
+                #expect(try control.call("USERS").elements?.count == 2)
+            }
+        }
+
         /// How far a download has come when the log-out meets it.
         enum Progress: String, CaseIterable, Sendable {
             case hanging, streaming

@@ -1,9 +1,8 @@
 """What a boot does: each scenario after it belongs to a preparation before it."""
 
 import pathlib
-import shutil
 
-from commands import run, systemctl
+from commands import run
 from daemon import UNIT
 from machine import EXCHANGE
 from pictures import picture
@@ -13,11 +12,6 @@ from waiting import check, wait_until
 from scenarios.logout import hook
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-# nspawn gives every boot of a container an id by a mount over that file. The service has a /proc of its own, without
-# that mount, which shows the id of the machine that all of this runs on; so it is mounted there as well. On a real
-# machine there is but the one id.
-SHOWN_BOOT_ID = pathlib.Path("/run/boot-id")
-BOOT_DROP_IN = pathlib.Path("/etc/systemd/system/thumbcached.service.d/50-boot-id.conf")
 
 # Tells run.py to end this boot as a power cut does.
 PLUG = EXCHANGE / "pull-the-plug"
@@ -96,10 +90,6 @@ def a_boot_with_runtime_keys(machine):
 
 def before_a_boot_that_purges(machine):
     """With purge-on-boot = true users are logged in, images are kept over a restart, and the plug is pulled"""
-    shutil.copyfile(BOOT_ID, SHOWN_BOOT_ID)
-    BOOT_DROP_IN.parent.mkdir()
-    BOOT_DROP_IN.write_text(f"[Service]\nBindReadOnlyPaths={SHOWN_BOOT_ID}:{BOOT_ID}\n", encoding="utf-8")
-    systemctl("daemon-reload")
     machine.daemon.use("[sessions]\npurge-on-boot = true\n")
     log_in_everybody(machine)
     machine.daemon.restart()
@@ -109,12 +99,7 @@ def before_a_boot_that_purges(machine):
 def a_boot_that_purges(machine):
     """After a boot with purge-on-boot = true everybody is logged out, and everything of before is swept"""
     check_another_boot(machine)
-    shutil.copyfile(BOOT_ID, SHOWN_BOOT_ID)
-    try:
-        check_nothing_of_before(machine)
-    finally:
-        shutil.rmtree(BOOT_DROP_IN.parent)
-        systemctl("daemon-reload")
+    check_nothing_of_before(machine)
     machine.people.make()
 
 
