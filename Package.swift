@@ -25,6 +25,7 @@ let cRules: [CSetting] = [
 
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let nioLocks = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
@@ -121,7 +122,7 @@ let package = Package(
             name: "DaemonServerTests",
             dependencies: [
                 "CacheFakes", "DaemonServer", "ThumbnailCache", "ThumbcacheProtocol", "RESP",
-                nioCore, nioPosix, nioLocks, logging,
+                nioCore, nioPosix, nioEmbedded, nioLocks, logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(

@@ -15,12 +15,18 @@ final class Rota: Sendable {
     private let eventLoop: any EventLoop
     private let state = NIOLockedValueBox(State())
 
-    init(eventLoop: any EventLoop) {
+    private let now: @Sendable () -> NIODeadline
+
+    init(eventLoop: any EventLoop, now: @escaping @Sendable () -> NIODeadline = { .now() }) {
         self.eventLoop = eventLoop
+        self.now = now
     }
 
     /// How long the event loop has to find out that nothing else is due.
     private static var pause: TimeAmount { .microseconds(100) }
+
+    /// After which the sockets are looked at, however many have yet to have their go.
+    private static var longestRound: TimeAmount { .milliseconds(5) }
 
     /// Runs `go` on the event loop in the next round.
     func nextRound(_ go: @escaping @Sendable () -> Void) {
@@ -36,13 +42,20 @@ final class Rota: Sendable {
         eventLoop.scheduleTask(in: Self.pause) { self.round() }
     }
 
+    /// A round that takes long is broken off, for the sockets to be looked at; the next one begins where it ended.
     private func round() {
         let due = state.withLockedValue { state in
             defer { state.waiting = [] }
             return state.waiting
         }
-        for go in due { go() }
+        let end = now() + Self.longestRound
+        var gone = 0
+        while gone < due.count, gone == 0 || now() < end {
+            due[gone]()
+            gone += 1
+        }
         let isOver = state.withLockedValue { state in
+            state.waiting.insert(contentsOf: due[gone...], at: 0)
             state.isTimerSet = !state.waiting.isEmpty
             return state.waiting.isEmpty
         }

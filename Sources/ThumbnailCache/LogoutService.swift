@@ -4,8 +4,8 @@ import NIOConcurrencyHelpers
 /// Ends caches: log-out, purge, and the trying again when an end could not be made durable.
 ///
 /// The order of an ending is what the promise rests on: the cache is closed to new work, its flights are detached and their
-/// waiters answered, what the disk is doing drains, keys are wiped and memory is let go of, the key file is committed, and only
-/// then is there a receipt. Deleting and wiping what nothing leads to any more comes behind it.
+/// waiters answered, what the disk is doing drains, keys and memory are wiped, the key file is committed, and only then is
+/// there a receipt. Deleting what is left comes behind it; so does wiping memory after a purge, when nothing leads to it any more.
 public final class LogoutService: Sendable {
     private let sessions: UserSessions
     private let services: CacheServices
@@ -144,7 +144,8 @@ public final class LogoutService: Sendable {
         case .open(let cache):
             entry.phase = .ending
             let usage = cache.usage
-            let cancelled = await services.lifecycle.close(cache)
+            // A purge takes as long for a hundred thousand images as for one; after a log-out nothing is in memory either.
+            let cancelled = await services.lifecycle.close(cache, wipesBehind: ending == .purge)
             entry.state.withLockedValue { $0.closed = cache }
             let epoch = try await commit(ending, of: entry)
             return Receipt(

@@ -3,8 +3,9 @@ import NIOConcurrencyHelpers
 extension UserCache {
     /// Ends the generation: no new work, waiters answered, downloads cancelled, memory forgotten, then answers on their way
     /// and what the disk is doing drained, and the keys wiped. Blocks until then: call it on a pool. Idempotent.
+    /// - Parameter wipesBehind: images that were in memory are wiped soon after this returns, and not before.
     /// - Returns: how many downloads were stopped.
-    func close(_ failure: CacheFailure = .cancelled) -> Int {
+    func close(_ failure: CacheFailure = .cancelled, wipesBehind: Bool = false) -> Int {
         let (ended, memory, earlier) = state.withLockedValue { state in
             state.ending = state.ending ?? failure
             let ended = state.traffic.end(failure)
@@ -15,9 +16,9 @@ extension UserCache {
             state.account = Account(origin: state.account.origin)
             return (ended, memory, Self.replaceDeliveries(&state))
         }
-        // Nothing leads to the entries any more. Taking a hundred thousand of them out of the tier and wiping them takes 50 ms,
-        // which a receipt need not wait for.
-        services.disk.submit { [tier = services.memory] in tier.remove(Array(memory.values)) }
+        // Nothing leads to the entries any more. Taking a hundred thousand of them out of the tier and wiping them takes 50 ms.
+        let wipe: @Sendable () -> Void = { [tier = services.memory] in tier.remove(Array(memory.values)) }
+        if wipesBehind { services.lifecycle.submit(wipe) } else { wipe() }
         perform(ended.effects)
         earlier.drain()
         vault.close()
@@ -65,9 +66,9 @@ extension UserCache {
 
 extension BlockingPool {
     /// Closes a cache, which waits for what the disk is doing. Returns how many downloads were stopped.
-    func close(_ cache: UserCache, _ failure: CacheFailure = .cancelled) async -> Int {
+    func close(_ cache: UserCache, _ failure: CacheFailure = .cancelled, wipesBehind: Bool = false) async -> Int {
         await withCheckedContinuation { continuation in
-            submit { continuation.resume(returning: cache.close(failure)) }
+            submit { continuation.resume(returning: cache.close(failure, wipesBehind: wipesBehind)) }
         }
     }
 }
