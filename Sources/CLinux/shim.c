@@ -9,10 +9,12 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/vfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <dirent.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 
 #ifndef SO_PEERGROUPS
@@ -50,6 +52,25 @@ int clinux_peer_groups(int fd, uint32_t *groups, int capacity) {
     socklen_t length = (socklen_t)((size_t)capacity * sizeof(gid_t));
     if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &length) != 0) return -1;
     return (int)(length / sizeof(gid_t));
+}
+
+int clinux_is_remote(int fd) {
+    struct statfs found;
+    if (fstatfs(fd, &found) != 0) return 1;
+    switch ((uint32_t)found.f_type) {
+    case NFS_SUPER_MAGIC:
+    case SMB_SUPER_MAGIC:
+    case CIFS_SUPER_MAGIC:
+    case SMB2_SUPER_MAGIC:
+    case FUSE_SUPER_MAGIC:
+    case V9FS_MAGIC:
+    case CEPH_SUPER_MAGIC:
+    case AFS_SUPER_MAGIC:
+    case CODA_SUPER_MAGIC:
+        return 1;
+    default:
+        return 0;
+    }
 }
 
 int clinux_openat2(int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {

@@ -32,9 +32,11 @@ final class Disk: Sendable {
     }
 
     /// A file to read, opened without waiting for the disk. Nothing is tried twice: that is for those who may wait.
-    func openCached(_ name: FileName, in directory: Directory) throws(SystemError) -> OpenFile {
-        OpenFile(descriptor: try system.openCached(name, in: directory.descriptor), system: system)
+    func openCached(_ path: FileName, in directory: Directory) throws(SystemError) -> OpenFile {
+        OpenFile(descriptor: try system.openCached(path, in: directory.descriptor), system: system)
     }
+
+    func isRemote(_ directory: Directory) -> Bool { system.isRemote(directory.descriptor) }
 
     func makeDirectory(_ name: FileName, in directory: Directory) throws(SystemError) {
         try system.makeDirectory(name, in: directory.descriptor)

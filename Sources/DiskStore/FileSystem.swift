@@ -9,8 +9,12 @@ import Glibc
 public protocol FileSystem: Sendable {
     /// openat(2).
     func open(_ name: FileName, in directory: Int32, for purpose: OpenPurpose) throws(SystemError) -> Int32
-    /// openat2(2) for reading, with RESOLVE_CACHED: EAGAIN rather than wait for the disk.
-    func openCached(_ name: FileName, in directory: Int32) throws(SystemError) -> Int32
+    /// openat2(2) for reading, with RESOLVE_CACHED: EAGAIN rather than wait for the disk. The name may be a path; no link on
+    /// it is followed, and it stays beneath the directory.
+    func openCached(_ path: FileName, in directory: Int32) throws(SystemError) -> Int32
+    /// fstatfs(2): whether what lies there is opened and looked at by asking another machine or process, which may not answer. Also
+    /// true when it cannot be told.
+    func isRemote(_ descriptor: Int32) -> Bool
     /// mkdirat(2), with mode 0700.
     func makeDirectory(_ name: FileName, in directory: Int32) throws(SystemError)
     /// renameat(2).
@@ -186,6 +190,8 @@ public struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     var isOfWrongKind: Bool { [ELOOP, ENOTDIR, EISDIR, ENXIO, ENODEV].contains(code) }
     /// The kernel or the file system does not know calls that never wait.
     var isUnsupported: Bool { code == ENOSYS || code == EOPNOTSUPP }
+    /// The kernel does not know the call or its flags, or a system-call filter does not let it through.
+    var isUnknownCall: Bool { isUnsupported || code == EINVAL || code == EPERM }
     /// The file is another user's, or its mode keeps us out.
     var isDenied: Bool { code == EACCES || code == EPERM }
 }

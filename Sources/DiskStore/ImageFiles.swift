@@ -25,7 +25,7 @@ final class ImageFiles: Sendable {
     let locks = StripedLocks(count: 256)
     let claims = DirectoryClaims()
     /// Whether kernel and file system know calls that never wait, as far as has been tried.
-    let canGlance = Atomic<Bool>(true)
+    let canGlance: Synchronization.Atomic<Bool>
     private let known = NIOLockedValueBox(Known())
 
     private struct Known {
@@ -42,6 +42,7 @@ final class ImageFiles: Sendable {
     ) {
         self.disk = disk
         self.users = users
+        canGlance = Synchronization.Atomic(!disk.isRemote(users))
         self.trash = trash
         self.temporaries = temporaries
         self.directorySync = directorySync

@@ -18,11 +18,13 @@ public struct LinuxFileSystem: FileSystem {
         return try check(.open, name.withCString { openat(directory, $0, flags | O_CLOEXEC, 0o600) })
     }
 
-    public func openCached(_ name: FileName, in directory: Int32) throws(SystemError) -> Int32 {
+    public func openCached(_ path: FileName, in directory: Int32) throws(SystemError) -> Int32 {
         let flags = UInt64(Self.reading | O_CLOEXEC)
-        return try check(
-            .openCached, name.withCString { clinux_openat2(directory, $0, flags, 0, CLINUX_RESOLVE_CACHED) })
+        let resolve = CLINUX_RESOLVE_CACHED | CLINUX_RESOLVE_BENEATH | CLINUX_RESOLVE_NO_SYMLINKS
+        return try check(.openCached, path.withCString { clinux_openat2(directory, $0, flags, 0, resolve) })
     }
+
+    public func isRemote(_ descriptor: Int32) -> Bool { clinux_is_remote(descriptor) != 0 }
 
     private static var reading: Int32 { O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | CLINUX_O_NOATIME }
 

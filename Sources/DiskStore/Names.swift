@@ -146,6 +146,16 @@ package struct EntryAddress: Hashable, Sendable {
 
     var bucket: UInt8 { profile.bucket }
 
+    /// Where the entry lies in its generation's directory: bucket and name, with a slash between them.
+    var path: FileName {
+        let (bucket, name) = (BucketName.fileName(bucket).bytes, fileName.bytes)
+        return FileName(length: bucket.count + 1 + name.count) { path in
+            _ = path.update(fromContentsOf: bucket)
+            path[bucket.count] = UInt8(ascii: "/")
+            _ = UnsafeMutableBufferPointer(rebasing: path[(bucket.count + 1)...]).update(fromContentsOf: name)
+        }
+    }
+
     var fileName: FileName {
         var divisor: UInt16 = 1
         var length = 66

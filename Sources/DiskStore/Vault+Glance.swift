@@ -18,9 +18,10 @@ extension Vault {
                 try withCrypter { crypter in
                     let address = EntryAddress(
                         profile: try crypter.names.profileName(of: slot.profile), size: slot.size)
-                    let key = DirectoryCache.Key(generation: generation.number, bucket: address.bucket)
-                    guard let bucket = files.disk.directories[key] else { return nil }
-                    let file = try files.disk.openCached(address.fileName, in: bucket)
+                    // One open directory a user, and not one for each bucket, of which a few users' would fill the cache of them.
+                    let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
+                    guard let directory = files.disk.directories[key] else { return nil }
+                    let file = try files.disk.openCached(address.path, in: directory)
                     let status = try file.status()
                     guard isInOrder(status), status.size <= Self.largestGlance, !isWorthNoting(status) else {
                         return nil
@@ -31,7 +32,7 @@ extension Vault {
                     }
                 }
             }
-        } catch let error as SystemError where error.isUnsupported {
+        } catch let error as SystemError where error.isUnknownCall {
             files.canGlance.store(false, ordering: .relaxed)
             return nil
         } catch {

@@ -92,9 +92,9 @@ final class FaultySystem: FileSystem {
     }
 
     /// Here everything is in the kernel's memory, on any file system, unless the plan says otherwise.
-    func openCached(_ name: FileName, in directory: Int32) throws(SystemError) -> Int32 {
+    func openCached(_ path: FileName, in directory: Int32) throws(SystemError) -> Int32 {
         let step = try step(.openCached)
-        let descriptor = try real.open(name, in: directory, for: .reading)
+        let descriptor = try real.open(path, in: directory, for: .reading)
         do throws(SystemError) {
             try step.after()
         } catch {
@@ -103,6 +103,8 @@ final class FaultySystem: FileSystem {
         }
         return descriptor
     }
+
+    func isRemote(_ descriptor: Int32) -> Bool { real.isRemote(descriptor) }
 
     func makeDirectory(_ name: FileName, in directory: Int32) throws(SystemError) {
         let step = try step(.makeDirectory)

@@ -61,7 +61,7 @@ import ThumbnailCache
         }
     }
 
-    @Test(arguments: [EOPNOTSUPP, ENOSYS])
+    @Test(arguments: [EOPNOTSUPP, ENOSYS, EINVAL, EPERM])
     func `a kernel or file system that cannot tell is not asked again`(_ code: Int32) throws {
         try withVault { vault in
             system.plan { made, _, _ in made == .readCached ? .fail(code) : nil }
@@ -71,6 +71,24 @@ import ThumbnailCache
             #expect(system.calls == 0)
             let waited = try vault.bytes(slot("bob"))
             #expect(waited == picture(1).content)
+        }
+    }
+
+    @Test func `F24: neither an entry nor a bucket that is a link is followed`() throws {
+        let machine = LinuxFileSystem()
+        try tree.withStore(system: machine) { store in
+            try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+        }
+        let entry = try #require(tree.entries.first).split(separator: "/").map(String.init)
+        let generation = "/" + entry.dropLast(2).joined(separator: "/")
+        let bucket = entry[entry.count - 2]
+        #expect(
+            symlink(bucket, "\(generation)/link") == 0 && symlink(entry.last ?? "", "\(generation)/\(bucket)/link") == 0
+        )
+        let directory = open(generation, O_RDONLY | O_DIRECTORY)
+        defer { close(directory) }
+        for path in ["link/\(entry.last ?? "")", "\(bucket)/link", "../\(entry[entry.count - 3])/\(bucket)"] {
+            #expect(throws: SystemError.self) { _ = try machine.openCached(FileName(path), in: directory) }
         }
     }
 

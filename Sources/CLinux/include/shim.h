@@ -16,6 +16,10 @@ int clinux_peer_credentials(int fd, uint32_t *uid, uint32_t *gid, int32_t *pid);
  * many there are; -1 with errno ERANGE when there are more than `capacity`. */
 int clinux_peer_groups(int fd, uint32_t *groups, int capacity);
 
+/* Whether the file system of an open file asks another machine or process for what it holds, which may not answer; also 1 when it
+   cannot be told. fstatfs(2). */
+int clinux_is_remote(int fd);
+
 /* openat2(2), Linux 5.6. `resolve` is a sum of the CLINUX_RESOLVE flags. */
 int clinux_openat2(int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
 
