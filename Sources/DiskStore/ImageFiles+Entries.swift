@@ -73,7 +73,8 @@ extension ImageFiles {
     ///
     /// Over another file by swapping the two: ext4 sends a file that is renamed over another to the disk at once
     /// (auto_da_alloc, ext4(5)), which nobody here asks for, and 8 KiB put again and again took 2.7 times as long. A kill before
-    /// the older one is removed leaves it behind as a temporary file, which the next start removes.
+    /// the older one is removed leaves it behind as a temporary file, which the next start removes. A power cut within the half minute
+    /// that the kernel keeps what was written takes the older image along: a miss, as an image that was PUT may be.
     private func appear(_ entry: PreparedEntry, as name: FileName, over replaced: FileStatus?) throws {
         if replaced != nil {
             do throws(SystemError) {
@@ -123,6 +124,7 @@ extension ImageFiles {
         guard let bucket = try existingDirectory(of: generation, bucket: profile.bucket) else {
             return Usage()
         }
+        try removeLeftovers(of: generation)
         var removed = Usage()
         var failure: (any Error)?
         let prefix = profile.fileName.bytes + [UInt8(ascii: ".")]
@@ -139,6 +141,20 @@ extension ImageFiles {
         try directorySync.sync(bucket, .bucket(generation: generation.number, bucket: profile.bucket))
         if let failure { throw failure }
         return removed
+    }
+
+    /// Until a generation is counted, images may lie in it that a run before this one swapped out and was killed before it removed
+    /// them: whole, sealed under a key that lives on, and of whatever profile. They go before any profile's receipt (I3).
+    private func removeLeftovers(of generation: Generation) throws {
+        guard accounts.withLockedValue({ $0.usage(of: generation.number) }) == nil,
+            let directory = try existingDirectory(of: generation)
+        else { return }
+        var isChanged = false
+        for entry in try disk.names(in: directory) where temporaries.isStale(entry.name) && entry.kind != .directory {
+            try disk.unlinkIfPresent(entry.name, in: directory)
+            isChanged = true
+        }
+        if isChanged { try disk.sync(directory) }
     }
 
     /// Removes a name from a bucket and from the account. The commit lock is held.

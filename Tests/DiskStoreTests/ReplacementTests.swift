@@ -55,3 +55,22 @@ private func read(
     #expect(read.bytes == nil)
     #expect(read.rejected == 0)
 }
+
+@Test func `I3, F1: an image swapped out by a run that was killed then goes with a purge of its profile`() throws {
+    let tree = try TestTree()
+    let system = FaultySystem()
+    try tree.withStore(system: system) { store in
+        let vault = try store.commitLogin(alice, .plain)
+        try vault.put(slot("bob"), picture(0))
+        system.plan { call, _, _ in call == .exchange ? .dieAfter : nil }
+        #expect(throws: (any Error).self) { try vault.put(slot("bob"), picture(1)) }
+    }
+    #expect(tree.temporaries.count == 1)
+    // Before any maintenance has come round.
+    try tree.withStore { store in
+        let vault = try #require(try store.load(alice)).vault
+        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+        _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
+        #expect(tree.temporaries.isEmpty && tree.entries.isEmpty)
+    }
+}
