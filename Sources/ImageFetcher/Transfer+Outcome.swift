@@ -6,7 +6,7 @@ extension Transfer {
     func completed(_ headers: ResponseHeaders) -> ResponseHeaders {
         var headers = headers
         headers.delay = easy.secondsTaken
-        headers.redirectControls = redirectControls
+        headers.redirects = redirectHeaders
         return headers
     }
 

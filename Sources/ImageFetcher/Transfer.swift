@@ -26,8 +26,8 @@ final class Transfer {
     private(set) var answers = FetcherStatistics.Answers()
     /// What the current hop is sent with; nil until its host may be asked, and after what came of it has been told.
     var permit: HostHealth.Permit?
-    /// Cache-Control of each redirect.
-    private(set) var redirectControls: [String] = []
+    /// What each redirect said that matters to a cache.
+    private(set) var redirectHeaders: [ResponseHeaders] = []
     /// Bytes of body received, of all hops.
     private(set) var bytes = 0
     /// Addresses that were not connected to.
@@ -115,7 +115,7 @@ final class Transfer {
             return .notModified(completed(headers))
         case .redirect(let location):
             do {
-                redirectControls.append(response.headers["cache-control"] ?? "")
+                redirectHeaders.append(ResponseHeaders(response.headers.fields, delay: easy.secondsTaken))
                 try follow(location)
                 return nil
             } catch {

@@ -42,6 +42,16 @@ struct Absences: Sendable {
         absence(slot, url).map { $0.holds(at: now) && $0.leavesSlotEmpty } ?? false
     }
 
+    /// Whether anything is known to be missing in a slot, under whatever URL. Where a profile has many, this says yes without looking
+    /// through them: whoever takes the longer way for it finds what is true.
+    func holdsAny(_ slot: Slot, at now: Int64) -> Bool {
+        guard !profiles.isEmpty, let places = profiles[slot.profile] else { return false }
+        return places.count > Self.mostLookedThrough
+            || places.contains { $0.key.size == slot.size && $0.value.holds(at: now) }
+    }
+
+    private static let mostLookedThrough = 8
+
     private func absence(_ slot: Slot, _ url: String) -> Absence? {
         profiles.isEmpty ? nil : profiles[slot.profile]?[Place(size: slot.size, url: url)]
     }

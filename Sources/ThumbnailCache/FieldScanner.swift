@@ -3,6 +3,9 @@
 /// A value. What does not fit is left where it is, and says so with nil or false; nothing here fails otherwise.
 struct FieldScanner {
     private var rest: ArraySlice<UInt8>
+    /// Whether a quote was met that nothing closes. Then nothing closes a later one either: all that follow stand behind a
+    /// backslash. To look for their ends again and again would take a time that grows with the square of their number.
+    private var isUnclosed = false
 
     init(_ text: String) {
         rest = Array(text.utf8)[...]
@@ -43,7 +46,7 @@ struct FieldScanner {
 
     /// A quoted string (section 5.6.4) without its quotes and with what was escaped as itself.
     mutating func quotedString() -> String? {
-        guard rest.first == UInt8(ascii: "\"") else { return nil }
+        guard !isUnclosed, rest.first == UInt8(ascii: "\"") else { return nil }
         var text: [UInt8] = []
         var bytes = rest.dropFirst()
         while let byte = bytes.popFirst() {
@@ -55,13 +58,15 @@ struct FieldScanner {
                 text.append(byte)
                 continue
             }
-            guard let escaped = bytes.popFirst() else { return nil }
+            guard let escaped = bytes.popFirst() else { break }
             text.append(escaped)
         }
+        isUnclosed = true
         return nil
     }
 
-    /// Goes to the end of an element that cannot be read: a comma within quotes does not end it.
+    /// Goes to the end of an element that cannot be read: a comma within quotes does not end it, but one behind a quote that is
+    /// never closed does. What is forbidden there is obeyed.
     mutating func skipElement() {
         while !isAtEndOfElement {
             if quotedString() == nil { rest.removeFirst() }

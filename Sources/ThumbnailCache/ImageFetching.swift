@@ -112,13 +112,13 @@ public struct ResponseHeaders: Sendable, Equatable {
     public var fields: [String: [String]]
     /// Whole seconds from the request to the end of its answer.
     public var delay: Int64
-    /// Cache-Control of each redirect that was followed to get here.
-    public var redirectControls: [String]
+    /// What each redirect said that was followed to get here, in the order they came.
+    public var redirects: [ResponseHeaders]
 
-    public init(_ fields: [String: [String]] = [:], delay: Int64 = 0, redirectControls: [String] = []) {
+    public init(_ fields: [String: [String]] = [:], delay: Int64 = 0, redirects: [ResponseHeaders] = []) {
         self.fields = fields
         self.delay = delay
-        self.redirectControls = redirectControls
+        self.redirects = redirects
     }
 
     /// The values of a list-valued field as one list (RFC 9110 section 5.3).

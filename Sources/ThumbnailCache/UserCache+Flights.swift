@@ -161,9 +161,11 @@ extension UserCache {
         do {
             let handle = try services.fetcher.start(download) { outcome in
                 if let token, self.triesAgain(errand, token, outcome) { return }
+                let reception = Reception(self.services.time)
                 // Hashing a large image takes milliseconds that the fetcher's one thread does not have.
                 self.services.disk.submit {
-                    self.landed(slot, target, flight, self.judge(outcome, of: download, basis: errand.basis))
+                    let landing = self.judge(outcome, of: download, basis: errand.basis, at: reception)
+                    self.landed(slot, target, flight, landing)
                 }
             }
             if errand.refused == nil { services.counters.downloads.count() }

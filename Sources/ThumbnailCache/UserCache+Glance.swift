@@ -8,11 +8,10 @@ extension UserCache {
     /// a PUT or a download has its effect here as it has on a look that waits (I3, I7).
     public func glance(_ query: ImageQuery) -> ServedImage? {
         let slot = query.slot
-        let before = state.withLockedValue { state in
-            state.isOpen && state.memory[slot] == nil && state.traffic.activity[slot] == nil ? state.overtakings : nil
-        }
+        let now = services.time.now
+        let before = state.withLockedValue { $0.mayGlance(slot, now: now) ? $0.overtakings : nil }
         guard let before, let image = vault.glance(slot, framing: services.framing), query.accepts(image),
-            image.record.freshness.state(at: services.time.now) == .fresh
+            image.record.freshness.state(at: now) == .fresh
         else { return nil }
         let kept = services.memory.admits(image) ? slot.detached() : slot
         let change = state.withLockedValue { state in
@@ -22,5 +21,13 @@ extension UserCache {
         apply(change)
         services.counters.diskHits.count()
         return ServedImage(image: image, source: .disk, isStale: false)
+    }
+}
+
+extension UserCache.State {
+    /// Whether what is on disk is the answer: nothing is going on in the slot, and the origin has not said that there is nothing.
+    /// What it no longer has may still be on disk where it could not be removed.
+    fileprivate func mayGlance(_ slot: Slot, now: Int64) -> Bool {
+        isOpen && memory[slot] == nil && traffic.activity[slot] == nil && !traffic.absences.holdsAny(slot, at: now)
     }
 }

@@ -11,8 +11,10 @@ extension UserCache {
 
     /// What an ended download means for the cache. Nil for a "not modified" that is about something else than what is held: then
     /// the origin is to be asked again.
-    func judge(_ outcome: DownloadOutcome, of download: Download, basis: Image?) -> CacheTraffic.Landing? {
-        let reception = Reception(now: services.time.now, wallClock: services.time.wallClock)
+    /// - Parameter reception: when it ended, which is when its age began to count here.
+    func judge(
+        _ outcome: DownloadOutcome, of download: Download, basis: Image?, at reception: Reception
+    ) -> CacheTraffic.Landing? {
         switch outcome {
         case .image(let downloaded):
             return image(downloaded, of: download, at: reception)

@@ -57,6 +57,17 @@ import Testing
         #expect(CacheControl(value).noCache == forbids)
     }
 
+    @Test(arguments: ["", "x=", "x", "x, y="])
+    func `F35: quotes that nothing closes are gone through once, and what is forbidden behind them is obeyed`(
+        start: String
+    ) {
+        // Each of them would have its end looked for in all that follow.
+        let quotes = start + "\"" + String(repeating: "\\\"", count: 128 << 10)
+        let control = CacheControl(quotes + ", no-store, max-age=60")
+        #expect(control.noStore && control.maxAge == 60)
+        #expect(CacheControl(quotes) == CacheControl(""))
+    }
+
     @Test func `RFC 9111 sections 5.2.2.2 and 5.2.2.3: must-revalidate and must-understand`() {
         #expect(CacheControl("Must-Revalidate").mustRevalidate)
         #expect(CacheControl("must-understand, no-store").mustUnderstand)

@@ -51,6 +51,38 @@ import Testing
         #expect(cache.glance(Self.query) == nil)
     }
 
+    @Test
+    func
+        `what the origin said it does not have is not looked for on disk, in that slot and for as long as it is believed`()
+        async throws
+    {
+        let cache = try await stored()
+        let now = daemon.world.time.now
+        func remember(_ slot: Slot, url: String) {
+            cache.state.withLockedValue {
+                $0.traffic.absences.remember(slot, url: url, until: now + 300, leavesSlotEmpty: true, now: now)
+            }
+        }
+        remember(Slot(profile: OpaqueID("bob"), size: 64), url: "https://origin.test/a")
+        remember(Slot(profile: OpaqueID("carol")), url: "https://origin.test/a")
+        #expect(told(cache.glance(Self.query)) == "old from disk")
+        remember(Self.slot, url: "https://other.test/x")
+        #expect(cache.glance(Self.query) == nil)
+        daemon.world.time.now += 300
+        #expect(told(cache.glance(Self.query)) == "old from disk")
+    }
+
+    @Test func `I8: many missing images of a profile are not looked through, one by one`() {
+        var absences = Absences(limit: 100)
+        for size in 1...9 as ClosedRange<UInt16> {
+            let other = Slot(profile: OpaqueID("bob"), size: size)
+            absences.remember(other, url: "https://origin.test/\(size)", until: 300, leavesSlotEmpty: true, now: 0)
+            #expect(absences.holdsAny(Self.slot, at: 1) == (size == 9))
+        }
+        absences.forget(profile: OpaqueID("bob"))
+        #expect(!absences.holdsAny(Self.slot, at: 1))
+    }
+
     /// Has something happen between the moment the image was seen on disk and the answer.
     private func overtaken(_ cache: UserCache, by event: () throws -> Void) async throws -> ServedImage? {
         let gate = daemon.store.hold(.glance)

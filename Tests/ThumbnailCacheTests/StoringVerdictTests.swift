@@ -146,16 +146,89 @@ import Testing
                     staleWhileRevalidate: given.whileRevalidate, staleIfError: given.ifError))
     }
 
-    @Test
-    func `section 3: a redirect that may not be stored keeps its image from being stored, and says no more than that`()
-    {
+    private static func verdict(
+        _ fields: [String: [String]], behind redirects: [[String: [String]]], delays: [Int64] = [], delay: Int64 = 0
+    ) -> StoringVerdict {
+        let hops = redirects.enumerated().map { index, fields in
+            ResponseHeaders(fields, delay: delays.indices.contains(index) ? delays[index] : 0)
+        }
+        let headers = ResponseHeaders(fields, delay: delay, redirects: hops)
+        return StoringVerdict(StoredFields(headers), headers, origin: origin, at: reception)
+    }
+
+    @Test func `section 3: a redirect that may not be stored keeps its image from being stored`() {
         for (controls, storable) in [
             (["max-age=0, no-cache"], true), ([""], true), (["private", "no-store"], false), (["No-Store"], false),
+            (["no-store, must-understand"], true),
         ] {
-            let headers = ResponseHeaders(["cache-control": ["max-age=60"]], redirectControls: controls)
-            let verdict = StoringVerdict(StoredFields(headers), headers, origin: Self.origin, at: Self.reception)
+            let verdict = Self.verdict(["cache-control": ["max-age=60"]], behind: [["cache-control": controls]])
             #expect(verdict.mayStore == storable, "\(controls)")
-            #expect(verdict.freshness.lifetime == 60)
+        }
+    }
+
+    @Test func `F35: Cache-Control of a redirect that is too long to be kept forbids to store the image behind it`() {
+        for text in ["\"", "\"\\", "\"a", "x=\"\\", ","] {
+            let long = String(repeating: text, count: (16 << 10) / text.utf8.count)
+            let verdict = Self.verdict(["cache-control": ["max-age=60"]], behind: [["cache-control": [long]]])
+            #expect(!verdict.mayStore)
+        }
+    }
+
+    @Test(
+        arguments: [
+            ("a day for one that says nothing: default-ttl", [[:]], 86_400),
+            ("its own", [["cache-control": ["max-age=60"]]], 60),
+            (
+                "the shortest of several", [["cache-control": ["max-age=90"]], ["cache-control": ["max-age=60"]], [:]],
+                60
+            ),
+            ("no-cache: never", [["cache-control": ["no-cache"]]], 0),
+            ("no-cache beside a lifetime: never", [["cache-control": ["no-cache, max-age=60"]]], 0),
+            ("Pragma where nothing else is said: never", [["pragma": ["no-cache"]]], 0),
+            ("Vary: *: never", [["vary": ["*"]]], 0),
+            ("one stale since it was made", [["cache-control": ["max-age=0"]]], 0),
+            ("one that has grown old on the way", [["cache-control": ["max-age=60"], "age": ["25"]]], 35),
+            ("one that is older than it may get", [["cache-control": ["max-age=60"], "age": ["90"]]], 0),
+            (
+                "Expires", [["date": ["Sun, 06 Nov 1994 08:49:37 GMT"], "expires": ["Sun, 06 Nov 1994 08:50:37 GMT"]]],
+                60
+            ),
+            ("Expires that is past", [["expires": ["0"]]], 0),
+            ("no guess from when its page was changed", [["last-modified": ["Sun, 06 Nov 1994 08:49:36 GMT"]]], 86_400),
+            ("longer than the image's own", [["cache-control": ["max-age=99999999"]]], 31_536_000),
+        ] as [(String, [[String: [String]]], Int64)])
+    func `section 4.2: behind redirects an image is fresh no longer than each of them`(
+        rule: String, redirects: [[String: [String]]], lifetime: Int64
+    ) {
+        let verdict = Self.verdict(["cache-control": ["max-age=31536000"]], behind: redirects)
+        #expect(verdict.mayStore)
+        #expect(verdict.freshness.timeToLive(at: Self.now) == lifetime, "\(rule)")
+    }
+
+    @Test func `section 4.2: an image that is old already and the redirect to it each count their own age`() {
+        let old = ["cache-control": ["max-age=31536000"], "age": ["1000"]]
+        let verdict = Self.verdict(old, behind: [["cache-control": ["max-age=60"]]])
+        #expect(verdict.freshness.age(at: Self.now) == 1_000)
+        #expect(verdict.freshness.state(at: Self.now + 59) == .fresh)
+        #expect(verdict.freshness.state(at: Self.now + 60) == .staleServable)
+        let outlived = Self.verdict(["cache-control": ["max-age=500"], "age": ["1000"]], behind: [[:]])
+        #expect(outlived.freshness.timeToLive(at: Self.now) == -500)
+    }
+
+    @Test func `section 4.2.3: a redirect has aged by all that came after it`() {
+        let redirects = [["cache-control": ["max-age=60"]], ["cache-control": ["max-age=100"]]]
+        let verdict = Self.verdict(["cache-control": ["max-age=100"]], behind: redirects, delays: [1, 2], delay: 3)
+        #expect(verdict.freshness.timeToLive(at: Self.now) == 54)
+    }
+
+    @Test func `section 4.2.4: where a redirect forbids it, the image behind it is not served stale`() {
+        for (control, isForbidden) in [
+            ("max-age=60, must-revalidate", true), ("no-cache", true), ("max-age=60", false), ("", false),
+        ] {
+            let verdict = Self.verdict(
+                ["cache-control": ["max-age=60, stale-if-error=9"]], behind: [[:], ["cache-control": [control]]])
+            #expect(verdict.freshness.staleWhileRevalidate == (isForbidden ? 0 : 600), "\(control)")
+            #expect(verdict.freshness.staleIfError == (isForbidden ? 0 : 9), "\(control)")
         }
     }
 
