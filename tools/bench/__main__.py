@@ -38,8 +38,9 @@ def main():
         report.write_document(options.document, *report.from_json(options.earlier.read_text()))
         return 0
     processes.raise_descriptor_limit()
-    # A run that is ended from outside ends what it has started, too.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # As nohup(1) wants it.
+            signal.signal(number, end_from_outside)
     home = pathlib.Path(tempfile.mkdtemp(prefix="thumbcached-bench-"))
     rows, failed = [], False
     try:
@@ -50,7 +51,7 @@ def main():
         described = machine.describe(home)
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    print("\n" + machine.in_words(described) + "\n\n" + report.table(rows))
+    print("\n" + machine.in_words(described) + "\n\n" + report.table(rows, options.rounds))
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(report.to_json(rows, described, options.rounds))
@@ -62,6 +63,13 @@ def main():
     if options.document:
         report.write_document(options.document, rows, described, options.rounds)
     return 0
+
+
+def end_from_outside(number, _):
+    """A run that is ended from outside ends what it has started, too; and no second signal keeps it from that."""
+    for other in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(other, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def arguments():
@@ -84,16 +92,17 @@ def arguments():
 
 
 def measure(ids, part, run, rows):
-    """Runs one part. What fails in it is told, and the other parts are measured all the same."""
+    """Runs one part. Whatever fails in it is told and its rows are missing; the other parts are measured all the same."""
     begin = time.monotonic()
     print(f"{' '.join(ids)} …", flush=True)
     try:
         for row in part.rows(run):
-            rows.append(row)
             print(report.details(row), flush=True)
+            rows.append(row)
         return True
-    except (processes.Failed, OSError) as error:
-        print(f"bench: {', '.join(ids)}: {error}", file=sys.stderr, flush=True)
+    except Exception as error:
+        # Also what nobody thought of, such as a client that hangs: the figures of other rows do not go with it.
+        print(f"bench: {', '.join(ids)}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return False
     finally:
         print(f"({time.monotonic() - begin:.0f} s)", flush=True)

@@ -37,6 +37,11 @@ class Row:
     holds: bool = True
 
     @property
+    def rounds(self):
+        """How many rounds are behind it: as many as its rarest figure has values."""
+        return min((len(figure.values) for figure in self.figures), default=0)
+
+    @property
     def met(self):
         if self.goal is None:
             return None
@@ -73,10 +78,15 @@ class Run:
         """An amount of work, or the small one of a quick run."""
         return quick if self.is_quick else amount
 
-    def alternate(self, things):
+    @property
+    def few_rounds(self):
+        """How often a row is measured that takes long to set up."""
+        return min(self.rounds, 3)
+
+    def alternate(self, things, rounds=None):
         """Every thing once in each round, in turns forwards and backwards: `(name, call)` to `{name: [results]}`."""
         results = {name: [] for name, _ in things}
-        for number in range(self.rounds):
+        for number in range(rounds or self.rounds):
             for name, call in things if number % 2 == 0 else reversed(things):
                 results[name].append(call())
         return results

@@ -51,7 +51,10 @@ def file_system(directory):
 
 
 def version(words, pattern):
-    done = subprocess.run([processes.find(words[0]), *words[1:]], capture_output=True, text=True)
+    program = processes.find(words[0])
+    if program is None:
+        return "not installed"
+    done = subprocess.run([program, *words[1:]], capture_output=True, text=True)
     found = re.search(pattern, done.stdout + done.stderr)
     return found[1] if found else "unknown"
 

@@ -60,7 +60,9 @@ class Server:
         self.stop()
 
     def stop(self, how=signal.SIGTERM):
-        """Ends it, and its children with it, as it wants to be ended, else by force."""
+        """Ends it, and its children with it, as it wants to be ended, else by force. Does nothing where that is done."""
+        if self.process.returncode is not None:
+            return  # Its id may be another's by now.
         children = self.pids()[1:]
         if self.process.poll() is None:
             self.process.send_signal(how)
@@ -104,8 +106,18 @@ class Server:
     def last_words(self):
         return pathlib.Path(self.log).read_text(errors="replace").strip()[-400:] or "it said nothing"
 
-    def wait_for(self, address, seconds=30):
-        """Returns when somebody listens at a path or a TCP port of this machine."""
+    def wait_for(self, address, seconds=30, pause=0.005):
+        """Returns when somebody listens at a path or a TCP port of this machine; looks every `pause` seconds.
+
+        Where it does not return the server is ended: nobody else holds it yet who could.
+        """
+        try:
+            return self._wait_for(address, seconds, pause)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _wait_for(self, address, seconds, pause):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
@@ -114,7 +126,7 @@ class Server:
                 connect(address).close()
                 return self
             except OSError:
-                time.sleep(0.005)
+                time.sleep(pause)
         raise Failed(f"{self.name} does not listen at {address} after {seconds} s: {self.last_words()}")
 
 

@@ -20,9 +20,14 @@ def verdict(row):
     return {None: "", True: "yes", False: "no"}[row.met]
 
 
-def table(rows):
+def what(row, rounds):
+    """What a row is about, and its number of rounds where that is not the run's."""
+    return row.what if row.rounds == rounds else f"{row.what} ({row.rounds} round{'' if row.rounds == 1 else 's'})"
+
+
+def table(rows, rounds):
     lines = [("", "what", "against", "ratio", "goal", "met")]
-    lines += [(row.id, row.what, row.against, show(row.ratio), row.goal_text, verdict(row)) for row in rows]
+    lines += [(row.id, what(row, rounds), row.against, show(row.ratio), row.goal_text, verdict(row)) for row in rows]
     widths = [max(len(line[column]) for line in lines) for column in range(6)]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
 
@@ -36,7 +41,7 @@ def to_json(rows, described, rounds):
         "machine": described, "rounds": rounds,
         "rows": [{
             "id": row.id, "what": row.what, "against": row.against, "ratio": round(row.ratio, 4), "goal": row.goal,
-            "more_is_better": row.more_is_better, "met": row.met, "note": row.note, "holds": row.holds,
+            "more_is_better": row.more_is_better, "met": row.met, "rounds": row.rounds, "note": row.note, "holds": row.holds,
             "figures": [{"name": figure.name, "unit": figure.unit, "median": figure.median, "values": figure.values}
                         for figure in row.figures],
         } for row in rows],
@@ -65,10 +70,11 @@ def write_document(directory, rows, described, rounds):
 
 def markdown(rows, described, rounds):
     lines = [
-        f"{machine.in_words(described)}. Medians of {rounds} rounds (rows that fill a store anew: of 3 at most), lowest and "
-        "highest in brackets.", "", "![Each row's ratio against its goal](performance.svg)", "",
+        f"{machine.in_words(described)}. Medians of {rounds} rounds, or of as many as the row says, lowest and highest in brackets.",
+        "", "![Each row's ratio against its goal](performance.svg)", "",
         "| # | what | against | ratio | goal | met |", "| --- | --- | --- | --- | --- | --- |"]
-    lines += [f"| {row.id} | {row.what} | {row.against} | {show(row.ratio)} | {row.goal_text} | {verdict(row)} |" for row in rows]
+    lines += [f"| {row.id} | {what(row, rounds)} | {row.against} | {show(row.ratio)} | {row.goal_text} | {verdict(row)} |"
+              for row in rows]
     lines += ["", "| # | measured | |", "| --- | --- | --- |"]
     lines += [f"| {row.id} | {figure.name} | {figure.text()} |" for row in rows for figure in row.figures]
     notes = [f"{row.id}: {row.note}." for row in rows if row.note]

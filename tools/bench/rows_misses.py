@@ -1,8 +1,11 @@
 """P5 and P6: images that have to be downloaded, against curl."""
 
+import time
+
 import clients
 import images
 import peers
+import processes
 import resp
 from figures import Figure, Row, ratio
 
@@ -34,7 +37,9 @@ def cold_misses(run, folder, origin, count):
 
             def ours():
                 client("PURGE", "alice")
-                return count / clients.redis_cli_pipe(daemon.address, frames, count)
+                rate = count / clients.redis_cli_pipe(daemon.address, frames, count)
+                wait_until_written(client, count)
+                return rate
 
             def theirs():
                 for path in files.iterdir():
@@ -47,6 +52,20 @@ def cold_misses(run, folder, origin, count):
                ratio(mine, other), 0.9, figures=[mine, other])
 
 
+def wait_until_written(client, count, seconds=60):
+    """Answers come before their images are on disk, and a purge's receipt before all is deleted: neither is to go on while
+    others are measured."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        store = client.info("store")
+        if store["images"] == str(count) and store["trash_bytes"] == "0":
+            return
+        time.sleep(0.01)
+    raise processes.Failed(
+        f"{seconds} s after the last answer {store['images']} images are on disk, not {count}, and {store['trash_bytes']} bytes "
+        "are still to be deleted")
+
+
 def one_missing_image(run, folder, origin):
     """A thousand ask for one image that takes the origin about a second."""
     clients_at_once = 1_000
@@ -55,7 +74,7 @@ def one_missing_image(run, folder, origin):
         daemon.wait_for(daemon.address)
         with resp.Client(daemon.address) as client:
             client("LOGIN", "alice")
-            for _ in range(min(run.rounds, 3)):
+            for _ in range(run.rounds):
                 plain.append(clients.curl_one(f"{origin.url}/slow/one") * 1e3)
                 client("PURGE", "alice")
                 before = requests_of(origin)

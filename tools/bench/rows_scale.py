@@ -68,7 +68,8 @@ def starts(run, home, stores, users):
     def first_hit(name):
         begin = time.perf_counter()
         with run.subject.start(home[name], tier="8MiB", store=stores[name]) as daemon:
-            daemon.wait_for(daemon.address)
+            # The time between two looks is in the figure.
+            daemon.wait_for(daemon.address, pause=0.0002)
             with resp.Client(daemon.address) as client:
                 image = client("GET", "user0", "0" * 12)
                 seconds = time.perf_counter() - begin
@@ -83,8 +84,7 @@ def starts(run, home, stores, users):
     yield Row("P9", f"start to first hit with {total:,} images stored", "empty store", ratio(mine, empty), 1.3, False,
               figures=[mine, empty])
 
-    resident = {}
-    for name in ("empty", "full"):
+    def resident(name):
         with run.subject.start(home[name], tier="8MiB", store=stores[name]) as daemon:
             daemon.wait_for(daemon.address)
             with resp.Client(daemon.address) as client:
@@ -92,8 +92,11 @@ def starts(run, home, stores, users):
                 expected = total if name == "full" else 1
                 if counted != expected:
                     raise processes.Failed(f"{counted} images were counted, not {expected}")
-                resident[name] = [daemon.resident() / 2**20]
-    mine, empty = Figure(f"{total:,} images", "MiB", resident["full"]), Figure("empty store", "MiB", resident["empty"])
+                return daemon.resident() / 2**20
+
+    # Once: it differs by little, and counting a million images takes some twenty seconds of CPU.
+    found = run.alternate([(name, lambda name=name: resident(name)) for name in ("empty", "full")], 1)
+    mine, empty = Figure(f"{total:,} images", "MiB", found["full"]), Figure("empty store", "MiB", found["empty"])
     yield Row("P10", f"resident memory with {total:,} images stored and counted, idle, memory tier 8 MiB", "empty store",
               ratio(mine, empty), 1.3, False, figures=[mine, empty], note="the goal is also at most 40 MiB",
               holds=mine.median <= 40)
