@@ -80,7 +80,7 @@ class Run:
 
     @property
     def few_rounds(self):
-        """How often what takes long is done."""
+        """How often a row is measured that takes long to set up."""
         return min(self.rounds, 3)
 
     def alternate(self, things, rounds=None):
