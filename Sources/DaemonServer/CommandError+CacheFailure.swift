@@ -10,7 +10,7 @@ extension CommandError {
         case .invalid(let reason): self.init(.err, reason)
         case .denied(let reason): self.init(.denied, reason)
         case .timedOut(let reason): self.init(.timeout, reason)
-        case .origin(let reason): self.init(.origin, reason)
+        case .origin(let reason), .forbidden(let reason): self.init(.origin, reason)
         case .unauthorized(let reason): self.init(.unauthorized, reason)
         case .badImage(let reason): self.init(.badImage, reason)
         case .tooLarge(let reason): self.init(.tooLarge, reason)

@@ -132,7 +132,7 @@ extension FetcherStatistics.Failures {
     mutating func count(_ failure: DownloadFailure) {
         switch failure {
         case .timedOut: timedOut += 1
-        case .origin: origin += 1
+        case .origin, .forbidden: origin += 1
         case .unauthorized: unauthorized += 1
         case .denied: denied += 1
         case .badImage: badImage += 1

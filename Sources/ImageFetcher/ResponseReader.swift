@@ -132,6 +132,8 @@ struct ResponseReader {
             return .failed(.origin("HTTP status 304 from \(host), to a request without a condition"))
         case 401:
             return .failed(.unauthorized("HTTP status 401 from \(host)"))
+        case 403, 451:
+            return .failed(.forbidden("HTTP status \(status) from \(host)"))
         case 301, 302, 303, 307, 308:
             guard let location else {
                 return .failed(.origin("HTTP status \(status) from \(host), without saying where to"))

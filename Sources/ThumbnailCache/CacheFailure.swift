@@ -8,6 +8,8 @@ public enum CacheFailure: Error, Sendable, Equatable {
     case denied(String)
     case timedOut(String)
     case origin(String)
+    /// The origin was asked and says that this user may not have the image.
+    case forbidden(String)
     case unauthorized(String)
     case badImage(String)
     case tooLarge(String)
@@ -23,7 +25,9 @@ extension CacheFailure {
     var allowsStale: Bool {
         switch self {
         case .timedOut, .origin, .badImage, .tooLarge, .busy: true
-        case .notLoggedIn, .cancelled, .invalid, .denied, .unauthorized, .noSpace, .inputOutput, .shuttingDown: false
+        case .notLoggedIn, .cancelled, .invalid, .denied, .unauthorized, .forbidden, .noSpace, .inputOutput,
+            .shuttingDown:
+            false
         }
     }
 
@@ -45,6 +49,7 @@ extension CacheFailure {
         switch failure {
         case .timedOut(let reason): self = .timedOut(reason)
         case .origin(let reason): self = .origin(reason)
+        case .forbidden(let reason): self = .forbidden(reason)
         case .unauthorized(let reason): self = .unauthorized(reason)
         case .denied(let reason): self = .denied(reason)
         case .badImage(let reason): self = .badImage(reason)

@@ -56,6 +56,7 @@ extension CacheTraffic {
     mutating func putCommitted(_ slot: Slot, ticket: UInt64, _ image: Image) -> [Effect] {
         activity[slot]?.puts.committed = ticket
         absences.forget(slot)
+        pauses.forget(slot)
         let served = ServedImage(image: image, source: .put, isStale: false)
         return end(slot, .success(served)).effects
     }
@@ -72,6 +73,7 @@ extension CacheTraffic {
     mutating func purge(profile: OpaqueID) -> (cancelled: Int, effects: [Effect]) {
         let ticket = nextNumber()
         absences.forget(profile: profile)
+        pauses.forget(profile: profile)
         var cancelled = 0
         var effects: [Effect] = []
         for slot in activity.keys where slot.profile == profile {
@@ -96,6 +98,7 @@ extension CacheTraffic {
             tidy(slot)
         }
         absences.forgetAll()
+        pauses.forgetAll()
         return (cancelled, effects)
     }
 

@@ -49,11 +49,13 @@ struct CacheTraffic: Sendable {
     var activity: [Slot: SlotActivity] = [:]
     var places: [WaiterID: Place] = [:]
     var absences: Absences
+    var pauses: RefreshPauses
     private var lastNumber: UInt64 = 0
 
-    /// - Parameter absenceLimit: how many missing images are remembered at most.
+    /// - Parameter absenceLimit: how many missing images are remembered at most, and how many that failed to be refreshed.
     init(absenceLimit: Int) {
         absences = Absences(limit: absenceLimit)
+        pauses = RefreshPauses(limit: absenceLimit)
     }
 
     /// A number larger than any given before: names flights, waiters, graces and PUTs.
@@ -121,9 +123,11 @@ struct CacheTraffic: Sendable {
         }
     }
 
-    /// Downloads anew, behind the back of whoever was served the stale image.
+    /// Downloads anew, behind the back of whoever was served the stale image, unless that has just failed.
     private mutating func refresh(_ query: ImageQuery, held: ServedImage, route: Route, now: Int64) -> [Effect] {
-        guard case .success(let target?) = target(of: query, route), !isAbsent(query, route, now) else { return [] }
+        guard case .success(let target?) = target(of: query, route), !isAbsent(query, route, now),
+            !pauses.holds(query.slot, url: target.url, at: now)
+        else { return [] }
         let basis = basis(in: held.image, at: target, now)
         return fly(query.slot, to: target, held: held, basis: basis, ownsSlot: true) { $0.isBackground = true }
     }
@@ -230,6 +234,7 @@ struct CacheTraffic: Sendable {
                 effects += drop(slot, flight: number)
             }
         case .failed(let failure):
+            if flight.isBackground { pauses.failed(slot, url: url, at: now) }
             effects += waiters.map { answer($0, failedBy: failure, fallback: flight.held) }
         }
         tidy(slot)
@@ -241,6 +246,7 @@ struct CacheTraffic: Sendable {
         _ served: ServedImage, storable: Bool, into slot: Slot, flight number: UInt64, route: Route, now: Int64
     ) -> [Effect] {
         absences.forget(slot)
+        pauses.forget(slot)
         for url in activity[slot]?.downloads.keys.map({ $0 }) ?? [] {
             activity[slot]?.downloads[url]?.ownsSlot = false
         }

@@ -133,6 +133,8 @@ public enum DownloadFailure: Error, Sendable, Equatable {
     /// A status that is neither an image nor "there is none", or a transport error.
     case origin(String)
     case unauthorized(String)
+    /// The origin says that this user may not have it: 403 or 451.
+    case forbidden(String)
     /// The address or a redirect is one that this origin may not reach.
     case denied(String)
     case badImage(String)

@@ -154,6 +154,50 @@ extension EndToEnd {
             }
         }
 
+        @Test(arguments: ["403 Forbidden", "451 Unavailable For Legal Reasons"])
+        func `RFC 5861 section 4: what the origin forbids is not served stale, and the status is told`(
+            status: String
+        ) throws {
+            try withMachine { machine in
+                let picture = Picture.gif("bob")
+                let origin = try GatedOrigin { request in
+                    let rule = "Cache-Control: max-age=0, stale-while-revalidate=0, stale-if-error=600"
+                    return request.number > 1
+                        ? [.send(GatedOrigin.response([], status: status))]
+                        : [.send(GatedOrigin.response(picture, headers: [rule]))]
+                }
+                defer { origin.end() }
+                let daemon = try machine.daemon { $0.settings.setOrigin("\(origin.url)/{profile}") }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                #expect(try client.call("GET", "alice", "bob") == .bulk(picture))
+                let refused = try client.call("GET", "alice", "bob")
+                #expect(
+                    refused.code == "ORIGIN" && refused.brief.contains(String(status.prefix(3))), "\(refused.brief)")
+            }
+        }
+
+        @Test func `section 4.2: a picture behind a redirect is asked about when the redirect is over`() throws {
+            try withMachine { machine in
+                let origin = try GatedOrigin { request in
+                    guard request.path == "/bob" else {
+                        let year = ["Cache-Control: max-age=31536000"]
+                        return [.send(GatedOrigin.response(Picture.gif(request.path), headers: year))]
+                    }
+                    let fields = ["Location: /v\(request.number)", "Cache-Control: no-cache"]
+                    return [.send(GatedOrigin.response([], status: "302 Found", headers: fields))]
+                }
+                defer { origin.end() }
+                let daemon = try machine.daemon { $0.settings.setOrigin("\(origin.url)/{profile}") }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                for path in ["/v1", "/v3"] {
+                    #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif(path)))
+                }
+                #expect(origin.requests.map(\.path) == ["/bob", "/v1", "/bob", "/v3"])
+            }
+        }
+
         @Test func `age and ttl count from what the origin says, to the second`() throws {
             try withMachine { machine in
                 let origin = try GatedOrigin { _ in

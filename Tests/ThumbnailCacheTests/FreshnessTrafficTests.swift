@@ -87,7 +87,7 @@ import Testing
         arguments: [
             (.timedOut("late"), true), (.origin("HTTP status 503"), true), (.badImage("HTML"), true),
             (.tooLarge("6 MiB"), true), (.busy("64 wait"), true), (.unauthorized("HTTP status 401"), false),
-            (.denied("a private address"), false), (.shuttingDown, false),
+            (.forbidden("HTTP status 403"), false), (.denied("a private address"), false), (.shuttingDown, false),
         ] as [(CacheFailure, Bool)])
     func `RFC 5861 section 4: a stale image is better than no answer, not than one that says no`(
         failure: CacheFailure, isServed: Bool

@@ -180,6 +180,22 @@ import Testing
         await download("one", [:])
     }
 
+    @Test func `RFC 9111 section 4.2.3: an answer has aged while it waited for a thread to judge it`() throws {
+        let pool = GatedPool()
+        let world = FakeWorld(disk: pool)
+        let vault = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
+        let cache = UserCache(
+            owner: .alice, epoch: 1, vault: vault, account: .init(origin: nil, token: nil), services: world.services)
+        let answers = Answers()
+        cache.get(Self.query, resolve: answers.take)
+        pool.runAll()
+        world.fetcher.downloads[0].end(SampleImage.downloaded("one", headers: ["cache-control": ["max-age=60"]]))
+        world.time.now += 40
+        pool.runAll()
+        #expect(answers.told == ["one from origin"])
+        #expect(cache.hit(Self.slot)?.image.record.freshness.timeToLive(at: world.time.now) == 20)
+    }
+
     @Test func `what came from a named URL is asked about there, also while it is on its way to the disk`() throws {
         let pool = GatedPool()
         let world = FakeWorld(disk: pool, memory: 0)

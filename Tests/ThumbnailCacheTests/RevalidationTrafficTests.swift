@@ -179,9 +179,11 @@ import Testing
         bench.memory = nil
         #expect(bench.get("c") == ["read"])
         #expect(bench.readEnds(held) == ["c: held from disk, stale"])
-        // The origin fails: nobody is told, and the next one has it tried again.
+        // The origin fails: nobody is told, and it is tried again a second later.
         #expect(bench.lands(.failed(.origin("HTTP status 503"))) == [])
         bench.memory = held
+        #expect(bench.get("d") == ["d: held from memory, stale"])
+        bench.now += 1
         #expect(bench.get("d") == ["d: held from memory, stale", Self.conditional])
         #expect(bench.lands(confirmed(at: bench.now)) == ["store held"])
         #expect(bench.get("e") == ["e: held from memory"])

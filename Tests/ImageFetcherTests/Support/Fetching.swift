@@ -102,6 +102,7 @@ extension DownloadOutcome {
         case .failed(.timedOut): "timedOut"
         case .failed(.origin): "origin"
         case .failed(.unauthorized): "unauthorized"
+        case .failed(.forbidden): "forbidden"
         case .failed(.denied): "denied"
         case .failed(.badImage): "badImage"
         case .failed(.tooLarge): "tooLarge"
@@ -115,7 +116,7 @@ extension DownloadOutcome {
         switch self {
         case .failed(.timedOut(let text)), .failed(.origin(let text)), .failed(.unauthorized(let text)),
             .failed(.denied(let text)), .failed(.badImage(let text)), .failed(.tooLarge(let text)),
-            .failed(.busy(let text)):
+            .failed(.busy(let text)), .failed(.forbidden(let text)):
             text
         case .image, .missing, .notModified, .failed(.shuttingDown): ""
         }
