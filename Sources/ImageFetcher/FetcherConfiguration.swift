@@ -23,6 +23,8 @@ public struct FetcherConfiguration: Sendable {
     /// request. For tests, which have no name server.
     var resolverOverrides: @Sendable () -> [String] = { [] }
 
+    /// Milliseconds that a token request has at least once it has begun, however short the origin's `timeout` is for images.
+    var leastTokenTime: Int64 = 10_000
     /// Seconds over which an origin's lowest speed is measured.
     var slowSeconds = 30
     /// Where the waits of a backoff are drawn from. Tests draw what they like.

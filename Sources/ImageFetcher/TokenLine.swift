@@ -39,7 +39,7 @@ final class TokenLine {
             end(ticket, .failure(.timedOut("waited \(limit) ms behind other token requests and could not begin")))
         }
         while transfers.count < Self.mostAtOnce, let next = next() {
-            begin(waiting.remove(at: next), configuration, at: now)
+            begin(waiting.remove(at: next), configuration)
         }
     }
 
@@ -78,9 +78,9 @@ final class TokenLine {
         }
     }
 
-    private func begin(_ ticket: TokenTicket, _ configuration: FetcherConfiguration, at now: NIODeadline) {
+    private func begin(_ ticket: TokenTicket, _ configuration: FetcherConfiguration) {
         do throws(TokenFailure) {
-            let transfer = try TokenTransfer(ticket, configuration, at: now)
+            let transfer = try TokenTransfer(ticket, configuration)
             let code = curl_multi_add_handle(multi, transfer.easy.raw)
             guard code == CURLM_OK else {
                 throw .origin("libcurl: \(String(cString: curl_multi_strerror(code)))")

@@ -1,6 +1,5 @@
 import CCurl
 import Glibc
-import NIOCore
 import ThumbnailCache
 
 /// One token request under way: a POST on a connection of its own, whose answer is read whole or not at all.
@@ -26,7 +25,7 @@ final class TokenTransfer {
 
     private var origin: Origin { ticket.request.origin }
 
-    init(_ ticket: TokenTicket, _ configuration: FetcherConfiguration, at now: NIODeadline) throws(TokenFailure) {
+    init(_ ticket: TokenTicket, _ configuration: FetcherConfiguration) throws(TokenFailure) {
         self.ticket = ticket
         self.configuration = configuration
         do {
@@ -44,9 +43,11 @@ final class TokenTransfer {
         if !origin.proxy.isEmpty, let address = url.address, let reason = refusalReason(address) {
             throw .denied(deniedSentence(address, reason))
         }
-        let left = max(1, Int((ticket.deadline - now).nanoseconds / 1_000_000))
+        // However long it has waited. The endpoint may replace the refresh token as soon as it has the request: given up before the
+        // answer, the new one would be lost. Who waits for the token has a patience of their own.
+        let milliseconds = max(configuration.leastTokenTime, origin.timeout)
         do {
-            try setOptions(milliseconds: left)
+            try setOptions(milliseconds: Int(clamping: milliseconds))
         } catch {
             throw .origin("cannot ask \(url.host) for a token: \(error.reason)")
         }

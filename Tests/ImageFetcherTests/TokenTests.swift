@@ -142,9 +142,38 @@ import ThumbnailCache
         let silent = try TokenServer { _ in [] }
         let port = try TestSocket.freePort()
         defer { silent.stop() }
-        try await withFetcher { fetcher in
-            check(try await fetcher.token(silent.url, timeout: 100), "timedOut")
+        try await withFetcher {
+            $0.leastTokenTime = 1
+        } _: { fetcher in
+            check(try await fetcher.token(silent.url, timeout: 2_000), "timedOut")
             check(try await fetcher.token("http://127.0.0.1:\(port)/"), "origin")
+        }
+    }
+
+    @Test func `I4: a request that has begun has all its time, so that a refresh token replaced meanwhile is not lost`()
+        async throws
+    {
+        let (arrived, late) = (Gate(), Gate())
+        let server = try TokenServer { _ in
+            arrived.open()
+            late.block()
+            return TokenServer.response(Self.good)
+        }
+        defer {
+            late.open()
+            server.stop()
+        }
+        try await withFetcher {
+            $0.leastTokenTime = 600_000
+        } _: { fetcher in
+            async let outcome = fetcher.token(server.url, timeout: 3_000)
+            await arrived.opened()
+            // Past the moment until which it might have begun.
+            let end = NIODeadline.now() + .milliseconds(3_100)
+            while NIODeadline.now() < end { try await Task.sleep(for: .milliseconds(5)) }
+            late.open()
+            let told = try await outcome
+            #expect(told == .success(Self.grant("t1", 3_600, "r2")))
         }
     }
 
