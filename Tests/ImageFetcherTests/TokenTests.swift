@@ -54,6 +54,17 @@ import ThumbnailCache
             (#"{"access_token":"t1","token_type":"Bearer","expires_in":"60","refresh_token":null}"#, grant("t1", 60)),
             (#"{"access_token":"t1","token_type":"Bearer","expires_in":59.9}"#, grant("t1", 59)),
             (#"{"access_token":"t1","token_type":"Bearer","expires_in":1e300}"#, grant("t1", 315_360_000)),
+            (
+                #"{"access_token":"t1","token_type":"Bearer","expires_in":-1,"refresh_token":"r2"}"#,
+                grant("t1", nil, "r2")
+            ),
+            (#"{"access_token":"t1","token_type":"Bearer","expires_in":"soon"}"#, grant("t1")),
+            (#"{"access_token":"t1","token_type":"Bearer","expires_in":"nan"}"#, grant("t1")),
+            (#"{"access_token":"t1","token_type":"Bearer","expires_in":[60]}"#, grant("t1")),
+            (
+                #"{"access_token":"t1","token_type":"Bearer","refresh_token":" \"r:2\"\\~"}"#,
+                grant("t1", nil, " \"r:2\"\\~")
+            ),
             (#"{"access_token":"mF_9.B5f-4.1JqM==","token_type":"Bearer"}"#, grant("mF_9.B5f-4.1JqM==")),
         ] as [(String, TokenGrant)])
     func `answers that are right in one way or another`(body: String, grant: TokenGrant) async throws {
@@ -75,13 +86,16 @@ import ThumbnailCache
         (200, "", "origin: no JSON"), (200, "SECRET", "origin: no JSON"), (200, "[]", "origin: no JSON"),
         (200, #"{"access_token":"SECRET"}"#, "origin: no JSON"),
         (200, #"{"access_token":7,"token_type":"Bearer"}"#, "origin: no JSON"),
-        (200, #"{"access_token":"SECRET","token_type":"Bearer","expires_in":-1}"#, "origin: no JSON"),
-        (200, #"{"access_token":"SECRET","token_type":"Bearer","expires_in":"soon"}"#, "origin: no JSON"),
         (200, #"{"access_token":"SECRET","token_type":"mac"}"#, "origin: token_type"),
         (200, #"{"access_token":"","token_type":"Bearer"}"#, "origin: access_token"),
         (200, #"{"access_token":"SECRET\r\nX: y","token_type":"Bearer"}"#, "origin: access_token"),
         (200, #"{"access_token":"a=SECRET","token_type":"Bearer"}"#, "origin: access_token"),
-        (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":"SEC RET"}"#, "origin: refresh_token"),
+        (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":"SEC\u00e9"}"#, "origin: refresh_token"),
+        (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":"SEC\nRET"}"#, "origin: refresh_token"),
+        (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":7}"#, "origin: refresh_token"),
+        (200, #"{"access_token":"SEC RET","token_type":"Bearer","refresh_token":"r2"}"#, "unusable: access_token"),
+        (200, #"{"token_type":"mac","access_token":"SECRET","refresh_token":"r2"}"#, "unusable: token_type"),
+        (200, #"{"access_token":7,"token_type":"Bearer","refresh_token":"r2"}"#, "unusable: access_token"),
         (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":""}"#, "origin: refresh_token"),
         (
             200, #"{"access_token":"\#(String(repeating: "a", count: 100))","token_type":"Bearer"}"#,

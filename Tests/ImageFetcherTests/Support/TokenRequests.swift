@@ -40,6 +40,7 @@ extension Result<TokenGrant, TokenFailure> {
         case .failure(.refused): "refused"
         case .failure(.timedOut): "timedOut"
         case .failure(.origin): "origin"
+        case .failure(.unusable): "unusable"
         case .failure(.denied): "denied"
         case .failure(.busy): "busy"
         case .failure(.shuttingDown): "shuttingDown"
@@ -49,7 +50,7 @@ extension Result<TokenGrant, TokenFailure> {
     var sentence: String {
         switch self {
         case .failure(.refused(let text)), .failure(.timedOut(let text)), .failure(.origin(let text)),
-            .failure(.denied(let text)), .failure(.busy(let text)):
+            .failure(.denied(let text)), .failure(.busy(let text)), .failure(.unusable(let text, _)):
             text
         case .success, .failure(.shuttingDown): ""
         }
