@@ -6,8 +6,9 @@ import ThumbnailCache
 /// The token requests on the fetcher's thread: those that wait, and those that libcurl has.
 ///
 /// They have connections of their own beside those of the downloads, so that neither waits for the other. Few at once are
-/// enough, and of one origin only some of these, so that an endpoint that does not answer holds up no other. Of those that may
-/// begin, the uid that has the fewest under way is next, so that one uid with many users keeps nobody else waiting (I8).
+/// enough, and of one origin only some of these, so that an endpoint that does not answer holds up no other; where several do not and
+/// hold all places, the next place that is free goes to the origin that has the fewest under way. Among those of the same, the uid that has
+/// the fewest is next, so that one uid with many users keeps nobody else waiting (I8).
 ///
 /// Only the fetcher's thread touches it.
 final class TokenLine {
@@ -38,7 +39,9 @@ final class TokenLine {
             let limit = ticket.request.origin.timeout
             end(ticket, .failure(.timedOut("waited \(limit) ms behind other token requests and could not begin")))
         }
-        while transfers.count < Self.mostAtOnce, let next = next() {
+        while transfers.count < Self.mostAtOnce,
+            let next = Self.next(of: waiting.lazy.map(\.request), besides: transfers.values.lazy.map(\.ticket.request))
+        {
             begin(waiting.remove(at: next), configuration)
         }
     }
@@ -60,22 +63,23 @@ final class TokenLine {
         waiting = []
     }
 
-    private func next() -> Int? {
-        guard !waiting.isEmpty else { return nil }
+    /// Which of those that wait is next; nil when none may begin. Looks at each of them.
+    static func next(
+        of waiting: some Sequence<TokenRequest>, besides underWay: some Sequence<TokenRequest>
+    ) -> Int? {
         var perOrigin: [String: Int] = [:]
         var perUID: [UInt32: Int] = [:]
-        for transfer in transfers.values {
-            perOrigin[transfer.ticket.request.origin.name, default: 0] += 1
-            perUID[transfer.ticket.request.uid, default: 0] += 1
+        for request in underWay {
+            perOrigin[request.origin.name, default: 0] += 1
+            perUID[request.uid, default: 0] += 1
         }
-        let eligible = waiting.indices.filter {
-            perOrigin[waiting[$0].request.origin.name, default: 0] < Self.mostAtOncePerOrigin
+        var best: (offset: Int, rank: (Int, Int))?
+        for (offset, request) in waiting.enumerated() {
+            let rank = (perOrigin[request.origin.name, default: 0], perUID[request.uid, default: 0])
+            guard rank.0 < mostAtOncePerOrigin, rank < best?.rank ?? (.max, .max) else { continue }
+            best = (offset, rank)
         }
-        return eligible.min { left, right in
-            (perUID[waiting[left].request.uid, default: 0], left) < (
-                perUID[waiting[right].request.uid, default: 0], right
-            )
-        }
+        return best?.offset
     }
 
     private func begin(_ ticket: TokenTicket, _ configuration: FetcherConfiguration) {

@@ -255,6 +255,21 @@ import ThumbnailCache
         }
     }
 
+    @Test func `F37, I8: a free place goes to the origin with the fewest under way, then to the uid with the fewest`() {
+        func requests(_ all: [(String, UInt32)]) -> [TokenRequest] {
+            all.map { .to("http://127.0.0.1/", uid: $1, origin: $0) }
+        }
+        let full = ["a", "b", "c"].flatMap { name in
+            (0..<TokenLine.mostAtOncePerOrigin).map { _ in (name, 1 as UInt32) }
+        }
+        let underWay = requests(full + [("d", 1), ("d", 1), ("d", 2)])
+        #expect(TokenLine.next(of: requests([("d", 3), ("e", 1)]), besides: underWay) == 1)
+        #expect(TokenLine.next(of: requests([("a", 3), ("d", 1), ("d", 2), ("d", 2)]), besides: underWay) == 2)
+        #expect(TokenLine.next(of: requests([("d", 4), ("d", 5)]), besides: underWay) == 0)
+        #expect(TokenLine.next(of: requests([("a", 3), ("c", 4)]), besides: underWay) == nil)
+        #expect(TokenLine.next(of: [], besides: underWay) == nil)
+    }
+
     @Test func `I8: one uid's many users keep no other uid waiting, and their own number has a limit`() async throws {
         let open = Gate()
         let server = try TokenServer { _ in
