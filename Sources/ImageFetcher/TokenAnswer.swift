@@ -2,7 +2,8 @@ import FoundationEssentials
 import Glibc
 import ThumbnailCache
 
-/// The answer of a token endpoint as it comes in, bounded, in memory that is wiped at the end.
+/// The answer of a token endpoint as it comes in, bounded, in memory that is wiped at the end. What is read from it is another matter: see
+/// ``TokenAnswer``.
 final class TokenAnswerBuffer {
     private let memory: UnsafeMutableRawBufferPointer
     private var count = 0
@@ -45,6 +46,8 @@ final class TokenAnswerBuffer {
 }
 
 /// What a token endpoint's answer comes to (RFC 6749 sections 5.1 and 5.2).
+///
+/// The decoder makes strings of the tokens on the way, and copies of its own, which are freed and not wiped: I11 does not reach that far.
 enum TokenAnswer {
     private struct Success: Decodable {
         let access_token: Text?
