@@ -33,7 +33,7 @@ final class DownloadLoop {
         desk: DownloadDesk, tokens: TokenDesk, book: OriginBook, multi: UnsafeMutableRawPointer, log: Logger
     ) {
         self.desk = desk
-        self.tokens = TokenLine(desk: tokens, multi: multi)
+        self.tokens = TokenLine(desk: tokens, hosts: desk, multi: multi)
         self.book = book
         self.multi = multi
         self.log = log

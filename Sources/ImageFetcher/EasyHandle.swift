@@ -122,6 +122,15 @@ final class EasyHandle {
         return status
     }
 
+    /// The value of a field of the answer's header, the first where there are several; nil where it is not there.
+    func field(_ name: String) -> String? {
+        var header: UnsafeMutablePointer<curl_header>?
+        guard curl_easy_header(raw, name, 0, UInt32(CURLH_HEADER), -1, &header) == CURLHE_OK,
+            let value = header?.pointee.value
+        else { return nil }
+        return String(cString: value)
+    }
+
     /// Whole seconds that the last request took, from its start to the end of its answer.
     var secondsTaken: Int64 {
         var microseconds: curl_off_t = 0

@@ -16,12 +16,15 @@ final class TokenLine {
     static let mostAtOncePerOrigin = 8
 
     private let desk: TokenDesk
+    /// Knows which hosts are left alone.
+    private let hosts: DownloadDesk
     private let multi: UnsafeMutableRawPointer
     private var waiting: Deque<TokenTicket> = []
     private var transfers: [UnsafeMutableRawPointer: TokenTransfer] = [:]
 
-    init(desk: TokenDesk, multi: UnsafeMutableRawPointer) {
+    init(desk: TokenDesk, hosts: DownloadDesk, multi: UnsafeMutableRawPointer) {
         self.desk = desk
+        self.hosts = hosts
         self.multi = multi
     }
 
@@ -50,6 +53,7 @@ final class TokenLine {
     func end(_ easy: UnsafeMutableRawPointer, _ code: CURLcode) -> Bool {
         guard let transfer = transfers.removeValue(forKey: easy) else { return false }
         curl_multi_remove_handle(multi, transfer.easy.raw)
+        report(transfer, transfer.finding(code))
         end(transfer.ticket, transfer.conclude(code))
         return true
     }
@@ -83,16 +87,30 @@ final class TokenLine {
     }
 
     private func begin(_ ticket: TokenTicket, _ configuration: FetcherConfiguration) {
+        let transfer: TokenTransfer
         do throws(TokenFailure) {
-            let transfer = try TokenTransfer(ticket, configuration)
-            let code = curl_multi_add_handle(multi, transfer.easy.raw)
-            guard code == CURLM_OK else {
-                throw .origin("libcurl: \(String(cString: curl_multi_strerror(code)))")
-            }
-            transfers[transfer.easy.raw] = transfer
+            transfer = try TokenTransfer(ticket, configuration)
         } catch {
-            end(ticket, .failure(error))
+            return end(ticket, .failure(error))
         }
+        do throws(HostHealth.Refusal) {
+            transfer.permit = try hosts.ask(transfer.host, at: .now())
+        } catch {
+            return end(ticket, .failure(.origin(error.sentence(about: transfer.host.authority))))
+        }
+        let code = curl_multi_add_handle(multi, transfer.easy.raw)
+        guard code == CURLM_OK else {
+            report(transfer, .nothing)
+            return end(ticket, .failure(.origin("libcurl: \(String(cString: curl_multi_strerror(code)))")))
+        }
+        transfers[transfer.easy.raw] = transfer
+    }
+
+    /// Tells what a request showed of the endpoint's host; once for each permit.
+    private func report(_ transfer: TokenTransfer, _ verdict: HostHealth.Verdict) {
+        guard let permit = transfer.permit.take() else { return }
+        let patience = transfer.ticket.request.origin.patience
+        hosts.learn(verdict, of: transfer.host, from: permit, patience: patience, at: .now())
     }
 
     private func drop(_ ticket: TokenTicket) {
@@ -100,6 +118,7 @@ final class TokenLine {
             // The handle goes with the transfer, and must be out of libcurl's hands by then.
             curl_multi_remove_handle(multi, transfer.easy.raw)
             transfers[easy] = nil
+            report(transfer, .nothing)
             desk.finish(ticket)
         } else if let index = waiting.firstIndex(where: { $0 === ticket }) {
             waiting.remove(at: index)

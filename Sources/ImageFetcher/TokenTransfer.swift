@@ -22,6 +22,9 @@ final class TokenTransfer {
     private let answer = TokenAnswerBuffer(limit: TokenTransfer.longestAnswer)
     private var refusal: String?
     private var hasOpenedSocket = false
+    private var lacksSocket = false
+    /// Leave to ask the endpoint's host, until it is told what that showed.
+    var permit: HostHealth.Permit?
 
     private var origin: Origin { ticket.request.origin }
 
@@ -50,6 +53,31 @@ final class TokenTransfer {
             try setOptions(milliseconds: Int(clamping: milliseconds))
         } catch {
             throw .origin("cannot ask \(url.host) for a token: \(error.reason)")
+        }
+    }
+
+    /// The endpoint's host, as images of the same origin know it, too.
+    var host: HostKey { HostKey(origin: origin.name, authority: url.authority) }
+
+    /// What the request that libcurl ended with `code` shows of the host; as ``Transfer/finding(_:)``.
+    func finding(_ code: CURLcode) -> HostHealth.Verdict {
+        if refusal != nil && !hasOpenedSocket || lacksSocket { return .nothing }
+        let status = easy.status
+        if status == 429 || status >= 500 {
+            return .failed(retryAfter: status == 429 || status == 503 ? retryAfter : nil)
+        }
+        switch code {
+        case CURLE_OK: return .works
+        // Ended from here, for what the answer is and not for how it came.
+        case CURLE_WRITE_ERROR where status != 0: return .works
+        case CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT: return .nothing
+        default: return .failed(retryAfter: nil)
+        }
+    }
+
+    private var retryAfter: Int64? {
+        easy.field("Retry-After").flatMap {
+            RetryAfter.milliseconds($0, date: easy.field("Date"), now: configuration.wallClock())
         }
     }
 
@@ -119,7 +147,7 @@ final class TokenTransfer {
         }
         let socket = Glibc.socket(
             address.pointee.family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
-        if socket >= 0 { hasOpenedSocket = true }
+        if socket >= 0 { hasOpenedSocket = true } else { lacksSocket = true }
         return socket
     }
 

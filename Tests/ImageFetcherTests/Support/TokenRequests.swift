@@ -23,7 +23,11 @@ extension CurlImageFetcher {
         let request = TokenRequest.to(
             url, origin: origin, refresh: refresh, secret: secret, private: allowPrivateAddresses, timeout: timeout,
             caFile: caFile)
-        return try await withCheckedThrowingContinuation { continuation in
+        return try await token(request)
+    }
+
+    func token(_ request: TokenRequest) async throws -> Result<TokenGrant, TokenFailure> {
+        try await withCheckedThrowingContinuation { continuation in
             do {
                 _ = try self.refresh(request) { continuation.resume(returning: $0) }
             } catch {
