@@ -5,13 +5,23 @@ import ThumbnailCache
 /// its own, may reach addresses of its own and sends tokens of its own.
 ///
 /// libcurl keeps idle connections with a multi handle, whoever they were opened for, unless a transfer has a share object with a pool.
-/// There are as many as origins were ever configured. Only the fetcher's thread touches them, so that no locks are needed.
+/// There are as many as origins are configured: the pool of one that no longer is goes with its last transfer. Only the fetcher's thread touches them, so that no locks are needed.
 final class ConnectionPools {
     private var pools: [String: UnsafeMutableRawPointer] = [:]
 
     /// Has a request use the pool of an origin. Before it is handed to the multi handle.
     func attach(_ easy: EasyHandle, to origin: Origin) throws(EasyHandle.Failure) {
         try easy.set(CURLOPT_SHARE, pointer: try pool(of: origin.name))
+    }
+
+    var count: Int { pools.count }
+
+    /// Closes the connections of all origins but these, as far as no request has them. Costs next to nothing where there are none.
+    func prune(keeping origins: Set<String>) {
+        for (name, pool) in pools where !origins.contains(name) {
+            // CURLSHE_IN_USE while a handle is attached: then the next time.
+            if curl_share_cleanup(pool) == CURLSHE_OK { pools[name] = nil }
+        }
     }
 
     /// Closes all connections. No handle may be attached any more, and the multi handle must be gone.

@@ -13,6 +13,9 @@ import ThumbnailCache
 /// ``start()`` comes before the first download and ``shutdown()`` after the last; a fetcher that is dropped without it leaves
 /// its thread behind.
 public final class CurlImageFetcher: ImageFetching {
+    /// Token requests that are under way at once at most, beside the downloads. Each can take a socket and what its host is resolved with.
+    public static var tokenRequestsAtOnce: Int { TokenLine.mostAtOnce }
+
     private let desk: DownloadDesk
     let tokenDesk: TokenDesk
     private let book = OriginBook()

@@ -77,12 +77,17 @@ extension HostKey {
 extension DownloadFailure {
     /// A request that is not sent, because its host has failed.
     static func heldBack(_ authority: String, _ why: HostHealth.Refusal) -> Self {
-        switch why {
+        .origin(why.sentence(about: authority))
+    }
+}
+
+extension HostHealth.Refusal {
+    func sentence(about authority: String) -> String {
+        switch self {
         case .leftAlone(let milliseconds):
-            .origin("\(authority) failed and is left alone for \(milliseconds) ms more: try again then")
+            "\(authority) failed and is left alone for \(milliseconds) ms more: try again then"
         case .probed:
-            .origin(
-                "\(authority) failed, and one request is finding out whether it is back: try again when that has ended")
+            "\(authority) failed, and one request is finding out whether it is back: try again when that has ended"
         }
     }
 }

@@ -33,7 +33,7 @@ final class DownloadLoop {
         desk: DownloadDesk, tokens: TokenDesk, book: OriginBook, multi: UnsafeMutableRawPointer, log: Logger
     ) {
         self.desk = desk
-        self.tokens = TokenLine(desk: tokens, multi: multi)
+        self.tokens = TokenLine(desk: tokens, hosts: desk, multi: multi)
         self.book = book
         self.multi = multi
         self.log = log
@@ -174,9 +174,11 @@ final class DownloadLoop {
 
     private func setLimits(_ configuration: FetcherConfiguration) {
         ccurl_multi_set_long(multi, CURLMOPT_PIPELINING, Int(CURLPIPE_MULTIPLEX))
-        // Idle ones are closed, the oldest first, when a new one is needed.
+        if let origins = configuration.origins { pools.prune(keeping: origins) }
+        // libcurl counts by pool, whatever the names say. How many requests there are at once is the queue's to limit; this is about the
+        // connections that are kept when they have ended: idle ones are closed, the oldest first.
         ccurl_multi_set_long(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, configuration.downloads + TokenLine.mostAtOnce)
-        ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, configuration.downloads)
+        ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, configuration.idleConnections(pools: pools.count))
     }
 
     private func perform() {

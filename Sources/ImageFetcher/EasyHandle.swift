@@ -84,7 +84,8 @@ final class EasyHandle {
     }
 
     /// The lines of the request's header that are not libcurl's own, with the token as RFC 6750 section 2.1 has it, or
-    /// with credentials of another scheme. The token is never part of a Swift string, whose copies nobody could wipe.
+    /// with credentials of another scheme. The token is not made a Swift string here, whose copies nobody could wipe. (One that an
+    /// endpoint issued has been one, while its answer was read: see ``TokenAnswer``.)
     func setHeaders(_ lines: [String], token: Secret?, scheme: String = "Bearer") throws(Failure) {
         for line in lines { headers = try appended(line, to: headers) }
         if let token {
@@ -119,6 +120,15 @@ final class EasyHandle {
         var status = 0
         guard ccurl_easy_get_long(raw, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK else { return 0 }
         return status
+    }
+
+    /// The value of a field of the answer's header, the first where there are several; nil where it is not there.
+    func field(_ name: String) -> String? {
+        var header: UnsafeMutablePointer<curl_header>?
+        guard curl_easy_header(raw, name, 0, UInt32(CURLH_HEADER), -1, &header) == CURLHE_OK,
+            let value = header?.pointee.value
+        else { return nil }
+        return String(cString: value)
     }
 
     /// Whole seconds that the last request took, from its start to the end of its answer.

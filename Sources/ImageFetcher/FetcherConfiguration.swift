@@ -14,6 +14,8 @@ public struct FetcherConfiguration: Sendable {
     public var queuePerUID: Int
     /// Bytes of a token that an endpoint issues. A session file has room for no more than the default's most.
     public var maximumTokenBytes = 8 << 10
+    /// Names of the origins that are configured. Idle connections of others are closed. Nil where nobody knows: then none are.
+    public var origins: Set<String>?
     /// What the fetcher calls itself to an origin.
     public var userAgent: String
 
@@ -23,6 +25,8 @@ public struct FetcherConfiguration: Sendable {
     /// request. For tests, which have no name server.
     var resolverOverrides: @Sendable () -> [String] = { [] }
 
+    /// Milliseconds that a token request has at least once it has begun, however short the origin's `timeout` is for images.
+    var leastTokenTime: Int64 = 10_000
     /// Seconds over which an origin's lowest speed is measured.
     var slowSeconds = 30
     /// Where the waits of a backoff are drawn from. Tests draw what they like.
@@ -41,6 +45,12 @@ public struct FetcherConfiguration: Sendable {
         self.downloadsPerUID = downloadsPerUID
         self.queuePerUID = queuePerUID
         self.userAgent = userAgent
+    }
+
+    /// Connections that one origin's pool may keep while they are idle. libcurl counts those of each pool by themselves, so that all pools
+    /// together keep about as many as there are downloads.
+    func idleConnections(pools: Int) -> Int {
+        max(1, downloads / max(1, pools, origins?.count ?? 0))
     }
 
     var queueLimits: DownloadQueue.Limits {

@@ -94,13 +94,17 @@ struct OriginRules: Sendable {
 
     private static func checkProxy(_ proxy: String) throws(OriginError) {
         guard !proxy.isEmpty else { return }
-        let schemes = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"]
+        // Not socks4 and socks5: libcurl would resolve names here, and hand the proxy an address that nobody has judged.
+        let schemes = ["http", "https", "socks4a", "socks5h"]
         guard let end = proxy.firstRange(of: "://"), schemes.contains(proxy[..<end.lowerBound].lowercased()),
             end.upperBound < proxy.endIndex, proxy.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F })
         else {
             // The value is not shown: it may hold a password.
             throw OriginError(
-                key: "proxy", reason: "a proxy is \(schemes.map { "\($0)://" }.joined(separator: ", ")) and a host")
+                key: "proxy",
+                reason:
+                    "a proxy is \(schemes.map { "\($0)://" }.joined(separator: ", ")) and a host: one that resolves names "
+                    + "itself, so socks5h:// instead of socks5:// and socks4a:// instead of socks4://")
         }
     }
 }

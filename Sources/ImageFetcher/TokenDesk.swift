@@ -99,6 +99,7 @@ final class TokenDesk: Sendable {
 final class TokenTicket: DownloadHandle {
     let id: UInt64
     let request: TokenRequest
+    /// When it is too late to begin. One that has begun has all of its time, see ``TokenTransfer``.
     let deadline: NIODeadline
     private let desk: TokenDesk
     private let onEnd: NIOLockedValueBox<(@Sendable (Result<TokenGrant, TokenFailure>) -> Void)?>

@@ -6,8 +6,9 @@ import ThumbnailCache
 /// The token requests on the fetcher's thread: those that wait, and those that libcurl has.
 ///
 /// They have connections of their own beside those of the downloads, so that neither waits for the other. Few at once are
-/// enough, and of one origin only some of these, so that an endpoint that does not answer holds up no other. Of those that may
-/// begin, the uid that has the fewest under way is next, so that one uid with many users keeps nobody else waiting (I8).
+/// enough, and of one origin only some of these, so that an endpoint that does not answer holds up no other; where several do not and
+/// hold all places, the next place that is free goes to the origin that has the fewest under way. Among those of the same, the uid that has
+/// the fewest is next, so that one uid with many users keeps nobody else waiting (I8).
 ///
 /// Only the fetcher's thread touches it.
 final class TokenLine {
@@ -15,12 +16,15 @@ final class TokenLine {
     static let mostAtOncePerOrigin = 8
 
     private let desk: TokenDesk
+    /// Knows which hosts are left alone.
+    private let hosts: DownloadDesk
     private let multi: UnsafeMutableRawPointer
     private var waiting: Deque<TokenTicket> = []
     private var transfers: [UnsafeMutableRawPointer: TokenTransfer] = [:]
 
-    init(desk: TokenDesk, multi: UnsafeMutableRawPointer) {
+    init(desk: TokenDesk, hosts: DownloadDesk, multi: UnsafeMutableRawPointer) {
         self.desk = desk
+        self.hosts = hosts
         self.multi = multi
     }
 
@@ -38,8 +42,10 @@ final class TokenLine {
             let limit = ticket.request.origin.timeout
             end(ticket, .failure(.timedOut("waited \(limit) ms behind other token requests and could not begin")))
         }
-        while transfers.count < Self.mostAtOnce, let next = next() {
-            begin(waiting.remove(at: next), configuration, at: now)
+        while transfers.count < Self.mostAtOnce,
+            let next = Self.next(of: waiting.lazy.map(\.request), besides: transfers.values.lazy.map(\.ticket.request))
+        {
+            begin(waiting.remove(at: next), configuration)
         }
     }
 
@@ -47,6 +53,7 @@ final class TokenLine {
     func end(_ easy: UnsafeMutableRawPointer, _ code: CURLcode) -> Bool {
         guard let transfer = transfers.removeValue(forKey: easy) else { return false }
         curl_multi_remove_handle(multi, transfer.easy.raw)
+        report(transfer, transfer.finding(code))
         end(transfer.ticket, transfer.conclude(code))
         return true
     }
@@ -60,35 +67,50 @@ final class TokenLine {
         waiting = []
     }
 
-    private func next() -> Int? {
-        guard !waiting.isEmpty else { return nil }
+    /// Which of those that wait is next; nil when none may begin. Looks at each of them.
+    static func next(
+        of waiting: some Sequence<TokenRequest>, besides underWay: some Sequence<TokenRequest>
+    ) -> Int? {
         var perOrigin: [String: Int] = [:]
         var perUID: [UInt32: Int] = [:]
-        for transfer in transfers.values {
-            perOrigin[transfer.ticket.request.origin.name, default: 0] += 1
-            perUID[transfer.ticket.request.uid, default: 0] += 1
+        for request in underWay {
+            perOrigin[request.origin.name, default: 0] += 1
+            perUID[request.uid, default: 0] += 1
         }
-        let eligible = waiting.indices.filter {
-            perOrigin[waiting[$0].request.origin.name, default: 0] < Self.mostAtOncePerOrigin
+        var best: (offset: Int, rank: (Int, Int))?
+        for (offset, request) in waiting.enumerated() {
+            let rank = (perOrigin[request.origin.name, default: 0], perUID[request.uid, default: 0])
+            guard rank.0 < mostAtOncePerOrigin, rank < best?.rank ?? (.max, .max) else { continue }
+            best = (offset, rank)
         }
-        return eligible.min { left, right in
-            (perUID[waiting[left].request.uid, default: 0], left) < (
-                perUID[waiting[right].request.uid, default: 0], right
-            )
-        }
+        return best?.offset
     }
 
-    private func begin(_ ticket: TokenTicket, _ configuration: FetcherConfiguration, at now: NIODeadline) {
+    private func begin(_ ticket: TokenTicket, _ configuration: FetcherConfiguration) {
+        let transfer: TokenTransfer
         do throws(TokenFailure) {
-            let transfer = try TokenTransfer(ticket, configuration, at: now)
-            let code = curl_multi_add_handle(multi, transfer.easy.raw)
-            guard code == CURLM_OK else {
-                throw .origin("libcurl: \(String(cString: curl_multi_strerror(code)))")
-            }
-            transfers[transfer.easy.raw] = transfer
+            transfer = try TokenTransfer(ticket, configuration)
         } catch {
-            end(ticket, .failure(error))
+            return end(ticket, .failure(error))
         }
+        do throws(HostHealth.Refusal) {
+            transfer.permit = try hosts.ask(transfer.host, at: .now())
+        } catch {
+            return end(ticket, .failure(.origin(error.sentence(about: transfer.host.authority))))
+        }
+        let code = curl_multi_add_handle(multi, transfer.easy.raw)
+        guard code == CURLM_OK else {
+            report(transfer, .nothing)
+            return end(ticket, .failure(.origin("libcurl: \(String(cString: curl_multi_strerror(code)))")))
+        }
+        transfers[transfer.easy.raw] = transfer
+    }
+
+    /// Tells what a request showed of the endpoint's host; once for each permit.
+    private func report(_ transfer: TokenTransfer, _ verdict: HostHealth.Verdict) {
+        guard let permit = transfer.permit.take() else { return }
+        let patience = transfer.ticket.request.origin.patience
+        hosts.learn(verdict, of: transfer.host, from: permit, patience: patience, at: .now())
     }
 
     private func drop(_ ticket: TokenTicket) {
@@ -96,6 +118,7 @@ final class TokenLine {
             // The handle goes with the transfer, and must be out of libcurl's hands by then.
             curl_multi_remove_handle(multi, transfer.easy.raw)
             transfers[easy] = nil
+            report(transfer, .nothing)
             desk.finish(ticket)
         } else if let index = waiting.firstIndex(where: { $0 === ticket }) {
             waiting.remove(at: index)

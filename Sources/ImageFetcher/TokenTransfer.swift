@@ -1,6 +1,5 @@
 import CCurl
 import Glibc
-import NIOCore
 import ThumbnailCache
 
 /// One token request under way: a POST on a connection of its own, whose answer is read whole or not at all.
@@ -23,10 +22,13 @@ final class TokenTransfer {
     private let answer = TokenAnswerBuffer(limit: TokenTransfer.longestAnswer)
     private var refusal: String?
     private var hasOpenedSocket = false
+    private var lacksSocket = false
+    /// Leave to ask the endpoint's host, until it is told what that showed.
+    var permit: HostHealth.Permit?
 
     private var origin: Origin { ticket.request.origin }
 
-    init(_ ticket: TokenTicket, _ configuration: FetcherConfiguration, at now: NIODeadline) throws(TokenFailure) {
+    init(_ ticket: TokenTicket, _ configuration: FetcherConfiguration) throws(TokenFailure) {
         self.ticket = ticket
         self.configuration = configuration
         do {
@@ -44,11 +46,38 @@ final class TokenTransfer {
         if !origin.proxy.isEmpty, let address = url.address, let reason = refusalReason(address) {
             throw .denied(deniedSentence(address, reason))
         }
-        let left = max(1, Int((ticket.deadline - now).nanoseconds / 1_000_000))
+        // However long it has waited. The endpoint may replace the refresh token as soon as it has the request: given up before the
+        // answer, the new one would be lost. Who waits for the token has a patience of their own.
+        let milliseconds = max(configuration.leastTokenTime, origin.timeout)
         do {
-            try setOptions(milliseconds: left)
+            try setOptions(milliseconds: Int(clamping: milliseconds))
         } catch {
             throw .origin("cannot ask \(url.host) for a token: \(error.reason)")
+        }
+    }
+
+    /// The endpoint's host, as images of the same origin know it, too.
+    var host: HostKey { HostKey(origin: origin.name, authority: url.authority) }
+
+    /// What the request that libcurl ended with `code` shows of the host; as ``Transfer/finding(_:)``.
+    func finding(_ code: CURLcode) -> HostHealth.Verdict {
+        if refusal != nil && !hasOpenedSocket || lacksSocket { return .nothing }
+        let status = easy.status
+        if status == 429 || status >= 500 {
+            return .failed(retryAfter: status == 429 || status == 503 ? retryAfter : nil)
+        }
+        switch code {
+        case CURLE_OK: return .works
+        // Ended from here, for what the answer is and not for how it came.
+        case CURLE_WRITE_ERROR where status != 0: return .works
+        case CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT: return .nothing
+        default: return .failed(retryAfter: nil)
+        }
+    }
+
+    private var retryAfter: Int64? {
+        easy.field("Retry-After").flatMap {
+            RetryAfter.milliseconds($0, date: easy.field("Date"), now: configuration.wallClock())
         }
     }
 
@@ -118,7 +147,7 @@ final class TokenTransfer {
         }
         let socket = Glibc.socket(
             address.pointee.family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
-        if socket >= 0 { hasOpenedSocket = true }
+        if socket >= 0 { hasOpenedSocket = true } else { lacksSocket = true }
         return socket
     }
 

@@ -158,7 +158,7 @@ extension LoginCommand {
             case .hold: hold = true
             case .origin: origin = try options.originName()
             case .token: token = try options.token()
-            case .refresh: refresh = try options.token()
+            case .refresh: refresh = try options.refreshToken()
             default: throw options.notTaken()
             }
         }

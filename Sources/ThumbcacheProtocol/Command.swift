@@ -126,7 +126,7 @@ public struct LoginCommand: Sendable, Equatable {
     public var origin: String?
     /// Characters of RFC 6750's b64token.
     public var token: ByteBuffer?
-    /// Characters of RFC 6750's b64token.
+    /// Printable ASCII: 1*VSCHAR of RFC 6749, appendix A.17.
     public var refresh: ByteBuffer?
 
     public init(user: ByteBuffer) {

@@ -153,6 +153,19 @@ extension Options {
         return request[index]
     }
 
+    /// 1*VSCHAR of RFC 6749, appendix A.17: it is sent to a token endpoint only, form-encoded.
+    mutating func refreshToken() throws(CommandError) -> ByteBuffer {
+        let index = try takeValue()
+        let isToken = request.withBytes(of: index) { bytes in
+            1...max(limits.token, 1) ~= bytes.count && bytes.allSatisfy { 0x20...0x7E ~= $0 }
+        }
+        guard isToken else {
+            throw CommandError(
+                .err, "bad \(current.name): expected 1 to \(limits.token) printable ASCII characters (RFC 6749)")
+        }
+        return request[index]
+    }
+
     mutating func connectionName() throws(CommandError) -> ByteBuffer {
         try request.connectionName(at: try takeValue(), current.name)
     }

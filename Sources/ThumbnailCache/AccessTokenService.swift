@@ -12,6 +12,10 @@ public final class AccessTokenService: Sendable {
         var request: (number: UInt64, handle: any DownloadHandle)?
         /// Those who wait until no refresh is under way.
         var settlers: [CheckedContinuation<Void, Never>] = []
+        /// Tokens that could not be made durable are to be tried again. Never more than one such wait, however many refreshes there are
+        /// meanwhile: what it keeps is what is worth keeping by then.
+        var laterKeep: (number: UInt64, timer: (any Timer)?)?
+        var lastLaterKeep: UInt64 = 0
     }
 
     private let state: NIOLockedValueBox<State>
@@ -79,6 +83,7 @@ public final class AccessTokenService: Sendable {
     /// The log-in is over.
     func end(_ services: CacheServices) {
         change(services) { $0.end() }
+        endLaterKeep()
     }
 
     /// Begins no refresh any more, and returns when the one under way has ended and what it brought is durable: a stop that
@@ -155,6 +160,11 @@ public final class AccessTokenService: Sendable {
         }
         let now = services.time.now
         change(services) { $0.ended(number, outcome, now: now) }
+        // It holds the refresh token that was sent and the client's secret (I11). Only now, since until it is told that the request has
+        // ended the machine lets it be put there.
+        state.withLockedValue { state in
+            if state.request?.number == number { state.request = nil }
+        }
     }
 
     private func cancel(_ number: UInt64) {
@@ -173,6 +183,7 @@ public final class AccessTokenService: Sendable {
         Task {
             do throws(CacheFailure) {
                 try await keeper.keep(self)
+                endLaterKeep()
             } catch {
                 // The new tokens are the only good ones there are: they are used, and kept as soon as the disk lets that be.
                 keeper.tell("renewed tokens could not be made durable; it is tried again", error)
@@ -187,16 +198,46 @@ public final class AccessTokenService: Sendable {
     private static var longestPause: Int64 { 60_000 }
 
     private func keepLater(_ services: CacheServices, after pause: Int64) {
-        _ = services.time.after(milliseconds: pause) { [weak self] in
-            guard let self, let keeper = self.keeper, self.worthKeeping != nil else { return }
-            Task {
-                do throws(CacheFailure) {
-                    try await keeper.keep(self)
-                } catch {
-                    self.keepLater(services, after: min(2 * pause, Self.longestPause))
-                }
+        let (number, former) = state.withLockedValue { state in
+            let former = state.laterKeep?.timer
+            state.lastLaterKeep += 1
+            state.laterKeep = (state.lastLaterKeep, nil)
+            return (state.lastLaterKeep, former)
+        }
+        former?.cancel()
+        let timer = services.time.after(milliseconds: pause) { [weak self] in
+            self?.keepAgain(number, services, pause)
+        }
+        let isOver = state.withLockedValue { state in
+            guard state.laterKeep?.number == number else { return true }
+            state.laterKeep?.timer = timer
+            return false
+        }
+        if isOver { timer.cancel() }
+    }
+
+    private func keepAgain(_ number: UInt64, _ services: CacheServices, _ pause: Int64) {
+        guard let keeper, worthKeeping != nil, isLaterKeep(number) else { return }
+        Task {
+            do throws(CacheFailure) {
+                try await keeper.keep(self)
+                if isLaterKeep(number) { endLaterKeep() }
+            } catch {
+                if isLaterKeep(number) { keepLater(services, after: min(2 * pause, Self.longestPause)) }
             }
         }
+    }
+
+    private func isLaterKeep(_ number: UInt64) -> Bool {
+        state.withLockedValue { $0.laterKeep?.number == number }
+    }
+
+    private func endLaterKeep() {
+        let timer = state.withLockedValue { state in
+            defer { state.laterKeep = nil }
+            return state.laterKeep?.timer
+        }
+        timer?.cancel()
     }
 }
 

@@ -24,6 +24,12 @@ struct AccessTokens: Sendable {
         case cancel(UInt64)
     }
 
+    private enum Gain: Sendable {
+        case grant(TokenGrant)
+        /// Another refresh token and no access token; what those are told who wait for one.
+        case refreshToken(Secret, CacheFailure, at: Int64)
+    }
+
     private struct Refresh: Sendable {
         let number: UInt64
         let origin: Origin
@@ -32,7 +38,7 @@ struct AccessTokens: Sendable {
         let askedAt: Int64
         var waiters: Deque<Waiter> = []
         /// What it brought, while that is being made durable.
-        var grant: TokenGrant?
+        var gain: Gain?
         /// A log-in has brought another access token since, which is the newer word: only the refresh token is taken.
         var bringsRefreshTokenOnly = false
     }
@@ -78,7 +84,7 @@ struct AccessTokens: Sendable {
 
     /// Whether that refresh is under way and has not been answered.
     func isRequesting(_ number: UInt64) -> Bool {
-        refresh?.number == number && refresh?.grant == nil
+        refresh?.number == number && refresh?.gain == nil
     }
 
     /// What has to be durable: with what a refresh just brought. Nil once the log-in is over.
@@ -171,13 +177,17 @@ struct AccessTokens: Sendable {
 
     /// The token endpoint has answered, or could not be asked.
     mutating func ended(_ number: UInt64, _ outcome: Result<TokenGrant, TokenFailure>, now: Int64) -> [Effect] {
-        guard let refresh, refresh.number == number, refresh.grant == nil else { return [] }
+        guard let refresh, refresh.number == number, refresh.gain == nil else { return [] }
         switch outcome {
         case .success(let grant):
-            self.refresh?.grant = grant
+            self.refresh?.gain = .grant(grant)
             return [.keep(number)]
         case .failure(let failure):
             setback = TokenSetback(failure, after: setback, endpoint: refresh.endpoint, now: now)
+            if case .unusable(_, let refreshToken) = failure {
+                self.refresh?.gain = .refreshToken(refreshToken, CacheFailure(failure), at: now)
+                return [.keep(number)]
+            }
             self.refresh = nil
             return refresh.waiters.map { answer($0, failedBy: CacheFailure(failure), now) }
         }
@@ -187,6 +197,10 @@ struct AccessTokens: Sendable {
     mutating func kept(_ number: UInt64) -> [Effect] {
         guard let refresh, refresh.number == number, let merge = Self.tokens(after: refresh) else { return [] }
         tokens = merge(tokens)
+        if case .refreshToken(_, let failure, let now) = refresh.gain {
+            self.refresh = nil
+            return refresh.waiters.map { answer($0, failedBy: failure, now) }
+        }
         if !refresh.bringsRefreshTokenOnly { isRefused = false }
         setback = nil
         self.refresh = nil
@@ -195,9 +209,13 @@ struct AccessTokens: Sendable {
 
     /// What a refresh that has been answered makes of the tokens there are.
     private static func tokens(after refresh: Refresh) -> ((LoginTokens) -> LoginTokens)? {
-        guard let grant = refresh.grant else { return nil }
+        guard let gain = refresh.gain else { return nil }
         return { tokens in
             var tokens = tokens
+            guard case .grant(let grant) = gain else {
+                if case .refreshToken(let refreshToken, _, _) = gain { tokens.refresh = refreshToken }
+                return tokens
+            }
             if !refresh.bringsRefreshTokenOnly {
                 tokens.access = grant.accessToken
                 tokens.life = TokenLife(issuedAt: refresh.askedAt, seconds: grant.lifetime)

@@ -63,6 +63,8 @@ public enum TokenFailure: Error, Sendable, Equatable {
     case timedOut(String)
     /// A transport error, or an answer that is none of RFC 6749's.
     case origin(String)
+    /// An answer without an access token that can be used, but with a refresh token that takes the place of the one that was sent.
+    case unusable(String, refreshToken: Secret)
     /// The address is one that the origin may not reach.
     case denied(String)
     /// Too many refreshes wait already.
@@ -75,7 +77,7 @@ extension CacheFailure {
         switch failure {
         case .refused(let reason): self = .unauthorized(reason)
         case .timedOut(let reason): self = .timedOut(reason)
-        case .origin(let reason): self = .origin(reason)
+        case .origin(let reason), .unusable(let reason, _): self = .origin(reason)
         case .denied(let reason): self = .denied(reason)
         case .busy(let reason): self = .busy(reason)
         case .shuttingDown: self = .shuttingDown

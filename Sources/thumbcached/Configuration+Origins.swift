@@ -148,10 +148,11 @@ extension Configuration {
     /// Not repeated in messages: a proxy's URL may hold a password.
     private static var proxy: SettingKind<String> {
         SettingKind<String>.text.checked { url in
-            let schemes = ["http://", "https://", "socks4://", "socks4a://", "socks5://", "socks5h://"]
+            let schemes = ["http://", "https://", "socks4a://", "socks5h://"]
             return url.isEmpty || schemes.contains { url.hasPrefix($0) && url.utf8.count > $0.utf8.count }
                 ? nil
-                : "is not the URL of a proxy: it begins with http://, https://, socks5:// or socks5h://; \"\" is for none"
+                : "is not the URL of a proxy: it begins with http://, https://, socks5h:// (not socks5://) or socks4a:// (not socks4://), "
+                    + "since the proxy is to resolve names itself; \"\" is for none"
         }
     }
 

@@ -43,6 +43,7 @@ extension Configuration {
             maximumImageBytes: limits.image, maximumDimension: limits.dimension, downloads: limits.downloads,
             downloadsPerUID: limits.downloadsPerUID, queuePerUID: limits.queuePerUID,
             userAgent: "thumbcached/\(Version.current)")
+        fetcher.origins = Set(origins.keys)
         // A session file's fields are of 65,535 bytes at most.
         fetcher.maximumTokenBytes = min(limits.token, 65_535)
         return fetcher

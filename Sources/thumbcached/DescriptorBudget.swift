@@ -1,4 +1,5 @@
 import DaemonServer
+import ImageFetcher
 
 /// How the descriptors that the process may have are shared out, so that one that is needed is never taken by a connection
 /// (I9, F15).
@@ -19,12 +20,15 @@ struct DescriptorBudget: Equatable, Sendable {
     private static let fewestConnections = 8
     /// Sockets that one download can take: that of the transfer, and what libcurl resolves its host with.
     private static let perDownload = 2
+    /// The same of a token request.
+    private static let perTokenRequest = 2
 
     /// What everything takes that has no limit of its own: standard streams, log, locks and roots of the store, the event
-    /// loops, one file and its directory for each thread that works on the disk, refused connections that linger, and some
-    /// to spare for what the C library opens.
+    /// loops, one file and its directory for each thread that works on the disk, refused connections that linger, token
+    /// requests, and some to spare for what the C library opens.
     static func fixed(threads: Int, diskThreads: Int) -> Int {
         64 + 4 * threads + 3 * diskThreads + DaemonServer.refusedAtOnce
+            + perTokenRequest * CurlImageFetcher.tokenRequestsAtOnce
     }
 
     /// All that a configuration can take.

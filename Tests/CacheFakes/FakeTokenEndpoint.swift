@@ -32,6 +32,9 @@ public final class FakeTokenEndpoint: TokenFetching {
         set { state.withLockedValue { $0.answer = newValue } }
     }
 
+    /// Lets go of all requests made so far, so that they live as long as somebody else keeps them.
+    public func forgetRequests() { state.withLockedValue { $0.requests = [] } }
+
     public func refresh(
         _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TokenFailure>) -> Void
     ) throws(TokenFailure) -> any DownloadHandle {

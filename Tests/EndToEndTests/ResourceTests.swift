@@ -71,7 +71,7 @@ extension EndToEnd {
         {
             try withMachine { machine in
                 let daemon = try machine.daemon { daemon in
-                    daemon.wrapper = ["prlimit", "--nofile=300:300", "--"]
+                    daemon.wrapper = ["prlimit", "--nofile=364:364", "--"]
                     daemon.settings["limits", "connections-per-uid"] = 1_000
                     // Whoever runs the tests is to be one of the others.
                     daemon.settings["access", "admins"] = []

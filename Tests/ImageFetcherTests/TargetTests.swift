@@ -90,6 +90,8 @@ import ThumbnailCache
         Fault(key: "allow") { $0.allow = ["https://a.example/#x"] },
         Fault(key: "allow") { $0.allow = [""] },
         Fault(key: "proxy") { $0.proxy = "proxy.example:3128" },
+        Fault(key: "proxy") { $0.proxy = "socks5://proxy.example" },
+        Fault(key: "proxy") { $0.proxy = "socks4://proxy.example" },
         Fault(key: "proxy") { $0.proxy = "gopher://proxy.example" },
         Fault(key: "proxy") { $0.proxy = "http://" },
         Fault(key: "proxy") { $0.proxy = "http://a b" },

@@ -54,6 +54,17 @@ import ThumbnailCache
             (#"{"access_token":"t1","token_type":"Bearer","expires_in":"60","refresh_token":null}"#, grant("t1", 60)),
             (#"{"access_token":"t1","token_type":"Bearer","expires_in":59.9}"#, grant("t1", 59)),
             (#"{"access_token":"t1","token_type":"Bearer","expires_in":1e300}"#, grant("t1", 315_360_000)),
+            (
+                #"{"access_token":"t1","token_type":"Bearer","expires_in":-1,"refresh_token":"r2"}"#,
+                grant("t1", nil, "r2")
+            ),
+            (#"{"access_token":"t1","token_type":"Bearer","expires_in":"soon"}"#, grant("t1")),
+            (#"{"access_token":"t1","token_type":"Bearer","expires_in":"nan"}"#, grant("t1")),
+            (#"{"access_token":"t1","token_type":"Bearer","expires_in":[60]}"#, grant("t1")),
+            (
+                #"{"access_token":"t1","token_type":"Bearer","refresh_token":" \"r:2\"\\~"}"#,
+                grant("t1", nil, " \"r:2\"\\~")
+            ),
             (#"{"access_token":"mF_9.B5f-4.1JqM==","token_type":"Bearer"}"#, grant("mF_9.B5f-4.1JqM==")),
         ] as [(String, TokenGrant)])
     func `answers that are right in one way or another`(body: String, grant: TokenGrant) async throws {
@@ -75,13 +86,16 @@ import ThumbnailCache
         (200, "", "origin: no JSON"), (200, "SECRET", "origin: no JSON"), (200, "[]", "origin: no JSON"),
         (200, #"{"access_token":"SECRET"}"#, "origin: no JSON"),
         (200, #"{"access_token":7,"token_type":"Bearer"}"#, "origin: no JSON"),
-        (200, #"{"access_token":"SECRET","token_type":"Bearer","expires_in":-1}"#, "origin: no JSON"),
-        (200, #"{"access_token":"SECRET","token_type":"Bearer","expires_in":"soon"}"#, "origin: no JSON"),
         (200, #"{"access_token":"SECRET","token_type":"mac"}"#, "origin: token_type"),
         (200, #"{"access_token":"","token_type":"Bearer"}"#, "origin: access_token"),
         (200, #"{"access_token":"SECRET\r\nX: y","token_type":"Bearer"}"#, "origin: access_token"),
         (200, #"{"access_token":"a=SECRET","token_type":"Bearer"}"#, "origin: access_token"),
-        (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":"SEC RET"}"#, "origin: refresh_token"),
+        (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":"SEC\u00e9"}"#, "origin: refresh_token"),
+        (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":"SEC\nRET"}"#, "origin: refresh_token"),
+        (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":7}"#, "origin: refresh_token"),
+        (200, #"{"access_token":"SEC RET","token_type":"Bearer","refresh_token":"r2"}"#, "unusable: access_token"),
+        (200, #"{"token_type":"mac","access_token":"SECRET","refresh_token":"r2"}"#, "unusable: token_type"),
+        (200, #"{"access_token":7,"token_type":"Bearer","refresh_token":"r2"}"#, "unusable: access_token"),
         (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":""}"#, "origin: refresh_token"),
         (
             200, #"{"access_token":"\#(String(repeating: "a", count: 100))","token_type":"Bearer"}"#,
@@ -142,9 +156,38 @@ import ThumbnailCache
         let silent = try TokenServer { _ in [] }
         let port = try TestSocket.freePort()
         defer { silent.stop() }
-        try await withFetcher { fetcher in
-            check(try await fetcher.token(silent.url, timeout: 100), "timedOut")
+        try await withFetcher {
+            $0.leastTokenTime = 1
+        } _: { fetcher in
+            check(try await fetcher.token(silent.url, timeout: 2_000), "timedOut")
             check(try await fetcher.token("http://127.0.0.1:\(port)/"), "origin")
+        }
+    }
+
+    @Test func `I4: a request that has begun has all its time, so that a refresh token replaced meanwhile is not lost`()
+        async throws
+    {
+        let (arrived, late) = (Gate(), Gate())
+        let server = try TokenServer { _ in
+            arrived.open()
+            late.block()
+            return TokenServer.response(Self.good)
+        }
+        defer {
+            late.open()
+            server.stop()
+        }
+        try await withFetcher {
+            $0.leastTokenTime = 600_000
+        } _: { fetcher in
+            async let outcome = fetcher.token(server.url, timeout: 3_000)
+            await arrived.opened()
+            // Past the moment until which it might have begun.
+            let end = NIODeadline.now() + .milliseconds(3_100)
+            while NIODeadline.now() < end { try await Task.sleep(for: .milliseconds(5)) }
+            late.open()
+            let told = try await outcome
+            #expect(told == .success(Self.grant("t1", 3_600, "r2")))
         }
     }
 
@@ -210,6 +253,53 @@ import ThumbnailCache
             for handle in hanging { handle.cancel() }
             check(try await fetcher.token(server.url, origin: "silent"), "grant")
         }
+    }
+
+    @Test(
+        arguments: [
+            ("503 Busy", ["Retry-After: 600"], 1_000, 1), ("429 Slow", ["Retry-After: 600"], 1_000, 1),
+            ("500 Broken", [], 1, 1), ("500 Broken", [], 1_000, 3), ("400 Bad", [], 1, 3), ("401 No", [], 1, 3),
+            ("200 OK", [], 1, 3),
+        ] as [(String, [String], Int, Int)])
+    func `F37: an endpoint that fails, or asks for it, is left alone; one that refuses is not`(
+        status: String, headers: [String], failures: Int, requests: Int
+    ) async throws {
+        let server = try TokenServer { _ in TokenServer.response("{}", status: status, headers: headers) }
+        defer { server.stop() }
+        try await withFetcher {
+            $0.draw = { $0.upperBound }
+        } _: { fetcher in
+            func ask(as name: String) async throws -> Result<TokenGrant, TokenFailure> {
+                var origin = Origin.test(name)
+                (origin.patience.failures, origin.patience.backoff) = (failures, 600_000)
+                (origin.patience.backoffMax, origin.patience.retryAfterMax) = (600_000, 600_000)
+                let endpoint = TokenEndpoint(url: server.url, clientID: "c")
+                return try await fetcher.token(
+                    TokenRequest(uid: 1, origin: origin, endpoint: endpoint, refreshToken: Secret("r".utf8)))
+            }
+            for number in 1...3 {
+                let outcome = try await ask(as: "one")
+                #expect(outcome.sentence.contains("is left alone for") == (number > requests), "\(outcome)")
+            }
+            #expect(server.requests.count == requests)
+            // What fails for one origin's settings says nothing about another's.
+            #expect(try await !ask(as: "other").sentence.contains("is left alone for"))
+        }
+    }
+
+    @Test func `F37, I8: a free place goes to the origin with the fewest under way, then to the uid with the fewest`() {
+        func requests(_ all: [(String, UInt32)]) -> [TokenRequest] {
+            all.map { .to("http://127.0.0.1/", uid: $1, origin: $0) }
+        }
+        let full = ["a", "b", "c"].flatMap { name in
+            (0..<TokenLine.mostAtOncePerOrigin).map { _ in (name, 1 as UInt32) }
+        }
+        let underWay = requests(full + [("d", 1), ("d", 1), ("d", 2)])
+        #expect(TokenLine.next(of: requests([("d", 3), ("e", 1)]), besides: underWay) == 1)
+        #expect(TokenLine.next(of: requests([("a", 3), ("d", 1), ("d", 2), ("d", 2)]), besides: underWay) == 2)
+        #expect(TokenLine.next(of: requests([("d", 4), ("d", 5)]), besides: underWay) == 0)
+        #expect(TokenLine.next(of: requests([("a", 3), ("c", 4)]), besides: underWay) == nil)
+        #expect(TokenLine.next(of: [], besides: underWay) == nil)
     }
 
     @Test func `I8: one uid's many users keep no other uid waiting, and their own number has a limit`() async throws {

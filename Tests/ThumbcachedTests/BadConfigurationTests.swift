@@ -16,6 +16,11 @@ import Testing
 
     static let origin = "[origins.default]\nurl = \"https://a.example/{profile}\"\n"
 
+    private static let badProxy =
+        "f.toml:3: origins.default.proxy: is not the URL of a proxy: it begins with http://, https://, "
+        + "socks5h:// (not socks5://) or socks4a:// (not socks4://), since the proxy is to resolve names itself; "
+        + "\"\" is for none"
+
     static let cases: [Case] = [
         // Not TOML.
         Case("threads = ", "f.toml:1: not TOML: Error while parsing key-value pair: encountered end-of-file"),
@@ -229,10 +234,9 @@ import Testing
         Case(
             origin + "ca-file = \"/nonexistent/ca.pem\"",
             "f.toml:3: origins.default.ca-file: \"/nonexistent/ca.pem\" cannot be read: No such file or directory"),
-        Case(
-            origin + "proxy = \"user:secret@proxy\"",
-            "f.toml:3: origins.default.proxy: is not the URL of a proxy: "
-                + "it begins with http://, https://, socks5:// or socks5h://; \"\" is for none"),
+        Case(origin + "proxy = \"user:secret@proxy\"", badProxy),
+        Case(origin + "proxy = \"socks5://proxy:1080\"", badProxy),
+        Case(origin + "proxy = \"socks4://proxy:1080\"", badProxy),
 
         // Values that contradict each other.
         Case(

@@ -1,4 +1,5 @@
 import DaemonServer
+import ImageFetcher
 import Testing
 
 @testable import thumbcached
@@ -19,7 +20,7 @@ import Testing
         #expect(needed < 4096)
     }
 
-    @Test(arguments: [250, 300, 400, 512, 1_024, 1_500, 1_800, 1_900])
+    @Test(arguments: [300, 350, 400, 512, 1_024, 1_500, 1_800, 1_900])
     func
         `F15: with fewer, open directories give way first, then downloads, then connections; never more than there are`(
             limit: Int
@@ -39,6 +40,12 @@ import Testing
         #expect(applied.connectionsPerUID <= applied.connections)
         #expect(applied.downloadsPerUID <= applied.downloads)
         #expect(applied.adminConnections == configuration.limits.adminConnections)
+    }
+
+    @Test func `F15: token requests have descriptors of their own, a socket and what its host is resolved with`() {
+        let others = 64 + 4 * 1 + 3 * 13 + DaemonServer.refusedAtOnce
+        #expect(CurlImageFetcher.tokenRequestsAtOnce > 0)
+        #expect(fixed == others + 2 * CurlImageFetcher.tokenRequestsAtOnce)
     }
 
     @Test func `what is lowered is named with what it has become`() throws {

@@ -244,6 +244,68 @@ import Testing
         #expect(daemon.world.time.timers == 0)
     }
 
+    @Test func `I8: however many renewed tokens cannot be made durable, one try waits, and the first success ends it`()
+        async throws
+    {
+        let isFull = NIOLockedValueBox(true)
+        let tries = NIOLockedValueBox(0)
+        let service = AccessTokenService(
+            .of(nil, "r1"),
+            keeper: TokenKeeper(
+                keep: { _ throws(CacheFailure) in
+                    tries.withLockedValue { $0 += 1 }
+                    if isFull.withLockedValue({ $0 }) { throw .noSpace("disk full") }
+                },
+                tell: { _, _ in }))
+        let (services, time) = (daemon.world.services, daemon.world.time)
+        let origin = try #require(daemon.world.settings.origins["default"])
+        func renew(_ refused: String?, to next: String) async throws {
+            daemon.world.tokens.answer = { _ in .success(.init(next)) }
+            _ = service.ask(refused: refused.map { Secret($0) }, of: origin, services) { _ in }
+            while service.held != Secret(next) { try await turn() }
+        }
+        try await renew(nil, to: "t1")
+        try await renew("t1", to: "t2")
+        try await renew("t2", to: "t3")
+        #expect(tries.withLockedValue { $0 } == 3)
+        #expect(time.timers == 1)
+        isFull.withLockedValue { $0 = false }
+        try await renew("t3", to: "t4")
+        #expect(time.timers == 0)
+        time.advance(seconds: 1_000)
+        #expect(tries.withLockedValue { $0 } == 4)
+    }
+
+    @Test func `I11: a request that has ended is let go of, and with it the refresh token that was used`() async throws
+    {
+        try await daemon.logIn(.alice, refresh: .init("r1"))
+        let answers = Answers()
+        try await get("bob", answers)
+        weak let request = requests.first
+        daemon.world.tokens.forgetRequests()
+        // The service keeps it while it is under way: a log-out would cancel it.
+        #expect(request != nil)
+        request?.end(.success(.init("t1", refresh: "r2")))
+        await daemon.fetcher.started(1)
+        await daemon.sessions.settled(.alice)
+        while request != nil { try await turn() }
+    }
+
+    @Test func `I4: a refresh token that came with an unusable access token is durable, and who waits is told ORIGIN`()
+        async throws
+    {
+        try await daemon.logIn(.alice, refresh: .init("r1"))
+        let answers = Answers()
+        try await get("bob", answers)
+        requests[0].end(.failure(.unusable("no bearer", refreshToken: .init("r2"))))
+        try await answers.count(1)
+        #expect(answers.told == ["origin no bearer"])
+        #expect(daemon.store.login(of: .alice)?.tokens == .of(nil, "r2"))
+        daemon.world.time.advance(seconds: 1)
+        try await get("eve", answers)
+        #expect(requests.last?.request.refreshToken == .init("r2"))
+    }
+
     @Test func `a stop waits for a refresh under way, so that a rotated refresh token is not lost`() async throws {
         try await daemon.logIn(.alice, refresh: .init("r1"))
         try await get("bob", Answers())

@@ -208,6 +208,22 @@ import Testing
         #expect(bench.grant("t1") == ["keep", "c=t1"])
     }
 
+    @Test
+    func `I4: without an access token that can be used the new refresh token is kept, then those who wait are told`() {
+        let bench = Bench(.of("t1", "r1"))
+        #expect(bench.ask("a", refused: "t1") == ["request r1"])
+        #expect(bench.end(.failure(.unusable("no bearer", refreshToken: Secret("r2".utf8)))) == ["keep"])
+        #expect(bench.machine.worthKeeping == .of("t1", "r2"))
+        #expect(!bench.machine.isIdle)
+        #expect(bench.ask("b") == [])
+        #expect(bench.kept() == ["a=ORIGIN", "b=ORIGIN"])
+        #expect(bench.held == ["t1", "r2"])
+        #expect(bench.ask("c") == ["c=ORIGIN"])
+        bench.now += 1
+        #expect(bench.ask("d") == ["request r2"])
+        #expect(bench.grant("t2") == ["keep", "d=t2"])
+    }
+
     @Test func `a pause ends with another endpoint, and when the clock is set back`() {
         for change in [
             { $0.origin.tokenEndpoint?.clientSecret = Secret([1]) }, { $0.now -= 100_000 },

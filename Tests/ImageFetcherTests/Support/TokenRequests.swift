@@ -23,7 +23,11 @@ extension CurlImageFetcher {
         let request = TokenRequest.to(
             url, origin: origin, refresh: refresh, secret: secret, private: allowPrivateAddresses, timeout: timeout,
             caFile: caFile)
-        return try await withCheckedThrowingContinuation { continuation in
+        return try await token(request)
+    }
+
+    func token(_ request: TokenRequest) async throws -> Result<TokenGrant, TokenFailure> {
+        try await withCheckedThrowingContinuation { continuation in
             do {
                 _ = try self.refresh(request) { continuation.resume(returning: $0) }
             } catch {
@@ -40,6 +44,7 @@ extension Result<TokenGrant, TokenFailure> {
         case .failure(.refused): "refused"
         case .failure(.timedOut): "timedOut"
         case .failure(.origin): "origin"
+        case .failure(.unusable): "unusable"
         case .failure(.denied): "denied"
         case .failure(.busy): "busy"
         case .failure(.shuttingDown): "shuttingDown"
@@ -49,7 +54,7 @@ extension Result<TokenGrant, TokenFailure> {
     var sentence: String {
         switch self {
         case .failure(.refused(let text)), .failure(.timedOut(let text)), .failure(.origin(let text)),
-            .failure(.denied(let text)), .failure(.busy(let text)):
+            .failure(.denied(let text)), .failure(.busy(let text)), .failure(.unusable(let text, _)):
             text
         case .success, .failure(.shuttingDown): ""
         }
