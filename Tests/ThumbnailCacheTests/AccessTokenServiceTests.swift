@@ -244,38 +244,6 @@ import Testing
         #expect(daemon.world.time.timers == 0)
     }
 
-    @Test func `I8: however many renewed tokens cannot be made durable, one try waits, and the first success ends it`()
-        async throws
-    {
-        let isFull = NIOLockedValueBox(true)
-        let tries = NIOLockedValueBox(0)
-        let service = AccessTokenService(
-            .of(nil, "r1"),
-            keeper: TokenKeeper(
-                keep: { _ throws(CacheFailure) in
-                    tries.withLockedValue { $0 += 1 }
-                    if isFull.withLockedValue({ $0 }) { throw .noSpace("disk full") }
-                },
-                tell: { _, _ in }))
-        let (services, time) = (daemon.world.services, daemon.world.time)
-        let origin = try #require(daemon.world.settings.origins["default"])
-        func renew(_ refused: String?, to next: String) async throws {
-            daemon.world.tokens.answer = { _ in .success(.init(next)) }
-            _ = service.ask(refused: refused.map { Secret($0) }, of: origin, services) { _ in }
-            while service.held != Secret(next) { try await turn() }
-        }
-        try await renew(nil, to: "t1")
-        try await renew("t1", to: "t2")
-        try await renew("t2", to: "t3")
-        #expect(tries.withLockedValue { $0 } == 3)
-        #expect(time.timers == 1)
-        isFull.withLockedValue { $0 = false }
-        try await renew("t3", to: "t4")
-        #expect(time.timers == 0)
-        time.advance(seconds: 1_000)
-        #expect(tries.withLockedValue { $0 } == 4)
-    }
-
     @Test func `I11: a request that has ended is let go of, and with it the refresh token that was used`() async throws
     {
         try await daemon.logIn(.alice, refresh: .init("r1"))
@@ -342,26 +310,5 @@ import Testing
         }
         daemon.world.settings.origins = [:]
         await #expect(throws: CacheFailure.self) { try await daemon.logIn(.carol, refresh: .init("r1")) }
-    }
-}
-
-extension Secret {
-    convenience init(_ text: String) {
-        self.init(text.utf8)
-    }
-}
-
-extension Answers {
-    /// Waits until so many have come.
-    func count(_ count: Int) async throws {
-        while told.count < count { try await turn() }
-    }
-}
-
-extension UserSessions {
-    /// Returns when what had been begun about an owner's log-in is done.
-    func settled(_ owner: Owner) async {
-        while let entry = entry(owner), !entry.state.withLockedValue({ $0.tokens.isIdle }) { await Task.yield() }
-        await entry(owner)?.turnstile.withTurn {}
     }
 }

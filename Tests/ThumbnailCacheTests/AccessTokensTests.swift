@@ -56,18 +56,18 @@ import Testing
 
         func logOut() -> [String] { tell(machine.end()) }
 
-        var held: [String?] { [text(machine.tokens.access), text(machine.tokens.refresh)] }
+        var held: [String?] { [machine.tokens.access?.text, machine.tokens.refresh?.text] }
 
         private func tell(_ effects: [AccessTokens.Effect]) -> [String] {
             effects.map { effect in
                 switch effect {
                 case .answer(let waiter, .success(let token)):
-                    return "\(names[waiter.number] ?? "?")=\(text(token) ?? "none")"
+                    return "\(names[waiter.number] ?? "?")=\(token?.text ?? "none")"
                 case .answer(let waiter, .failure(let failure)):
                     return "\(names[waiter.number] ?? "?")=\(Self.kind(failure))"
                 case .request(let number, let request):
                     lastRequest = number
-                    return "request \(text(request.refreshToken) ?? "")"
+                    return "request \(request.refreshToken.text)"
                 case .keep: return "keep"
                 case .cancel: return "cancel"
                 }
@@ -347,21 +347,4 @@ import Testing
         bench.now += 10
         #expect(bench.ask("b") == ["b=SHUTTINGDOWN"])
     }
-}
-
-extension LoginTokens {
-    static func of(_ access: String? = nil, _ refresh: String? = nil) -> LoginTokens {
-        LoginTokens(access: access.map { Secret($0.utf8) }, refresh: refresh.map { Secret($0.utf8) })
-    }
-}
-
-extension TokenGrant {
-    init(_ access: String, lifetime: Int64? = nil, refresh: String? = nil) {
-        self.init(
-            accessToken: Secret(access.utf8), lifetime: lifetime, refreshToken: refresh.map { Secret($0.utf8) })
-    }
-}
-
-private func text(_ secret: Secret?) -> String? {
-    secret?.withBytes { String(decoding: $0, as: UTF8.self) }
 }

@@ -1,3 +1,4 @@
+import Testing
 import ThumbnailCache
 
 @testable import ImageFetcher
@@ -59,4 +60,10 @@ extension Result<TokenGrant, TokenFailure> {
         case .success, .failure(.shuttingDown): ""
         }
     }
+}
+
+func check(
+    _ outcome: Result<TokenGrant, TokenFailure>, _ kind: String, _ location: SourceLocation = #_sourceLocation
+) {
+    #expect(outcome.kind == kind, "\(outcome)", sourceLocation: location)
 }
