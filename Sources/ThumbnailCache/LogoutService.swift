@@ -145,11 +145,12 @@ public final class LogoutService: Sendable {
             entry.phase = .ending
             let usage = cache.usage
             // A purge takes as long for a hundred thousand images as for one; after a log-out nothing is in memory either.
-            let cancelled = await services.lifecycle.close(cache, wipesBehind: ending == .purge)
+            let closing = await services.lifecycle.close(cache, wipesBehind: ending == .purge)
+            defer { if let wipe = closing.wipe { services.lifecycle.submit(wipe) } }
             entry.state.withLockedValue { $0.closed = cache }
             let epoch = try await commit(ending, of: entry)
             return Receipt(
-                users: 1, usage: usage, cancelled: cancelled,
+                users: 1, usage: usage, cancelled: closing.cancelled,
                 sessions: ending == .purge ? entry.sessions.count : 0, epoch: epoch)
         case .broken(let earlier, _):
             // A log-out that is owed stays owed, whatever is asked for after it.

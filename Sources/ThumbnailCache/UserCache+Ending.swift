@@ -1,11 +1,18 @@
 import NIOConcurrencyHelpers
 
 extension UserCache {
+    /// What the closing of a cache came to.
+    struct Closing: Sendable {
+        /// Downloads that were stopped.
+        let cancelled: Int
+        /// Wipes the images that were in memory, where that is not done yet; for a pool.
+        let wipe: (@Sendable () -> Void)?
+    }
+
     /// Ends the generation: no new work, waiters answered, downloads cancelled, memory forgotten, then answers on their way
     /// and what the disk is doing drained, and the keys wiped. Blocks until then: call it on a pool. Idempotent.
-    /// - Parameter wipesBehind: images that were in memory are wiped soon after this returns, and not before.
-    /// - Returns: how many downloads were stopped.
-    func close(_ failure: CacheFailure = .cancelled, wipesBehind: Bool = false) -> Int {
+    /// - Parameter wipesBehind: the images that were in memory are left to the caller to wipe.
+    func close(_ failure: CacheFailure = .cancelled, wipesBehind: Bool = false) -> Closing {
         let (ended, memory, earlier) = state.withLockedValue { state in
             state.ending = state.ending ?? failure
             let ended = state.traffic.end(failure)
@@ -18,11 +25,11 @@ extension UserCache {
         }
         // Nothing leads to the entries any more. Taking a hundred thousand of them out of the tier and wiping them takes 50 ms.
         let wipe: @Sendable () -> Void = { [tier = services.memory] in tier.remove(Array(memory.values)) }
-        if wipesBehind { services.lifecycle.submit(wipe) } else { wipe() }
+        if !wipesBehind { wipe() }
         perform(ended.effects)
         earlier.drain()
         vault.close()
-        return ended.cancelled
+        return Closing(cancelled: ended.cancelled, wipe: wipesBehind ? wipe : nil)
     }
 
     /// Those that began before, to be waited for.
@@ -65,8 +72,10 @@ extension UserCache {
 }
 
 extension BlockingPool {
-    /// Closes a cache, which waits for what the disk is doing. Returns how many downloads were stopped.
-    func close(_ cache: UserCache, _ failure: CacheFailure = .cancelled, wipesBehind: Bool = false) async -> Int {
+    /// Closes a cache, which waits for what the disk is doing.
+    func close(
+        _ cache: UserCache, _ failure: CacheFailure = .cancelled, wipesBehind: Bool = false
+    ) async -> UserCache.Closing {
         await withCheckedContinuation { continuation in
             submit { continuation.resume(returning: cache.close(failure, wipesBehind: wipesBehind)) }
         }
