@@ -9,6 +9,8 @@ struct RequestReader {
     /// What came after it. No request has a share in it, so however long the peer is read ahead of the work, adding to it
     /// never copies what is there.
     private var behind = ByteBuffer()
+    /// What came last was lent, and one of the two may still stand on it.
+    private var isLent = false
     /// Requests given so far.
     private(set) var count = 0
 
@@ -25,8 +27,18 @@ struct RequestReader {
     /// Whether the peer owes the rest of a frame. False as long as there are bytes that nobody has looked at.
     var isInsideFrame: Bool { decoder.isInsideFrame && behind.readableBytes == 0 }
 
+    /// - Parameter bytes: lent until ``keep()``.
     mutating func append(_ bytes: ByteBuffer) {
+        isLent = true
         if behind.readableBytes == 0 { behind = bytes } else { behind.writeImmutableBuffer(bytes) }
+    }
+
+    /// Makes its own what is left of the bytes that were lent, lest a few of them keep a large buffer.
+    mutating func keep() {
+        guard isLent else { return }
+        isLent = false
+        front.keepReadableBytes()
+        behind.keepReadableBytes()
     }
 
     /// The next request; nil when more bytes are needed. It keeps all that came with it in memory: detach what is to stay.
@@ -63,5 +75,13 @@ struct RequestReader {
             front.writeBuffer(&behind)
         }
         behind = ByteBuffer()
+    }
+}
+
+extension ByteBuffer {
+    /// Moves the bytes to a buffer of their size, unless they make up most of theirs.
+    fileprivate mutating func keepReadableBytes() {
+        guard storageCapacity > 0, readableBytes < storageCapacity / 2 else { return }
+        self = ByteBuffer(bytes: readableBytesView)
     }
 }

@@ -16,6 +16,44 @@ int clinux_peer_credentials(int fd, uint32_t *uid, uint32_t *gid, int32_t *pid);
  * many there are; -1 with errno ERANGE when there are more than `capacity`. */
 int clinux_peer_groups(int fd, uint32_t *groups, int capacity);
 
+/* Waiting for descriptors to be ready: epoll(7). */
+struct clinux_ready {
+    /* What clinux_epoll_set was given with the descriptor. */
+    uint64_t tag;
+    uint32_t events;
+};
+
+static const uint32_t CLINUX_EPOLLIN = 0x001;
+static const uint32_t CLINUX_EPOLLOUT = 0x004;
+/* These two come unasked. */
+static const uint32_t CLINUX_EPOLLERR = 0x008;
+static const uint32_t CLINUX_EPOLLHUP = 0x010;
+
+/* A new epoll instance, closed on exec: epoll_create1(2). */
+int clinux_epoll_create(void);
+
+/* Watches a descriptor that is not watched yet, or changes what for one that is: epoll_ctl(2). */
+int clinux_epoll_add(int epoll, int fd, uint32_t events, uint64_t tag);
+int clinux_epoll_change(int epoll, int fd, uint32_t events, uint64_t tag);
+
+/* Waits until something is ready, for so many nanoseconds at most (for ever if negative), and fills in what is; at most
+ * 64 at once. epoll_pwait2(2), Linux 5.11; where a filter knows no such call, epoll_wait(2), in whole milliseconds. */
+int clinux_epoll_wait(int epoll, struct clinux_ready *ready, int capacity, int64_t nanoseconds);
+
+/* A counter that can be watched, not blocking, closed on exec: eventfd(2). */
+int clinux_eventfd(void);
+
+/* The next connection that waits, not blocking, closed on exec: accept4(2). -1 with errno, EAGAIN if there is none. */
+int clinux_accept(int fd);
+
+struct clinux_span {
+    const void *start;
+    size_t length;
+};
+
+/* Sends the spans one behind the other and returns how many bytes were taken. No SIGPIPE. sendmsg(2). */
+ptrdiff_t clinux_send(int fd, const struct clinux_span *spans, size_t count);
+
 /* Whether the file system of an open file asks another machine or process for what it holds, which may not answer; also 1 when it
    cannot be told. fstatfs(2). */
 int clinux_is_remote(int fd);
@@ -47,6 +85,9 @@ ptrdiff_t clinux_getdents64(int fd, void *buffer, size_t length);
 static const int CLINUX_DIRENT_LENGTH_OFFSET = 16;
 static const int CLINUX_DIRENT_TYPE_OFFSET = 18;
 static const int CLINUX_DIRENT_NAME_OFFSET = 19;
+
+/* Names the calling thread for the system's tools; 15 characters at most. prctl(2), PR_SET_NAME. */
+void clinux_name_thread(const char *name);
 
 /* Whether the process may leave a core file or be read through /proc: prctl(2), PR_SET_DUMPABLE. */
 int clinux_set_dumpable(int dumpable);
