@@ -79,14 +79,13 @@ int clinux_epoll_change(int epoll, int fd, uint32_t events, uint64_t tag) {
     return set(epoll, EPOLL_CTL_MOD, fd, events, tag);
 }
 
-int clinux_epoll_wait(int epoll, struct clinux_ready *ready, int capacity, int64_t nanoseconds) {
-    struct epoll_event events[64];
-    if (capacity > 64) capacity = 64;
+int clinux_epoll_wait(int epoll, struct clinux_ready *ready, int64_t nanoseconds) {
+    struct epoll_event events[CLINUX_READY_AT_ONCE];
     struct timespec timeout = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
-    int count = epoll_pwait2(epoll, events, capacity, nanoseconds < 0 ? NULL : &timeout, NULL);
+    int count = epoll_pwait2(epoll, events, CLINUX_READY_AT_ONCE, nanoseconds < 0 ? NULL : &timeout, NULL);
     if (count == -1 && (errno == ENOSYS || errno == EPERM)) {
         int64_t milliseconds = nanoseconds < 0 ? -1 : (nanoseconds + 999999) / 1000000;
-        count = epoll_wait(epoll, events, capacity, milliseconds > INT_MAX ? INT_MAX : (int)milliseconds);
+        count = epoll_wait(epoll, events, CLINUX_READY_AT_ONCE, milliseconds > INT_MAX ? INT_MAX : (int)milliseconds);
     }
     for (int i = 0; i < count; i++) {
         ready[i].tag = events[i].data.u64;

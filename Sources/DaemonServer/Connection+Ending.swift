@@ -26,7 +26,7 @@ extension Connection {
     }
 
     func closeIfSent() {
-        if stream.unsent == 0 { stream.close() }
+        if unread == 0 { stream.close() }
     }
 
     /// The peer is gone: what it waited for it leaves, what it held ends.
@@ -67,7 +67,7 @@ extension Connection {
             guard looks >= Self.looksInStall else { return self.lookAgain(since: before, looks: looks + 1) }
             self.dispatcher.log.info(
                 "disconnected a peer that stalled",
-                metadata: ["uid": "\(self.peer.uid)", "pid": "\(self.peer.pid)", "unread": "\(self.stream.unsent)"])
+                metadata: ["uid": "\(self.peer.uid)", "pid": "\(self.peer.pid)", "unread": "\(self.unread)"])
             self.stream.close()
         }
     }
@@ -76,7 +76,7 @@ extension Connection {
 
     private var progress: PeerProgress {
         PeerProgress(
-            sent: stream.sent, unread: stream.unsent, frames: reader.count,
+            sent: stream.sent, unread: unread, frames: reader.count,
             isInsideFrame: phase == .serving && reader.isInsideFrame)
     }
 }

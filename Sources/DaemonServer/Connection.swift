@@ -66,8 +66,6 @@ final class Connection: StreamHandler {
     var isInputClosed = false
     /// A command runs that later ones of this connection have to wait for.
     private var isHeldUp = false
-    /// ``work()`` is on the stack.
-    private var isWorking = false
     /// Many commands were started in one go; others have their turn first.
     private var isResting = false
     /// What was done in this go.
@@ -101,16 +99,12 @@ final class Connection: StreamHandler {
         reader.keep()
     }
 
-    /// Starts what has come in, in order, until something must be waited for.
-    ///
-    /// Flushing may call back before it returns. Such a call finds `isWorking` set and leaves the work to the one that is at
-    /// it, which looks again at all that may have changed.
+    /// Starts what has come in, in order, until something must be waited for. Flushing may find that the peer is gone, and
+    /// close the connection, at any point of it.
     func work() {
-        guard !isWorking, phase != .closed else { return }
-        isWorking = true
+        guard phase != .closed else { return }
         let isDone = startCommands()
         flush()
-        isWorking = false
         if isDone { closeIfOver() }
         watch()
         if phase != .closed { stream.isReading = mayRead }
@@ -161,7 +155,7 @@ final class Connection: StreamHandler {
         return phase != .closed && hasRoom
     }
 
-    private var hasRoom: Bool { stream.unsent + gathered.readableBytes + replies.cost < limits.output }
+    private var hasRoom: Bool { unread + replies.cost < limits.output }
 
     /// Reading goes on ahead of the work only as far as the limit on unprocessed input.
     private var mayRead: Bool {
@@ -214,13 +208,19 @@ final class Connection: StreamHandler {
     }
 
     private func flush() {
+        // A buffer for each small reply would take far more memory than what is in it.
+        guard !stream.isBlocked else { return }
         writeGathered()
         stream.flush()
     }
 
+    /// Bytes that the peer has yet to take.
+    var unread: Int { stream.unsent + gathered.readableBytes }
+
     /// A peer that reads again has its next commands started when it has taken most of what there was.
     func outputMoved() {
-        if phase == .closing { closeIfSent() } else if stream.unsent <= limits.output / 4 { work() }
+        flush()
+        if phase == .closing { closeIfSent() } else if unread <= limits.output / 4 { work() }
     }
 
     // MARK: Waiting

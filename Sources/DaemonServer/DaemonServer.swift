@@ -45,7 +45,7 @@ public final class DaemonServer: Sendable {
         let listener = try await Listener.start(
             on: descriptor, backlog: backlog, loop: group.loops[0], log: dispatcher.log
         ) { connection in
-            let loop = group.nextLoop()
+            let loop = group.nextForSocket()
             loop.execute { take(connection, served, identify, on: loop) }
         }
         return DaemonServer(dispatcher: served, group: group, listener: listener)

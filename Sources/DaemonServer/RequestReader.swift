@@ -37,8 +37,8 @@ struct RequestReader {
     mutating func keep() {
         guard isLent else { return }
         isLent = false
-        front.keepReadableBytes()
-        behind.keepReadableBytes()
+        front.keepReadableBytes(and: decoder.missingBytes)
+        behind.keepReadableBytes(and: 0)
     }
 
     /// The next request; nil when more bytes are needed. It keeps all that came with it in memory: detach what is to stay.
@@ -79,9 +79,9 @@ struct RequestReader {
 }
 
 extension ByteBuffer {
-    /// Moves the bytes to a buffer of their size, unless they make up most of theirs.
-    fileprivate mutating func keepReadableBytes() {
-        guard storageCapacity > 0, readableBytes < storageCapacity / 2 else { return }
+    /// Moves the bytes to a buffer of their size, unless they, with so many that are to come, make up most of theirs.
+    fileprivate mutating func keepReadableBytes(and missing: Int) {
+        guard storageCapacity > 0, readableBytes + missing < storageCapacity / 2 else { return }
         self = ByteBuffer(bytes: readableBytesView)
     }
 }

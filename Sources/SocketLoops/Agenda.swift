@@ -6,6 +6,12 @@ import NIOCore
 struct Agenda {
     typealias Work = @Sendable () -> Void
 
+    /// What is due: work, or the timer of a number, which may be cancelled yet.
+    enum Item {
+        case work(Work)
+        case timer(UInt64)
+    }
+
     /// What is to be done later.
     struct Timer: Sendable {
         let run: Work
@@ -23,14 +29,14 @@ struct Agenda {
         }
     }
 
-    private var due: Deque<Work> = []
+    private var due: Deque<Item> = []
     private var timers: [UInt64: Timer] = [:]
     /// Of all timers, and of some that were cancelled.
     private var dates: Heap<Date> = []
     private var lastNumber: UInt64 = 0
 
     mutating func add(_ work: @escaping Work) {
-        due.append(work)
+        due.append(.work(work))
     }
 
     /// - Returns: a number to cancel it by.
@@ -47,7 +53,7 @@ struct Agenda {
         forgetCancelled()
     }
 
-    /// Those that were cancelled stay until their time has come, but never make up more than half.
+    /// Those that were cancelled stay until their time has come, but never make up more than half, and a few.
     private mutating func forgetCancelled() {
         guard dates.count > 2 * timers.count + 64 else { return }
         dates = Heap(dates.unordered.filter { timers[$0.number] != nil })
@@ -63,17 +69,25 @@ struct Agenda {
     }
 
     /// Takes all that is due, the timers behind the rest.
-    mutating func takeDue(at now: NIODeadline) -> Deque<Work> {
+    mutating func takeDue(at now: NIODeadline) -> Deque<Item> {
         while let next = dates.min, next.deadline <= now {
             dates.removeMin()
-            if let timer = timers.removeValue(forKey: next.number) { due.append(timer.run) }
+            if timers[next.number] != nil { due.append(.timer(next.number)) }
         }
         defer { due = [] }
         return due
     }
 
+    /// What is to be done now for something that was due; nil for a timer that was cancelled since.
+    mutating func work(of item: Item) -> Work? {
+        switch item {
+        case .work(let work): work
+        case .timer(let number): timers.removeValue(forKey: number)?.run
+        }
+    }
+
     /// Gives back what there was no time for. It comes first next time.
-    mutating func giveBack(_ rest: Deque<Work>) {
+    mutating func giveBack(_ rest: Deque<Item>) {
         due = rest + due
     }
 

@@ -68,6 +68,8 @@ public final class Listener: Source, Sendable {
     // MARK: Connections
 
     func ready(_ events: Readiness) {
+        // Not watched for, and it will not get better.
+        if isPaused && !events.isDisjoint(with: .gone) { return giveUp() }
         for _ in 0..<Self.atOnce {
             guard !isClosed else { return }
             let connection = accept(descriptor)
@@ -81,11 +83,16 @@ public final class Listener: Source, Sendable {
             // The peer was gone before its turn came.
             case EINTR, ECONNABORTED: continue
             case EINVAL, EBADF, ENOTSOCK, EOPNOTSUPP:
-                log.error("the socket takes no connections any more", metadata: ["error": "\(errorName)"])
-                return close()
+                return giveUp()
             default: return startPause()
             }
         }
+    }
+
+    /// The system has given it up, or somebody has shut it down.
+    private func giveUp() {
+        log.error("the socket takes no connections any more", metadata: ["error": "\(errorName)"])
+        close()
     }
 
     private var errorName: String { IOError(errnoCode: errno, reason: "accept").description }

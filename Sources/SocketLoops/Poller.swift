@@ -33,12 +33,11 @@ final class Poller {
     private var places: ContiguousArray<Place> = []
     private var lastSerial: UInt32 = 0
     private let found: UnsafeMutablePointer<clinux_ready>
-    private static var atOnce: Int { 64 }
 
     init() throws {
         epoll = clinux_epoll_create()
         guard epoll >= 0 else { throw IOError(errnoCode: errno, reason: "epoll_create1") }
-        found = .allocate(capacity: Self.atOnce)
+        found = .allocate(capacity: Int(CLINUX_READY_AT_ONCE))
     }
 
     deinit {
@@ -66,7 +65,7 @@ final class Poller {
 
     /// Forgets a descriptor that is about to be closed, which is how the kernel is told.
     func remove(_ descriptor: CInt) {
-        places[Int(descriptor)].source = nil
+        if places.indices.contains(Int(descriptor)) { places[Int(descriptor)].source = nil }
     }
 
     private func tag(_ descriptor: CInt, _ serial: UInt32) -> UInt64 {
@@ -76,7 +75,7 @@ final class Poller {
     /// Waits until something is ready and tells whom it belongs to, each once.
     /// - Parameter pause: how long to wait at most; nil is for ever.
     func poll(for pause: TimeAmount?) {
-        let count = clinux_epoll_wait(epoll, found, CInt(Self.atOnce), pause?.nanoseconds ?? -1)
+        let count = clinux_epoll_wait(epoll, found, pause?.nanoseconds ?? -1)
         // An interrupted wait has found nothing, and the next one will.
         guard count > 0 else { return }
         for index in 0..<Int(count) {

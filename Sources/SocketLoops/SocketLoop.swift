@@ -6,7 +6,7 @@ import NIOCore
 /// An event loop for Unix sockets: one thread that waits for its descriptors and does what it is told.
 ///
 /// To swift-nio it is an event loop like any other, with its promises and timers. Its sockets are not swift-nio's channels but
-/// ``Stream`` and ``Listener``: a request in a channel takes 6,700 instructions before anybody has looked at it, and one here 1,000.
+/// ``Stream`` and ``Listener``: a request in a channel takes 6,700 instructions before anybody has looked at it.
 ///
 /// Each round looks at the sockets first, then does what is due, but not for longer than ``longestRound``: however much there is
 /// to do, the sockets get their turn.
@@ -121,7 +121,8 @@ public final class SocketLoop: EventLoop {
             defer { state.isAsleep = false }
             return (change(&state.agenda), state.isAsleep)
         }
-        if mustWake { alarm.ring() }
+        // On its own thread it does not sleep, whatever it has written down.
+        if mustWake && !inEventLoop { alarm.ring() }
         return value
     }
 
@@ -176,7 +177,10 @@ public final class SocketLoop: EventLoop {
         }
         guard !due.isEmpty else { return }
         let end = begin + Self.longestRound
-        repeat { due.removeFirst()() } while !due.isEmpty && .now() < end
+        repeat {
+            let item = due.removeFirst()
+            if let work = state.withLockedValue({ $0.agenda.work(of: item) }) { work() }
+        } while !due.isEmpty && .now() < end
         if !due.isEmpty { state.withLockedValue { $0.agenda.giveBack(due) } }
     }
 
@@ -197,10 +201,10 @@ public final class SocketLoop: EventLoop {
     }
 
     private func end() {
-        poller.close()
-        while let due = lastWork() {
-            for work in due { work() }
-        }
+        repeat {
+            // Also what the last work has taken on.
+            poller.close()
+        } while doLastWork()
         // Its number may be another thread's from now on.
         late.withLockedValue { _ in thread.withLockedValue { $0 = nil } }
         for report in state.withLockedValue({ state in
@@ -211,13 +215,16 @@ public final class SocketLoop: EventLoop {
         }
     }
 
-    /// What is to be done yet, the dropping of timers with it; nil, from the moment on at which nothing more is taken, if nothing.
-    private func lastWork() -> [Agenda.Work]? {
-        state.withLockedValue { state in
-            let work = Array(state.agenda.takeDue(at: .now())) + state.agenda.takeTimers().map(\.drop)
-            guard work.isEmpty else { return work }
-            state.phase = .ended
-            return nil
+    /// Does what is to be done yet, and drops the timers. False, from the moment on at which nothing more is taken, if there was nothing.
+    private func doLastWork() -> Bool {
+        let (due, timers) = state.withLockedValue { state in
+            let due = state.agenda.takeDue(at: .now()).compactMap { state.agenda.work(of: $0) }
+            let timers = state.agenda.takeTimers()
+            if due.isEmpty && timers.isEmpty { state.phase = .ended }
+            return (due, timers)
         }
+        for work in due { work() }
+        for timer in timers { timer.drop() }
+        return !due.isEmpty || !timers.isEmpty
     }
 }

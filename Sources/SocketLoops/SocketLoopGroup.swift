@@ -5,6 +5,7 @@ import NIOCore
 /// As many loops as there are to be threads; sockets are spread over them in turn.
 public final class SocketLoopGroup: EventLoopGroup {
     public let loops: [SocketLoop]
+    private let socketTurn = NIOLockedValueBox(0)
     private let turn = NIOLockedValueBox(0)
 
     /// - Parameter threads: 1 or more.
@@ -13,16 +14,19 @@ public final class SocketLoopGroup: EventLoopGroup {
         loops = try (0..<max(1, threads)).map { _ in try SocketLoop() }
     }
 
-    /// The loop whose turn it is.
-    public func nextLoop() -> SocketLoop {
-        let index = turn.withLockedValue { turn in
+    /// The loop whose turn it is to take on a socket.
+    public func nextForSocket() -> SocketLoop { loops[next(in: socketTurn)] }
+
+    /// For anything else: a timer in between does not give a loop two sockets in a row.
+    public func next() -> any EventLoop { loops[next(in: turn)] }
+
+    private func next(in turn: NIOLockedValueBox<Int>) -> Int {
+        turn.withLockedValue { turn in
             defer { turn = (turn + 1) % loops.count }
             return turn
         }
-        return loops[index]
     }
 
-    public func next() -> any EventLoop { nextLoop() }
     public func any() -> any EventLoop { loops[0] }
     public func makeIterator() -> EventLoopIterator { EventLoopIterator(loops) }
 

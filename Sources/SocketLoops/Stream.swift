@@ -18,7 +18,7 @@ public protocol StreamHandler: AnyObject {
 
 /// A connected socket. Used on its loop alone.
 public final class Stream: Source {
-    public let descriptor: CInt
+    private let descriptor: CInt
     private let poller: Poller
     private let buffers: StreamBuffers
     /// Held until it has had its last call.
@@ -30,8 +30,8 @@ public final class Stream: Source {
     public private(set) var unsent = 0
     /// Bytes that the kernel has taken so far.
     public private(set) var sent = 0
-    /// The kernel takes no more before it says so.
-    private var isBlocked = false
+    /// More is sent when the kernel says so, and not before: what is written meanwhile had better be gathered.
+    public private(set) var isBlocked = false
 
     private var hasInputEnded = false
     private var isOpen = true
@@ -59,17 +59,28 @@ public final class Stream: Source {
 
     /// Sends what the kernel takes now. The rest goes by itself, as the peer reads.
     public func flush() {
+        var sends = 0
         while unsent > 0 && !isBlocked {
             let count = send()
+            sends += 1
             if count >= 0 {
                 took(count)
+                // A peer may read as fast as this sends. Others have their turn.
+                if unsent > 0 && sends >= Self.atOnce { block() }
             } else if errno == EAGAIN {
-                isBlocked = true
-                watch()
+                block()
             } else if errno != EINTR {
                 return close(IOError(errnoCode: errno, reason: "send"))
             }
         }
+    }
+
+    /// Reads or sends of one stream in a row.
+    private static var atOnce: Int { 4 }
+
+    private func block() {
+        isBlocked = true
+        watch()
     }
 
     private func send() -> Int {
@@ -102,7 +113,8 @@ public final class Stream: Source {
     // MARK: Readiness
 
     func ready(_ events: Readiness) {
-        if isReading && !hasInputEnded && !events.isDisjoint(with: [.readable, .gone]) { receive() }
+        let isGone = !events.isDisjoint(with: .gone)
+        if isGone || events.contains(.readable) { receiveAll(isGone: isGone) }
         if isOpen && events.contains(.writable) {
             isBlocked = false
             flush()
@@ -110,10 +122,22 @@ public final class Stream: Source {
             if isOpen { handler?.outputMoved() }
         }
         // All that it said has been read, or is not going to be; and nobody reads what it would be told.
-        if isOpen && !events.isDisjoint(with: .gone) && (hasInputEnded || !isReading) { close() }
+        if isOpen && isGone { close() }
     }
 
-    private func receive() {
+    /// Reads on while there is a buffer full at once. Of a peer that is gone all is read, which is no more than the kernel has kept:
+    /// it is closed before anything is done that it asked for, and that looks first whether it is still there.
+    private func receiveAll(isGone: Bool) {
+        var reads = 0
+        repeat {
+            guard isReading, !hasInputEnded, let count = receive() else { return }
+            reads += 1
+            guard isGone || (count == StreamBuffers.inputSize && reads < Self.atOnce) else { return }
+        } while isOpen
+    }
+
+    /// How much came; nil if nothing did, or nothing ever will.
+    private func receive() -> Int? {
         buffers.input.clear()
         var failure: CInt = 0
         let count = buffers.input.writeWithUnsafeMutableBytes(minimumWritableBytes: StreamBuffers.inputSize) { bytes in
@@ -124,6 +148,7 @@ public final class Stream: Source {
         switch failure {
         case 0 where count > 0:
             handler?.received(buffers.input)
+            return count
         case 0:
             hasInputEnded = true
             watch()
@@ -133,6 +158,7 @@ public final class Stream: Source {
         default:
             close(IOError(errnoCode: failure, reason: "recv"))
         }
+        return nil
     }
 
     private func watch() {

@@ -1,5 +1,5 @@
 /* What Linux offers and Swift's Glibc module hides, because it is a GNU extension, a macro or variadic. Each function
- * does one system call and returns what that returned, with errno set.
+ * does one system call, unless it says otherwise, and returns what that returned, with errno set.
  *
  * The header itself is plain C and includes next to nothing: with _GNU_SOURCE here, types of the C library would have
  * another shape in this module than in others, and Swift refuses a program that imports both. */
@@ -18,7 +18,7 @@ int clinux_peer_groups(int fd, uint32_t *groups, int capacity);
 
 /* Waiting for descriptors to be ready: epoll(7). */
 struct clinux_ready {
-    /* What clinux_epoll_set was given with the descriptor. */
+    /* What was given with the descriptor. */
     uint64_t tag;
     uint32_t events;
 };
@@ -36,9 +36,11 @@ int clinux_epoll_create(void);
 int clinux_epoll_add(int epoll, int fd, uint32_t events, uint64_t tag);
 int clinux_epoll_change(int epoll, int fd, uint32_t events, uint64_t tag);
 
-/* Waits until something is ready, for so many nanoseconds at most (for ever if negative), and fills in what is; at most
- * 64 at once. epoll_pwait2(2), Linux 5.11; where a filter knows no such call, epoll_wait(2), in whole milliseconds. */
-int clinux_epoll_wait(int epoll, struct clinux_ready *ready, int capacity, int64_t nanoseconds);
+/* Waits until something is ready, for so many nanoseconds at most (for ever if negative), and fills in what is: at most
+ * CLINUX_READY_AT_ONCE, which there has to be room for. epoll_pwait2(2), Linux 5.11; where a filter knows no such call, a second one,
+ * epoll_wait(2), in whole milliseconds. */
+enum { CLINUX_READY_AT_ONCE = 64 };
+int clinux_epoll_wait(int epoll, struct clinux_ready *ready, int64_t nanoseconds);
 
 /* A counter that can be watched, not blocking, closed on exec: eventfd(2). */
 int clinux_eventfd(void);
@@ -93,7 +95,7 @@ void clinux_name_thread(const char *name);
 int clinux_set_dumpable(int dumpable);
 
 /* Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed: else the next file that is opened gets its number, and
- * what is written to standard output or error ends up in it. Several calls, unlike the others. 0, or -1 with errno. */
+ * what is written to standard output or error ends up in it. Several calls. 0, or -1 with errno. */
 int clinux_fill_standard_descriptors(void);
 
 /* The name of an error number, such as "ENOENT"; NULL for a number that has none. */
