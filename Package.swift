@@ -39,6 +39,8 @@ let package = Package(
     products: [
         .executable(name: "thumbcached", targets: ["thumbcached"]),
         .executable(name: "thumbcachectl", targets: ["thumbcachectl"]),
+        // For the tests alone: it is loaded into daemons whose peers are to be other accounts than they are.
+        .library(name: "ForeignPeers", type: .dynamic, targets: ["CForeignPeers"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -106,6 +108,7 @@ let package = Package(
             swiftSettings: swiftRules),
         // The end-to-end tests share no code with what they test.
         .target(name: "CSpawn", path: "Tests/CSpawn", cSettings: cRules),
+        .target(name: "CForeignPeers", path: "Tests/CForeignPeers", cSettings: cRules),
 
         .testTarget(name: "RESPTests", dependencies: ["RESP", nioCore], swiftSettings: swiftRules),
         .testTarget(
