@@ -24,6 +24,9 @@ struct RequestReader {
     /// Bytes of memory held for them, and for what has been given and not been discarded.
     var capacity: Int { front.capacity + behind.capacity }
 
+    /// Bytes of the buffers that these lie in, which others may have a share in.
+    var storage: Int { front.storageCapacity + behind.storageCapacity }
+
     /// Whether the peer owes the rest of a frame. False as long as there are bytes that nobody has looked at.
     var isInsideFrame: Bool { decoder.isInsideFrame && behind.readableBytes == 0 }
 

@@ -15,7 +15,7 @@ public final class Listener: Source, Sendable {
         var whenClosed: [@Sendable () -> Void] = []
     }
 
-    private let descriptor: CInt
+    let descriptor: CInt
     let loop: SocketLoop
     private let log: Logger
     private let accept: @Sendable (CInt) -> CInt

@@ -200,6 +200,9 @@ public final class SocketLoop: EventLoop {
         if mustWake { alarm.ring() }
     }
 
+    /// Whether it has been told to end.
+    var isEnding: Bool { state.withLockedValue { $0.phase != .running } }
+
     private func end() {
         repeat {
             // Also what the last work has taken on.

@@ -21,7 +21,7 @@ import Testing
     }
 
     private func runDue(of agenda: inout Agenda, at milliseconds: UInt64) -> [String] {
-        for work in agenda.takeDue(at: moment(milliseconds)) { work() }
+        for item in agenda.takeDue(at: moment(milliseconds)) { agenda.work(of: item)?() }
         return done.withLockedValue { done in
             defer { done = [] }
             return done
@@ -71,6 +71,17 @@ import Testing
         agenda.cancel(number)
         #expect(runDue(of: &agenda, at: 10) == ["there"])
         agenda.cancel(number)
+    }
+
+    @Test func `a timer that is cancelled when it is due, and has not had its turn, does not run`() {
+        var agenda = Agenda()
+        agenda.add(work("first"))
+        let number = agenda.add(timer("gone"), at: moment(10))
+        var due = agenda.takeDue(at: moment(10))
+        due.removeFirst()
+        agenda.cancel(number)
+        agenda.giveBack(due)
+        #expect(runDue(of: &agenda, at: 10) == [])
     }
 
     @Test func `I8: timers that were cancelled are not kept until their time has come`() {

@@ -64,9 +64,9 @@ import Testing
         try await withListener { listener, address, length in
             failures.withLockedValue { $0 = [code] }
             #expect(connect(address, length) == 0)
-            try await eventually { calls.withLockedValue { $0 } == 1 }
-            try await eventually { listener.isPaused || taken.withLockedValue { $0 } == 1 }
             try await eventually { taken.withLockedValue { $0 } == 1 && !listener.isPaused }
+            // The one that failed, the one that took it, and the one that found no more.
+            #expect(calls.withLockedValue { $0 } == 3)
         }
     }
 
@@ -102,6 +102,19 @@ import Testing
             try await eventually { told.withLockedValue { $0 } == 1 }
             listener.whenClosed { told.withLockedValue { $0 += 1 } }
             #expect(told.withLockedValue { $0 } == 2)
+            #expect(connect(address, length) == -1 && errno == ECONNREFUSED)
+        }
+    }
+
+    @Test func `a socket that is shut down while accepting pauses is given up, too`() async throws {
+        try await withListener { listener, address, length in
+            let told = NIOLockedValueBox(0)
+            listener.whenClosed { told.withLockedValue { $0 += 1 } }
+            failures.withLockedValue { $0 = Array(repeating: EMFILE, count: 10_000) }
+            #expect(connect(address, length) == 0)
+            try await eventually { listener.isPaused }
+            #expect(shutdown(listener.descriptor, CInt(SHUT_RDWR)) == 0)
+            try await eventually { told.withLockedValue { $0 } == 1 }
             #expect(connect(address, length) == -1 && errno == ECONNREFUSED)
         }
     }

@@ -53,8 +53,9 @@ import Testing
     @Test func `timers go off in the order of their times, by swift-nio's own promises`() async throws {
         try await withLoop { loop in
             let done = NIOLockedValueBox<[Int]>([])
+            let now = NIODeadline.now()
             let timers = [30, 10, 20].map { time in
-                loop.scheduleTask(in: .milliseconds(Int64(time))) {
+                loop.scheduleTask(deadline: now + .milliseconds(Int64(time))) {
                     done.withLockedValue { $0.append(time) }
                     return time
                 }
@@ -144,6 +145,30 @@ import Testing
         try await loop.shutdownGracefully()
     }
 
+    @Test func `a socket that is taken on by the last work of a loop is closed with it`() async throws {
+        var ends: [CInt] = [-1, -1]
+        try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)
+        let near = ends[0]
+        let loop = try SocketLoop()
+        let witness = Witness()
+        let mayGoOn = DispatchSemaphore(value: 0)
+        loop.execute {
+            mayGoOn.wait()
+            // The end has been asked for: it is there when this round is over.
+            loop.execute {
+                do { try loop.adopt(near).handler = witness } catch { Issue.record(error) }
+            }
+        }
+        let end = Task { try await loop.shutdownGracefully() }
+        try await eventually { loop.isEnding }
+        mayGoOn.signal()
+        try await end.value
+        #expect(witness.now.closes == 1)
+        var byte: UInt8 = 0
+        #expect(recv(ends[1], &byte, 1, 0) == 0)
+        close(ends[1])
+    }
+
     @Test func `a loop that nobody needs any more gives its descriptors back`() async throws {
         func descriptors() throws -> Int {
             var count = 0
@@ -154,13 +179,17 @@ import Testing
         }
         // Other tests open and close some at the same time: far fewer than this.
         let before = try descriptors()
-        for _ in 0..<500 { try await SocketLoop().shutdownGracefully() }
+        for _ in 0..<1_000 { try await SocketLoop().shutdownGracefully() }
         try await eventually { try descriptors() < before + 500 }
     }
 
     @Test func `sockets are spread over the loops in turn`() async throws {
         let group = try SocketLoopGroup(threads: 3)
-        let turns = (0..<6).map { _ in ObjectIdentifier(group.nextLoop()) }
+        let turns = (0..<6).map { _ in
+            // Timers in between change nothing.
+            _ = group.next()
+            return ObjectIdentifier(group.nextForSocket())
+        }
         #expect(turns == (group.loops + group.loops).map { ObjectIdentifier($0) })
         try await group.shutdownGracefully()
     }

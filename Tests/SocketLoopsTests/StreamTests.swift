@@ -104,6 +104,65 @@ import Testing
         #expect(witness.now.closes == 1)
     }
 
+    @Test func `I2: what a peer asked for that is gone finds it closed, and all that it sent is told`() async throws {
+        let loop = try SocketLoop()
+        var ends: [CInt] = [-1, -1]
+        try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)
+        let (near, far) = (ends[0], ends[1])
+        let closes = NIOLockedValueBox<[Int]>([])
+        let watched = NIOLockedValueBox<Witness?>(nil)
+        let witness = Witness { _ in
+            // As a command is begun that was read: behind what the loop is at.
+            loop.execute {
+                closes.withLockedValue { closes in closes.append(watched.withLockedValue { $0?.now.closes ?? -1 }) }
+            }
+        }
+        watched.withLockedValue { $0 = witness }
+        let bytes = String(repeating: "x", count: 100_000)
+        try #require(send(far, bytes, bytes.utf8.count, 0) == bytes.utf8.count)
+        close(far)
+        try await loop.submit { try loop.adopt(near).handler = witness }.get()
+        try await eventually { witness.now.closes == 1 }
+        try await loop.shutdownGracefully()
+        watched.withLockedValue { $0 = nil }
+        #expect(witness.now.bytes == bytes && witness.now.hasInputEnded)
+        #expect(closes.withLockedValue { !$0.isEmpty && $0.allSatisfy { $0 == 1 } })
+    }
+
+    @Test func `F19: a peer that leaves what it was sent unread is gone with an error, after what it said`()
+        async throws
+    {
+        let loop = try SocketLoop()
+        var ends: [CInt] = [-1, -1]
+        try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)
+        let (near, far) = (ends[0], ends[1])
+        let witness = Witness()
+        try await loop.submit {
+            let stream = try loop.adopt(near)
+            stream.handler = witness
+            stream.write(ByteBuffer(string: "unread"))
+            stream.flush()
+            _ = send(far, "last words", 10, 0)
+            close(far)
+        }.get()
+        try await eventually { witness.now.closes == 1 }
+        #expect(witness.now.bytes == "last words")
+        #expect(witness.now.error == ECONNRESET)
+        try await loop.shutdownGracefully()
+    }
+
+    @Test func `what cannot be watched is closed, and said so`() async throws {
+        let loop = try SocketLoop()
+        // No file of its kind can be: epoll_ctl(2), EPERM.
+        let file = open("/dev/null", O_RDWR | O_CLOEXEC)
+        // Its number is above any that the loop has seen.
+        let high = fcntl(file, F_DUPFD_CLOEXEC, 500)
+        close(file)
+        try #require(high >= 500)
+        await #expect(throws: IOError.self) { try await loop.submit { _ = try loop.adopt(high) }.get() }
+        try await loop.shutdownGracefully()
+    }
+
     @Test func `F19: writing to a peer that is gone closes the stream and raises no signal`() async throws {
         var ends: [CInt] = [-1, -1]
         try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)
