@@ -41,7 +41,8 @@ enum Daemon {
         let lifecycle = ThreadPool(threads: lifecycleThreads)
         let time = SystemTime(group: group)
         let memory = MemoryTier(capacity: configuration.memory.tier)
-        let framing = ReplyFraming(prefix: { ByteBuffer.bulkPrefix(count: $0) }, suffix: ByteBuffer.bulkSuffix)
+        let framing = ReplyFraming(
+            writePrefix: { ByteBuffer.writeBulkPrefix(count: $0, toEndOf: $1) }, suffix: ByteBuffer.bulkSuffix)
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: fetcher, memory: memory, disk: disk, lifecycle: lifecycle,
             time: time,
