@@ -28,6 +28,9 @@ final class OpenEntry: Sendable {
         self.openedAt = openedAt
     }
 
+    fileprivate var key: OpenEntries.Key { OpenEntries.Key(generation: generation, slot: slot) }
+    fileprivate var name: OpenEntries.Name { OpenEntries.Name(generation: generation, address: address) }
+
     fileprivate func markUsed() {
         if !isUsed.load(ordering: .relaxed) { isUsed.store(true, ordering: .relaxed) }
     }
@@ -43,16 +46,21 @@ final class OpenEntry: Sendable {
 /// afterwards. So every forgetting counts a change, and what was opened before the last change is not taken in. A read that goes
 /// on at that moment is the look that ``ThumbnailCache/UserCache/glance(_:)`` throws away, as when it had opened the file itself.
 ///
+/// **Only what is looked at for the second time in a second is kept open**: an image that comes to memory at the first look is
+/// not looked for on disk again soon.
+///
 /// **An open entry is good for the second in which it was opened**, and then opened anew: what somebody unlinks, moves or
 /// replaces by hand is noticed by then, whether a use is to be noted (``Eviction``) is looked at, and nothing has to be asked of
 /// the file for each hit. What nobody asks for again goes with the next maintenance, within a minute.
 final class OpenEntries: Sendable {
-    private struct Key: Hashable {
+    /// What it is asked for by.
+    fileprivate struct Key: Hashable {
         let generation: UInt64
         let slot: Slot
     }
 
-    private struct Name: Hashable {
+    /// What it is replaced and removed by.
+    fileprivate struct Name: Hashable {
         let generation: UInt64
         let address: EntryAddress
     }
@@ -62,27 +70,39 @@ final class OpenEntries: Sendable {
         var byName: [Name: OpenEntry] = [:]
         var queue = Sieve<OpenEntry>()
         var changes: UInt64 = 0
+        /// What was opened in the second `lookedAt`, by its hash. Two of one hash do no harm.
+        var looks: Set<Int> = []
+        var lookedAt: Int64 = 0
+
+        /// Whether an entry is opened again soon after it was opened before.
+        mutating func isWanted(_ key: Key, at now: Int64, limit: Int) -> Bool {
+            if held[key] != nil { return true }
+            if lookedAt != now {
+                lookedAt = now
+                looks.removeAll(keepingCapacity: true)
+            }
+            if looks.count < limit { return !looks.insert(key.hashValue).inserted }
+            return looks.contains(key.hashValue)
+        }
 
         mutating func insert(_ entry: OpenEntry) {
-            held[Key(generation: entry.generation, slot: entry.slot)] = (entry, queue.insert(entry))
-            byName[Name(generation: entry.generation, address: entry.address)] = entry
+            held[entry.key] = (entry, queue.insert(entry))
+            byName[entry.name] = entry
         }
 
         /// The entry of the same slot goes. What goes is handed out here and below, to be closed outside the lock.
         mutating func remove(_ entry: OpenEntry) -> OpenEntry? {
-            guard let found = held.removeValue(forKey: Key(generation: entry.generation, slot: entry.slot)) else {
-                return nil
-            }
+            guard let found = held.removeValue(forKey: entry.key) else { return nil }
             queue.remove(found.place)
-            byName[Name(generation: entry.generation, address: entry.address)] = nil
+            byName[entry.name] = nil
             return found.entry
         }
 
         /// One goes that was not used since it was last looked at.
         mutating func evict() -> OpenEntry? {
             guard let entry = queue.evict(takeMark: { $0.takeMark() }) else { return nil }
-            held[Key(generation: entry.generation, slot: entry.slot)] = nil
-            byName[Name(generation: entry.generation, address: entry.address)] = nil
+            held[entry.key] = nil
+            byName[entry.name] = nil
             return entry
         }
     }
@@ -106,11 +126,13 @@ final class OpenEntries: Sendable {
     /// Grows whenever a name comes to mean something else. To be looked at before an entry is opened.
     var changes: UInt64 { state.withLockedValue { $0.changes } }
 
-    /// Keeps an entry open, unless it may be what its name meant before.
+    /// Keeps an entry open if it is wanted, unless it may be what its name meant before.
     func keep(_ entry: OpenEntry, ifNothingChangedSince changes: UInt64) {
         guard capacity > 0 else { return }
         _ = state.withLockedValue { state -> (OpenEntry?, OpenEntry?) in
-            guard state.changes == changes else { return (nil, nil) }
+            guard state.changes == changes, state.isWanted(entry.key, at: entry.openedAt, limit: capacity) else {
+                return (nil, nil)
+            }
             let older = state.remove(entry)
             let evicted = state.held.count < capacity ? nil : state.evict()
             state.insert(entry)

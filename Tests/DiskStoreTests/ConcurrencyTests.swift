@@ -200,7 +200,7 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
                 for round in 0..<400 {
                     let number = writer * 4 + round % 4
                     try vault.put(slot("\(number)"), picture(UInt8(round & 0xFF)))
-                    for _ in 0..<2 { #expect(glance(number) == picture(UInt8(round & 0xFF)).content) }
+                    for _ in 0..<3 { #expect(glance(number) == picture(UInt8(round & 0xFF)).content) }
                     guard round % 3 == 0 else { continue }
                     _ = try vault.remove([OpaqueID("\(number)")], fence: { _ in })
                     for _ in 0..<2 { #expect(glance(number) == nil) }

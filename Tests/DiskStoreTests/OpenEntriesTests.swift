@@ -13,7 +13,7 @@ import ThumbnailCache
         tree = try TestTree()
     }
 
-    /// Alice's vault with bob's picture in it, which was looked at a moment ago. `descriptors` are those open without it.
+    /// Alice's vault with bob's picture in it, which was looked at twice a moment ago. `descriptors` are those open without it.
     private func withOpenEntry(
         _ body: (_ vault: any ImageVault, _ store: DiskStore, _ descriptors: Int) throws -> Void
     ) throws {
@@ -24,8 +24,8 @@ import ThumbnailCache
             _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
             try vault.put(slot("bob"), picture(1))
             let descriptors = system.descriptors
-            #expect(glance(vault) == picture(1).content)
-            #expect(system.descriptors == descriptors + 1)
+            #expect(glance(vault) == picture(1).content && system.descriptors == descriptors)
+            #expect(glance(vault) == picture(1).content && system.descriptors == descriptors + 1)
             system.heal()
             try body(vault, store, descriptors)
         }
@@ -109,6 +109,7 @@ import ThumbnailCache
         try tree.withStore(system: system) { store in
             let vault = try store.commitLogin(alice, .plain)
             try vault.put(slot("bob"), picture(1))
+            #expect(glance(vault) == picture(1).content)
             let isFirst = Once()
             system.plan { call, _, _ in
                 // The older file is open, and about to be read.
@@ -193,13 +194,26 @@ import ThumbnailCache
             let vault = try store.commitLogin(alice, .plain)
             for number in 0..<10 as Range<UInt8> { try vault.put(slot("\(number)"), picture(number)) }
             let descriptors = system.descriptors
-            for _ in 0..<2 {
-                for number in 0..<10 as Range<UInt8> {
+            // Others come first in each second, so that they push each other out.
+            for round in 0..<8 as Range<UInt8> {
+                if round % 2 == 0 { tree.clock.withLockedValue { $0 += 1 } }
+                for number in (0..<10 as Range<UInt8>).map({ ($0 + round * 3) % 10 }) {
                     #expect(glance(vault, "\(number)") == picture(number).content)
                     #expect(system.descriptors <= descriptors + capacity)
                 }
             }
             #expect(system.descriptors == descriptors + capacity)
+        }
+    }
+
+    @Test func `an image that is looked at once in a second, as one that then is in memory, is not kept open`() throws {
+        try withOpenEntry { vault, _, descriptors in
+            try vault.put(slot("bob", 64), picture(2))
+            for _ in 0..<3 {
+                #expect(vault.glance(slot("bob", 64), framing: .bare)?.content == picture(2).content)
+                #expect(system.descriptors == descriptors + 1)
+                tree.clock.withLockedValue { $0 += 1 }
+            }
         }
     }
 
