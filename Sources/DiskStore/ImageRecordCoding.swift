@@ -86,7 +86,7 @@ package enum ImageRecordCoding {
             freshness: Freshness(
                 storedAt: storedAt, initialAge: initialAge, lifetime: present.contains(.lifetime) ? lifetime : nil,
                 staleWhileRevalidate: whileRevalidate, staleIfError: ifError),
-            fields: consume fields, redirectedTo: redirectedTo)
+            fields: fields, redirectedTo: redirectedTo)
     }
 
     /// A text that may be missing. False when it should be there and is none.
