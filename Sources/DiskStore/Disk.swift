@@ -2,15 +2,17 @@ import Glibc
 
 /// The file system with its interruptions and short counts completed (F9). Everything above the seam goes through it.
 ///
-/// When the process runs out of descriptors, those of ``DirectoryCache`` are given up and the call is tried once
-/// more: they are a reserve that keeps hits and purges going (I9).
+/// When the process runs out of descriptors, those of ``OpenEntries`` and ``DirectoryCache`` are given up and the call is tried
+/// once more: they are a reserve that keeps hits and purges going (I9).
 final class Disk: Sendable {
     let system: any FileSystem
     let directories: DirectoryCache
+    let openEntries: OpenEntries
 
-    init(system: any FileSystem, directories: DirectoryCache) {
+    init(system: any FileSystem, directories: DirectoryCache, openEntries: OpenEntries) {
         self.system = system
         self.directories = directories
+        self.openEntries = openEntries
     }
 
     /// A configured directory, by its absolute path.
@@ -107,7 +109,9 @@ final class Disk: Sendable {
         do {
             return try uninterrupted { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
         } catch {
-            guard error.isOutOfDescriptors, directories.giveUpAll() else { throw error }
+            guard error.isOutOfDescriptors else { throw error }
+            let areEntriesGivenUp = openEntries.giveUpAll()
+            guard directories.giveUpAll() || areEntriesGivenUp else { throw error }
         }
         return try uninterrupted { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
     }
@@ -145,7 +149,7 @@ final class Directory: Sendable {
 }
 
 /// An open file, closed when it goes out of scope, if not before.
-struct OpenFile: ~Copyable {
+struct OpenFile: ~Copyable, Sendable {
     private let descriptor: Int32
     private let system: any FileSystem
     private var isOpen = true

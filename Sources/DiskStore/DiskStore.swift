@@ -33,7 +33,9 @@ public final class DiskStore: ImageStore {
         random: any RandomSource = SecureRandom(), now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
         pause: @escaping @Sendable () -> Void = { usleep(2_000) }, log: Logger
     ) throws {
-        let disk = Disk(system: system, directories: DirectoryCache(capacity: configuration.openDirectories))
+        let disk = Disk(
+            system: system, directories: DirectoryCache(capacity: configuration.openDirectories),
+            openEntries: OpenEntries(capacity: configuration.openEntries))
         let algorithms = try Algorithms()
         let opened = try storeErrors("opening the store") {
             try OpenedStore(

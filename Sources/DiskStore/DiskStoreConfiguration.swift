@@ -23,10 +23,13 @@ public struct DiskStoreConfiguration: Sendable {
     public var userQuota: Int
     /// Directories kept open, each of which costs a descriptor.
     public var openDirectories: Int
+    /// Images whose files are kept open, each of which costs a descriptor; 0 for none.
+    public var openEntries: Int
 
     public init(
         cacheDirectory: String, stateDirectory: String, runtimeDirectory: String? = nil, keys: KeyStorage = .disk,
-        pendingLogouts: String? = nil, quota: Int = 1 << 30, userQuota: Int = 64 << 20, openDirectories: Int = 256
+        pendingLogouts: String? = nil, quota: Int = 1 << 30, userQuota: Int = 64 << 20, openDirectories: Int = 256,
+        openEntries: Int = 1024
     ) {
         self.cacheDirectory = cacheDirectory
         self.stateDirectory = stateDirectory
@@ -36,5 +39,6 @@ public struct DiskStoreConfiguration: Sendable {
         self.quota = quota
         self.userQuota = userQuota
         self.openDirectories = openDirectories
+        self.openEntries = openEntries
     }
 }

@@ -13,7 +13,8 @@ package struct EntryHeader: Equatable {
     /// Bytes that an entry has beyond its image and record.
     static let overhead = size + Crypter.tagLength
     static let version: UInt8 = 1
-    private static let magic = Array("TCE".utf8) + [version]
+    /// "TCE" and the version, as one number.
+    private static var magic: UInt32 { 0x5443_4500 | UInt32(version) }
 
     package var recordLength: Int
     package var imageLength: Int
@@ -26,7 +27,7 @@ package struct EntryHeader: Equatable {
     /// nil unless the bytes are a header of this format whose lengths make a file of `fileSize` bytes.
     package init?(_ bytes: UnsafeRawBufferPointer, fileSize: Int) {
         var reader = ByteReader(bytes)
-        guard let magic = reader.take(4), magic.elementsEqual(Self.magic),
+        guard reader.integer(UInt32.self) == Self.magic,
             let record = reader.integer(UInt32.self), let image = reader.integer(UInt32.self),
             Int(record) + Int(image) + Self.overhead == fileSize
         else { return nil }
@@ -36,7 +37,7 @@ package struct EntryHeader: Equatable {
 
     /// Writes what stands before the nonce. It is bound too: it says where the image ends and the record begins.
     func write(to buffer: UnsafeMutableRawBufferPointer) {
-        buffer.copyBytes(from: Self.magic)
+        buffer.storeBytes(of: Self.magic.bigEndian, as: UInt32.self)
         buffer.storeBytes(of: UInt32(recordLength).bigEndian, toByteOffset: 4, as: UInt32.self)
         buffer.storeBytes(of: UInt32(imageLength).bigEndian, toByteOffset: 8, as: UInt32.self)
     }

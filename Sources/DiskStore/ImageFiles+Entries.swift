@@ -57,7 +57,7 @@ extension ImageFiles {
             let old = try disk.status(of: name, in: entry.bucket)
             if old?.kind == .directory { try trash.take(name, from: entry.bucket) }
             let replaced = old?.kind == .file ? old : nil
-            try appear(entry, as: name, over: replaced)
+            try appear(entry, as: name, over: replaced, in: generation)
             isPlaced = true
             accounts.withLockedValue { accounts in
                 accounts.add(
@@ -75,7 +75,11 @@ extension ImageFiles {
     /// (auto_da_alloc, ext4(5)), which nobody here asks for, and 8 KiB put again and again took 2.7 times as long. A kill before
     /// the older one is removed leaves it behind as a temporary file, which the next start removes. A power cut within the half minute
     /// that the kernel keeps what was written takes the older image along: a miss, as an image that was PUT may be.
-    private func appear(_ entry: PreparedEntry, as name: FileName, over replaced: FileStatus?) throws {
+    private func appear(
+        _ entry: PreparedEntry, as name: FileName, over replaced: FileStatus?, in generation: Generation
+    ) throws {
+        // Also when it fails: the system may have said so of something that it did.
+        defer { disk.openEntries.forget(entry.address, of: generation.number) }
         if replaced != nil {
             do throws(SystemError) {
                 try disk.exchange(entry.temporary, in: entry.directory, with: name, in: entry.bucket)
@@ -161,6 +165,7 @@ extension ImageFiles {
     func remove(
         _ name: FileName, _ status: FileStatus, from bucket: Directory, _ number: UInt8, of generation: Generation
     ) throws {
+        defer { if let address = EntryAddress(name) { disk.openEntries.forget(address, of: generation.number) } }
         if status.kind == .directory { return try trash.take(name, from: bucket) }
         try disk.unlink(name, in: bucket)
         guard status.kind == .file else { return }

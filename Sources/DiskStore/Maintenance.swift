@@ -43,6 +43,7 @@ final class Maintenance: Sendable {
             }
             step("deleting trash") { try emptyTrash() }
             step("evicting") { try evict() }
+            images.disk.openEntries.removeAll(openedBefore: images.now())
             do {
                 try logins.reserve.restore()
             } catch {

@@ -148,28 +148,35 @@ package struct EntryAddress: Hashable, Sendable {
 
     /// Where the entry lies in its generation's directory: bucket and name, with a slash between them.
     var path: FileName {
-        let (bucket, name) = (BucketName.fileName(bucket).bytes, fileName.bytes)
-        return FileName(length: bucket.count + 1 + name.count) { path in
-            _ = path.update(fromContentsOf: bucket)
-            path[bucket.count] = UInt8(ascii: "/")
-            _ = UnsafeMutableBufferPointer(rebasing: path[(bucket.count + 1)...]).update(fromContentsOf: name)
+        FileName(length: 3 + nameLength) { path in
+            BucketName.write(bucket, to: path)
+            path[2] = UInt8(ascii: "/")
+            writeName(to: UnsafeMutableBufferPointer(rebasing: path[3...]))
         }
     }
 
     var fileName: FileName {
-        var divisor: UInt16 = 1
+        FileName(length: nameLength) { writeName(to: $0) }
+    }
+
+    /// 64 digits, a dot, and the size in decimal.
+    private var nameLength: Int {
         var length = 66
-        while size / divisor >= 10 {
-            divisor *= 10
+        var rest = size / 10
+        while rest > 0 {
+            rest /= 10
             length += 1
         }
-        return FileName(length: length) { digits in
-            profile.writeHex(to: digits)
-            digits[64] = UInt8(ascii: ".")
-            for position in 65..<length {
-                digits[position] = UInt8(ascii: "0") + UInt8(size / divisor % 10)
-                divisor = max(1, divisor / 10)
-            }
+        return length
+    }
+
+    private func writeName(to name: UnsafeMutableBufferPointer<UInt8>) {
+        profile.writeHex(to: name)
+        name[64] = UInt8(ascii: ".")
+        var rest = size
+        for position in (65..<name.count).reversed() {
+            name[position] = UInt8(ascii: "0") + UInt8(rest % 10)
+            rest /= 10
         }
     }
 }
@@ -177,10 +184,12 @@ package struct EntryAddress: Hashable, Sendable {
 /// The name of a bucket: two hexadecimal digits.
 enum BucketName {
     static func fileName(_ bucket: UInt8) -> FileName {
-        FileName(length: 2) { digits in
-            digits[0] = Hex.digit(bucket >> 4)
-            digits[1] = Hex.digit(bucket & 15)
-        }
+        FileName(length: 2) { write(bucket, to: $0) }
+    }
+
+    fileprivate static func write(_ bucket: UInt8, to digits: UnsafeMutableBufferPointer<UInt8>) {
+        digits[0] = Hex.digit(bucket >> 4)
+        digits[1] = Hex.digit(bucket & 15)
     }
 
     /// nil for a name that the store did not give.

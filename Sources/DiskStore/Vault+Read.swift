@@ -57,7 +57,7 @@ extension Vault {
         guard isInOrder(status) else { return .bad(status) }
         let found: Image?
         do {
-            found = try image(in: file, status, at: address, with: crypter, framing: framing) {
+            found = try image(in: file, of: Int(status.size), at: address, with: crypter, framing: framing) {
                 file, buffer throws(SystemError) in
                 try file.read(into: buffer)
             }
@@ -76,14 +76,13 @@ extension Vault {
             && status.size <= files.largestEntry
     }
 
-    /// Reads an entry into the buffer that is later sent, and opens it there. Nil when anything about it is not as it was
-    /// sealed (I5), or when not all of it was read.
+    /// Reads an entry of `size` bytes into the buffer that is later sent, and opens it there. Nil when anything about it is not
+    /// as it was sealed (I5), or when not all of it was read.
     func image(
-        in file: borrowing OpenFile, _ status: FileStatus, at address: EntryAddress, with crypter: Crypter,
+        in file: borrowing OpenFile, of size: Int, at address: EntryAddress, with crypter: Crypter,
         framing: ReplyFraming,
         read: (borrowing OpenFile, UnsafeMutableRawBufferPointer) throws(SystemError) -> Int
     ) throws(SystemError) -> Image? {
-        let size = Int(status.size)
         // The header goes into the room that the builder keeps before the image, which the reply's prefix takes later.
         let start = ImageBytes.Builder.headroom - EntryHeader.size
         var builder = ImageBytes.Builder(capacity: size - EntryHeader.size)
@@ -118,16 +117,11 @@ extension Vault {
 
     /// Marks an image as used, at most once an hour.
     private func noteUse(of file: borrowing OpenFile, _ status: FileStatus) {
-        guard isWorthNoting(status) else { return }
+        guard Eviction.isWorthNoting(lastUse: status.modifiedSeconds, now: files.now()) else { return }
         do throws(SystemError) {
             try file.touch(at: files.now())
         } catch {
             // On a read-only disk hits go on (I9); the image merely looks less used than it is.
         }
-    }
-
-    /// Whether a use now is to be noted.
-    func isWorthNoting(_ status: FileStatus) -> Bool {
-        Eviction.isWorthNoting(lastUse: status.modifiedSeconds, now: files.now())
     }
 }

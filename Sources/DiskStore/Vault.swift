@@ -71,6 +71,7 @@ final class Vault: ImageVault {
         key.withLockedValue { $0 = nil }
         crypters.removeAll(of: generation.number)
         files.disk.directories.removeAll(of: generation.number)
+        files.disk.openEntries.removeAll(of: generation.number)
     }
 
     func discard() {

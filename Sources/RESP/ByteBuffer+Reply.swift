@@ -34,7 +34,8 @@ extension ByteBuffer {
         writeCRLF()
     }
 
-    /// Copies the bytes. An image is not written like this but sent from where it lies, behind ``bulkPrefix(count:)``.
+    /// Copies the bytes. An image is not written like this but sent from where it lies, behind
+    /// ``writeBulkPrefix(count:toEndOf:)``.
     public mutating func writeBulkString(_ bytes: ByteBuffer) {
         writeBulkHeader(length: bytes.readableBytes)
         writeImmutableBuffer(bytes)
@@ -110,11 +111,23 @@ extension ByteBuffer {
         }
     }
 
-    /// What stands before a bulk string of `count` bytes, such as `$8192\r\n`; at most 22 bytes.
-    public static func bulkPrefix(count: Int) -> [UInt8] {
-        var buffer = ByteBuffer()
-        buffer.writeBulkHeader(length: count)
-        return Array(buffer.readableBytesView)
+    /// Writes what stands before a bulk string of `count` bytes, such as `$8192\r\n`, to the end of `room`, which has at least 22
+    /// bytes. Returns how many bytes that is.
+    public static func writeBulkPrefix(count: Int, toEndOf room: UnsafeMutableRawBufferPointer) -> Int {
+        var start = room.count
+        func put(_ byte: UInt8) {
+            start -= 1
+            room[start] = byte
+        }
+        put(LF)
+        put(CR)
+        var rest = count.magnitude
+        repeat {
+            put(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10))
+            rest /= 10
+        } while rest > 0
+        put(UInt8(ascii: "$"))
+        return room.count - start
     }
 
     /// What stands behind a bulk string.

@@ -3,9 +3,9 @@
 /// need not take the lock that guards this value.
 ///
 /// A value; elements lie in one array and link to each other by index.
-struct Sieve<Element: Sendable>: Sendable {
+package struct Sieve<Element: Sendable>: Sendable {
     /// Names a place in the queue, until its element is removed.
-    typealias Handle = Int
+    package typealias Handle = Int
 
     private struct Node: Sendable {
         var element: Element?
@@ -22,10 +22,12 @@ struct Sieve<Element: Sendable>: Sendable {
     private var newest = Self.none
     private var oldest = Self.none
     private var hand = Self.none
-    private(set) var count = 0
+    package private(set) var count = 0
+
+    package init() {}
 
     /// Puts an element at the newer end.
-    mutating func insert(_ element: Element) -> Handle {
+    package mutating func insert(_ element: Element) -> Handle {
         let node = Node(element: element, older: newest, newer: Self.none)
         let index: Int
         if let reused = free.popLast() {
@@ -43,7 +45,7 @@ struct Sieve<Element: Sendable>: Sendable {
     }
 
     /// Takes an element out. `handle` must be one that is in the queue.
-    mutating func remove(_ handle: Handle) {
+    package mutating func remove(_ handle: Handle) {
         let node = nodes[handle]
         if hand == handle { hand = node.newer }
         if node.older != Self.none { nodes[node.older].newer = node.newer } else { oldest = node.newer }
@@ -55,7 +57,7 @@ struct Sieve<Element: Sendable>: Sendable {
 
     /// Moves the hand to the next element that was not used since it last passed, and takes that out.
     /// - Parameter takeMark: whether the element is marked as used; unmarks it.
-    mutating func evict(takeMark: (Element) -> Bool) -> Element? {
+    package mutating func evict(takeMark: (Element) -> Bool) -> Element? {
         // Each element is spared at most once, so two rounds always find one, even while hits go on marking.
         for _ in 0..<(2 * count) {
             let index = hand == Self.none ? oldest : hand

@@ -13,12 +13,13 @@ extension UserCache {
         guard let before, let image = vault.glance(slot, framing: services.framing), query.accepts(image),
             image.record.freshness.state(at: now) == .fresh
         else { return nil }
-        let kept = services.memory.admits(image) ? slot.detached() : slot
-        let change = state.withLockedValue { state in
-            state.isOpen && state.overtakings == before ? remember(image, in: kept, &state) : nil
+        let kept = services.memory.admits(image) ? slot.detached() : nil
+        let change = state.withLockedValue { state -> MemoryChange? in
+            guard state.isOpen, state.overtakings == before else { return nil }
+            return kept.map { remember(image, in: $0, &state) } ?? MemoryChange()
         }
         guard let change else { return nil }
-        apply(change)
+        if kept != nil { apply(change) }
         services.counters.diskHits.count()
         return ServedImage(image: image, source: .disk, isStale: false)
     }

@@ -6,14 +6,16 @@ import ThumbnailCache
 // What each part of the program takes of the configuration.
 
 extension Configuration {
-    /// - Parameter openDirectories: as many as there are descriptors for.
-    func store(openDirectories: Int) -> DiskStoreConfiguration {
+    /// - Parameters:
+    ///   - openDirectories: as many as there are descriptors for.
+    ///   - openEntries: the same.
+    func store(openDirectories: Int, openEntries: Int) -> DiskStoreConfiguration {
         DiskStoreConfiguration(
             cacheDirectory: storage.cache, stateDirectory: storage.state, runtimeDirectory: storage.runtime,
             keys: storage.keys == .disk ? .disk : .runtime,
             pendingLogouts: sessions.pendingLogouts.isEmpty ? nil : sessions.pendingLogouts, quota: storage.quota,
             userQuota: storage.userQuota,
-            openDirectories: openDirectories)
+            openDirectories: openDirectories, openEntries: openEntries)
     }
 
     var cacheSettings: CacheSettings {

@@ -24,13 +24,15 @@ enum Daemon {
         let live = LiveConfiguration(wanted)
         let log = logger(setup, live)
         let notifier = SystemdNotifier(environment: setup.environment)
-        let (configuration, directories) = try DescriptorLimit.fit(
+        let (configuration, descriptors) = try DescriptorLimit.fit(
             wanted, diskThreads: allDiskThreads, log: log)
         live.replace(by: configuration)
 
         // The store first: its locks say whether this daemon may be at all.
         try makeDirectories(configuration)
-        let store = try DiskStore(configuration: configuration.store(openDirectories: directories), log: log)
+        let store = try DiskStore(
+            configuration: configuration.store(
+                openDirectories: descriptors.directories, openEntries: descriptors.entries), log: log)
         try settleBoot(store, setup, configuration, log)
         try store.start()
         let fetcher = CurlImageFetcher(configuration: configuration.fetcher, log: log)
@@ -41,7 +43,8 @@ enum Daemon {
         let lifecycle = ThreadPool(threads: lifecycleThreads)
         let time = SystemTime(group: group)
         let memory = MemoryTier(capacity: configuration.memory.tier)
-        let framing = ReplyFraming(prefix: { ByteBuffer.bulkPrefix(count: $0) }, suffix: ByteBuffer.bulkSuffix)
+        let framing = ReplyFraming(
+            writePrefix: { ByteBuffer.writeBulkPrefix(count: $0, toEndOf: $1) }, suffix: ByteBuffer.bulkSuffix)
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: fetcher, memory: memory, disk: disk, lifecycle: lifecycle,
             time: time,

@@ -8,7 +8,7 @@ enum DescriptorLimit {
     /// - Throws: ``TooFewDescriptors``; ``SystemError`` when the system does not say.
     static func fit(
         _ configuration: Configuration, diskThreads: Int, log: Logger
-    ) throws -> (configuration: Configuration, directories: Int) {
+    ) throws -> (configuration: Configuration, budget: DescriptorBudget) {
         let needed = DescriptorBudget.needed(configuration, diskThreads: diskThreads)
         let limit = try raise(to: needed)
         let budget = try DescriptorBudget(configuration, limit: limit, diskThreads: diskThreads)
@@ -20,7 +20,7 @@ enum DescriptorLimit {
                     "limit": "\(limit)", "needed": "\(needed)", "lowered": "\(shortfalls.joined(separator: "; "))",
                 ])
         }
-        return (budget.applied(to: configuration), budget.directories)
+        return (budget.applied(to: configuration), budget)
     }
 
     /// Raises the soft limit to `needed`, or as far towards it as the hard one allows. Never lowers it.

@@ -179,3 +179,47 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
         }
     }
 }
+
+@Test func `F41, I3, I7: whoever looks while images are put and removed keeps open nothing that is gone`() throws {
+    let tree = try TestTree()
+    let system = FaultySystem()
+    var configuration = tree.configuration()
+    // Fewer than there are images, so that they push each other out as well.
+    configuration.openEntries = 6
+    try tree.withStore(configuration, system: system) { store in
+        let descriptors = system.descriptors
+        let vault = try store.commitLogin(alice, .plain)
+        try vault.put(slot("0"), picture(0))
+        let writing = Atomic<Int>(2)
+        @Sendable func glance(_ number: Int) -> [UInt8]? {
+            vault.glance(slot("\(number)"), framing: .bare).map(\.content)
+        }
+        // Each has images of its own, so that it knows what must be there.
+        let writers: [@Sendable () throws -> Void] = (0..<2).map { writer in
+            {
+                defer { writing.subtract(1, ordering: .relaxed) }
+                for round in 0..<400 {
+                    let number = writer * 4 + round % 4
+                    try vault.put(slot("\(number)"), picture(UInt8(round & 0xFF)))
+                    for _ in 0..<3 { #expect(glance(number) == picture(UInt8(round & 0xFF)).content) }
+                    guard round % 3 == 0 else { continue }
+                    _ = try vault.remove([OpaqueID("\(number)")], fence: { _ in })
+                    for _ in 0..<2 { #expect(glance(number) == nil) }
+                }
+            }
+        }
+        let readers: [@Sendable () throws -> Void] = (0..<2).map { reader in
+            {
+                var number = reader
+                while writing.load(ordering: .relaxed) > 0 {
+                    number += 1
+                    _ = glance(number % 8)
+                }
+            }
+        }
+        try atOnce(writers + readers)
+        vault.close()
+        #expect(system.descriptors == descriptors)
+        #expect(store.statistics.rejectedEntries == 0)
+    }
+}

@@ -30,6 +30,7 @@ final class FaultySystem: FileSystem {
         var calls = 0
         var byCall: [SystemCall: Int] = [:]
         var isDead = false
+        var descriptors = 0
         var plan: Plan = { _, _, _ in nil }
         var owner: UInt32?
     }
@@ -41,6 +42,9 @@ final class FaultySystem: FileSystem {
     var calls: Int { state.withLockedValue { $0.calls } }
 
     var isDead: Bool { state.withLockedValue { $0.isDead } }
+
+    /// Files and directories that are open through this.
+    var descriptors: Int { state.withLockedValue { $0.descriptors } }
 
     func count(of call: SystemCall) -> Int { state.withLockedValue { $0.byCall[call] ?? 0 } }
 
@@ -88,10 +92,11 @@ final class FaultySystem: FileSystem {
     func open(_ name: FileName, in directory: Int32, for purpose: OpenPurpose) throws(SystemError) -> Int32 {
         let step = try step(.open)
         let descriptor = try real.open(name, in: directory, for: purpose)
+        state.withLockedValue { $0.descriptors += 1 }
         do throws(SystemError) {
             try step.after()
         } catch {
-            try real.close(descriptor)
+            try close(descriptor)
             throw error
         }
         return descriptor
@@ -101,10 +106,11 @@ final class FaultySystem: FileSystem {
     func openCached(_ path: FileName, in directory: Int32) throws(SystemError) -> Int32 {
         let step = try step(.openCached)
         let descriptor = try real.open(path, in: directory, for: .reading)
+        state.withLockedValue { $0.descriptors += 1 }
         do throws(SystemError) {
             try step.after()
         } catch {
-            try real.close(descriptor)
+            try close(descriptor)
             throw error
         }
         return descriptor
@@ -217,6 +223,7 @@ final class FaultySystem: FileSystem {
     }
 
     func close(_ descriptor: Int32) throws(SystemError) {
+        state.withLockedValue { $0.descriptors -= 1 }
         try real.close(descriptor)
     }
 }

@@ -30,8 +30,7 @@ import ThumbnailCache
 
     @Test func `I5: an image in the page cache is read and verified, with record and frame`() throws {
         try withVault { vault in
-            let framing = ReplyFraming(prefix: { Array("$\($0)\r\n".utf8) }, suffix: Array("\r\n".utf8))
-            let found = try #require(vault.glance(slot("bob"), framing: framing))
+            let found = try #require(vault.glance(slot("bob"), framing: .bulk))
             #expect(found.record == picture(1).record && found.content == picture(1).content)
             #expect(
                 Array(found.bytes.framed.readableBytesView)

@@ -14,8 +14,7 @@ import ThumbnailCache
         image.record.fields.lastModified = "Tue, 15 Nov 1994 12:45:26 GMT"
         #expect(try vault.put(slot("bob", 64), image))
 
-        let framing = ReplyFraming(prefix: { Array("$\($0)\r\n".utf8) }, suffix: Array("\r\n".utf8))
-        let found = try #require(try vault.read(slot("bob", 64), framing: framing))
+        let found = try #require(try vault.read(slot("bob", 64), framing: .bulk))
         #expect(found.record == image.record)
         #expect(found.content == image.content)
         #expect(

@@ -145,3 +145,13 @@ extension ImageVault {
 extension Image {
     var content: [UInt8] { Array(bytes.image.readableBytesView) }
 }
+
+extension ReplyFraming {
+    /// A bulk string's, as a client sees it.
+    static let bulk = ReplyFraming(
+        writePrefix: { count, room in
+            let prefix = Array("$\(count)\r\n".utf8)
+            UnsafeMutableRawBufferPointer(rebasing: room.suffix(prefix.count)).copyBytes(from: prefix)
+            return prefix.count
+        }, suffix: Array("\r\n".utf8))
+}

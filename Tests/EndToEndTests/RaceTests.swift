@@ -21,16 +21,22 @@ extension EndToEnd {
             let marks = Watched(Marks())
         }
 
-        @Test func `I3, F41: purges, log-outs, log-ins, PUTs and downloads at once: no image outlives a receipt`()
-            throws
-        {
+        /// Without a memory tier images come from disk, from files that stay open.
+        @Test(arguments: ["64MiB", "0"])
+        func `I3, F41: purges, log-outs, log-ins, PUTs and downloads at once: no image outlives a receipt`(
+            memoryTier: String
+        ) throws {
             try withMachine { machine in
                 let board = Board()
                 let origin = try GatedOrigin.images { request in
                     Serial.image(String(request.path.dropFirst()), board.serial.next())
                 }
                 defer { origin.end() }
-                let daemon = try machine.daemon { $0.settings.setOrigin("\(origin.url)/{profile}") }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["memory", "tier"] = .string(memoryTier)
+                    daemon.settings["", "threads"] = 2
+                }
                 let socket = daemon.socket
                 #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
                 try concurrently(6) { index in

@@ -10,8 +10,7 @@ import ThumbnailCache
         let server = try TestOrigin(["/a": { _, peer in peer.answer(body) }])
         defer { server.stop() }
         try await withFetcher { fetcher in
-            let framing = ReplyFraming(prefix: { Array("$\($0)\r\n".utf8) }, suffix: Array("\r\n".utf8))
-            let outcome = try await fetcher.fetch(server.url("/a"), framing: framing)
+            let outcome = try await fetcher.fetch(server.url("/a"), framing: .bulk)
             let image = try #require(outcome.image)
             #expect(image.shape == ImageShape(kind: .png, width: 17, height: 11))
             #expect(Array(image.bytes.image.readableBytesView) == body)
@@ -82,4 +81,14 @@ import ThumbnailCache
             #expect(server.requests.count == 20)
         }
     }
+}
+
+extension ReplyFraming {
+    /// A bulk string's, as a client sees it.
+    fileprivate static let bulk = ReplyFraming(
+        writePrefix: { count, room in
+            let prefix = Array("$\(count)\r\n".utf8)
+            UnsafeMutableRawBufferPointer(rebasing: room.suffix(prefix.count)).copyBytes(from: prefix)
+            return prefix.count
+        }, suffix: Array("\r\n".utf8))
 }

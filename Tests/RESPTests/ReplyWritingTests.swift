@@ -52,9 +52,12 @@ import Testing
         #expect(String(buffer: buffer) == ":\(number)\r\n")
     }
 
-    @Test(arguments: [0, 8192, 5 << 20])
-    func `The prefix of a bulk string stands apart from its bytes`(count: Int) {
-        #expect(ByteBuffer.bulkPrefix(count: count) == "$\(count)\r\n".bytes)
+    @Test(arguments: [0, 9, 10, 8192, 5 << 20, Int.max])
+    func `The prefix of a bulk string stands apart from its bytes, at the end of the room for it`(count: Int) {
+        var room = [UInt8](repeating: 1, count: 24)
+        let length = room.withUnsafeMutableBytes { ByteBuffer.writeBulkPrefix(count: count, toEndOf: $0) }
+        let expected = "$\(count)\r\n".bytes
+        #expect(room == [UInt8](repeating: 1, count: 24 - expected.count) + expected && length == expected.count)
         #expect(ByteBuffer.bulkSuffix == [13, 10])
     }
 

@@ -106,7 +106,7 @@ final class TestDaemon: Sendable {
     }
 
     static let framing = ReplyFraming(
-        prefix: { ByteBuffer.bulkPrefix(count: $0) }, suffix: ByteBuffer.bulkSuffix)
+        writePrefix: { ByteBuffer.writeBulkPrefix(count: $0, toEndOf: $1) }, suffix: ByteBuffer.bulkSuffix)
 
     // MARK: Clients
 
