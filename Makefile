@@ -12,8 +12,13 @@ PACKAGE =
 # The Swift standard library is linked into what is installed, so that the machine it runs on needs no toolchain. That no
 # variable is accessed by two at once is checked when the tests run, and not again in what is installed: swift-nio alone asks
 # twenty-five times for each request, a fifth of all instructions of a hit.
-RELEASE = swift build -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
+RELEASE = $(OWN_TMPDIR) swift build -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
 SOURCES = Sources Tests Package.swift
+
+# What the package manager and the compiler leave in the temporary directory goes with .build. And nobody else's is in the way there:
+# a compiler that may not write into another user's /tmp/swift-generated-sources fills the working directory instead.
+OWN_TMPDIR = TMPDIR="$$(mkdir -p .build/tmp && cd .build/tmp && pwd)"
+
 TSAN_OPTIONS = TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan-suppressions"
 PROGRAMS = thumbcached thumbcachectl
 
@@ -39,7 +44,7 @@ demo: ## see a user's cache live and end: a real origin, real pictures, the proo
 test: ## build and run all tests
 	@tools/install-dependencies build test
 	@tools/install-python-client
-	swift build --build-tests
+	$(OWN_TMPDIR) swift build --build-tests
 	@tools/run-tests
 
 # A program that accepted anything would pass the check of the example configuration; hence the last two lines, which
@@ -47,7 +52,7 @@ test: ## build and run all tests
 check: ## formatting, a build without warnings, scripts, units, the example configuration
 	@tools/install-dependencies build release systemd
 	swift format lint --strict --recursive $(SOURCES)
-	swift build --build-tests
+	$(OWN_TMPDIR) swift build --build-tests
 	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!/bin/sh' config/*/* packaging/debian/*); do sh -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!.*python3' tools/* config/*/*) tools/bench/*.py Tests/EndToEndTests/python/*.py \
@@ -123,14 +128,14 @@ test-system: ## the package in a booted Debian with systemd, logind and PAM (nee
 # End to end, only the tests that race: the programs there are built with the sanitizer, too.
 tsan: ## tests under ThreadSanitizer
 	@tools/install-dependencies build test
-	swift build --build-tests --sanitize=thread --scratch-path .build-tsan
+	$(OWN_TMPDIR) swift build --build-tests --sanitize=thread --scratch-path .build-tsan
 	$(TSAN_OPTIONS) tools/run-tests --sanitize=thread --scratch-path .build-tsan --skip EndToEndTests
 	$(TSAN_OPTIONS) tools/run-tests --sanitize=thread --scratch-path .build-tsan \
 	    --filter 'EndToEndTests.*(LogoutTests|RaceTests|KillTests|1,000 GETs|stop)'
 
 asan: ## tests under AddressSanitizer
 	@tools/install-dependencies build test
-	swift build --build-tests --sanitize=address --scratch-path .build-asan
+	$(OWN_TMPDIR) swift build --build-tests --sanitize=address --scratch-path .build-asan
 	tools/run-tests --sanitize=address --scratch-path .build-asan --skip EndToEndTests
 
 fuzz: ## every fuzzer in Tests/Fuzz for FUZZ_SECONDS, under AddressSanitizer
@@ -139,12 +144,12 @@ fuzz: ## every fuzzer in Tests/Fuzz for FUZZ_SECONDS, under AddressSanitizer
 
 kill-test: ## kill -9 under load and start again, ROUNDS times
 	@tools/install-dependencies build test
-	swift build --build-tests
+	$(OWN_TMPDIR) swift build --build-tests
 	THUMBCACHED_KILL_ROUNDS=$(ROUNDS) tools/run-tests --filter 'EndToEndTests.*KillTests'
 
 power-cut-test: ## cut the power of a store on a loop-mounted ext4, ROUNDS times (as root)
 	@tools/install-dependencies build power-cut
-	swift build
+	$(OWN_TMPDIR) swift build
 	tools/power-cut .build/debug/thumbcached $(ROUNDS)
 
 # The figures go to dist/bench.json, and with `make bench-docs` from there into docs/performance.md.

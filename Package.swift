@@ -25,10 +25,10 @@ let cRules: [CSetting] = [
 
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
-let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let nioLocks = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
+let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let signals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
@@ -39,6 +39,8 @@ let package = Package(
     products: [
         .executable(name: "thumbcached", targets: ["thumbcached"]),
         .executable(name: "thumbcachectl", targets: ["thumbcachectl"]),
+        // For the tests alone: it is loaded into daemons whose peers are to be other accounts than they are.
+        .library(name: "ForeignPeers", type: .dynamic, targets: ["CForeignPeers"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -76,10 +78,13 @@ let package = Package(
 
         // The socket.
         .target(
+            name: "SocketLoops", dependencies: ["CLinux", nioCore, nioLocks, logging, deque, heap],
+            swiftSettings: swiftRules),
+        .target(
             name: "DaemonServer",
             dependencies: [
-                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "CLinux",
-                nioCore, nioPosix, nioLocks, logging, deque,
+                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "SocketLoops", "CLinux",
+                nioCore, nioLocks, logging, deque,
             ],
             swiftSettings: swiftRules),
 
@@ -87,8 +92,9 @@ let package = Package(
         .executableTarget(
             name: "thumbcached",
             dependencies: [
-                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "ImageFetcher", "DaemonServer", "CLinux",
-                nioCore, nioPosix, nioLocks, logging, arguments, lifecycle, signals,
+                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "ImageFetcher", "SocketLoops",
+                "DaemonServer",
+                "CLinux", nioCore, nioPosix, nioLocks, logging, arguments, lifecycle, signals,
                 .product(name: "TOMLKit", package: "TOMLKit"),
             ],
             swiftSettings: swiftRules),
@@ -102,6 +108,7 @@ let package = Package(
             swiftSettings: swiftRules),
         // The end-to-end tests share no code with what they test.
         .target(name: "CSpawn", path: "Tests/CSpawn", cSettings: cRules),
+        .target(name: "CForeignPeers", path: "Tests/CForeignPeers", cSettings: cRules),
 
         .testTarget(name: "RESPTests", dependencies: ["RESP", nioCore], swiftSettings: swiftRules),
         .testTarget(
@@ -119,10 +126,13 @@ let package = Package(
             dependencies: ["ImageFetcher", "ThumbnailCache", nioCore, nioPosix, nioLocks, logging],
             swiftSettings: swiftRules),
         .testTarget(
+            name: "SocketLoopsTests", dependencies: ["SocketLoops", "CLinux", nioCore, nioLocks, logging, deque],
+            swiftSettings: swiftRules),
+        .testTarget(
             name: "DaemonServerTests",
             dependencies: [
-                "CacheFakes", "DaemonServer", "ThumbnailCache", "ThumbcacheProtocol", "RESP",
-                nioCore, nioPosix, nioEmbedded, nioLocks, logging,
+                "CacheFakes", "DaemonServer", "SocketLoops", "ThumbnailCache", "ThumbcacheProtocol", "RESP",
+                nioCore, nioPosix, nioLocks, logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(

@@ -5,8 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <malloc.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/vfs.h>
@@ -26,6 +29,11 @@ _Static_assert(offsetof(struct dirent64, d_reclen) == 16, "the layout of a direc
 _Static_assert(offsetof(struct dirent64, d_type) == 18, "the layout of a directory entry");
 _Static_assert(offsetof(struct dirent64, d_name) == 19, "the layout of a directory entry");
 _Static_assert(RESOLVE_NO_SYMLINKS == 0x04 && RESOLVE_BENEATH == 0x08, "the kernel's flags");
+
+_Static_assert(EPOLLIN == 0x001 && EPOLLOUT == 0x004 && EPOLLERR == 0x008 && EPOLLHUP == 0x010, "the kernel's flags");
+_Static_assert(sizeof(struct clinux_span) == sizeof(struct iovec), "spans are handed to the kernel as they are");
+_Static_assert(offsetof(struct clinux_span, start) == offsetof(struct iovec, iov_base), "the layout of a span");
+_Static_assert(offsetof(struct clinux_span, length) == offsetof(struct iovec, iov_len), "the layout of a span");
 
 const int CLINUX_O_NOATIME = O_NOATIME;
 const int CLINUX_O_PATH = O_PATH;
@@ -52,6 +60,51 @@ int clinux_peer_groups(int fd, uint32_t *groups, int capacity) {
     socklen_t length = (socklen_t)((size_t)capacity * sizeof(gid_t));
     if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &length) != 0) return -1;
     return (int)(length / sizeof(gid_t));
+}
+
+int clinux_epoll_create(void) {
+    return epoll_create1(EPOLL_CLOEXEC);
+}
+
+static int set(int epoll, int operation, int fd, uint32_t events, uint64_t tag) {
+    struct epoll_event event = {.events = events, .data.u64 = tag};
+    return epoll_ctl(epoll, operation, fd, &event);
+}
+
+int clinux_epoll_add(int epoll, int fd, uint32_t events, uint64_t tag) {
+    return set(epoll, EPOLL_CTL_ADD, fd, events, tag);
+}
+
+int clinux_epoll_change(int epoll, int fd, uint32_t events, uint64_t tag) {
+    return set(epoll, EPOLL_CTL_MOD, fd, events, tag);
+}
+
+int clinux_epoll_wait(int epoll, struct clinux_ready *ready, int64_t nanoseconds) {
+    struct epoll_event events[CLINUX_READY_AT_ONCE];
+    struct timespec timeout = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
+    int count = epoll_pwait2(epoll, events, CLINUX_READY_AT_ONCE, nanoseconds < 0 ? NULL : &timeout, NULL);
+    if (count == -1 && (errno == ENOSYS || errno == EPERM)) {
+        int64_t milliseconds = nanoseconds < 0 ? -1 : (nanoseconds + 999999) / 1000000;
+        count = epoll_wait(epoll, events, CLINUX_READY_AT_ONCE, milliseconds > INT_MAX ? INT_MAX : (int)milliseconds);
+    }
+    for (int i = 0; i < count; i++) {
+        ready[i].tag = events[i].data.u64;
+        ready[i].events = events[i].events;
+    }
+    return count;
+}
+
+int clinux_eventfd(void) {
+    return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+}
+
+int clinux_accept(int fd) {
+    return accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
+ptrdiff_t clinux_send(int fd, const struct clinux_span *spans, size_t count) {
+    struct msghdr message = {.msg_iov = (struct iovec *)spans, .msg_iovlen = count};
+    return sendmsg(fd, &message, MSG_NOSIGNAL);
 }
 
 int clinux_is_remote(int fd) {
@@ -93,6 +146,10 @@ int clinux_rename_exchange(int from_directory, const char *from, int to_director
 
 ptrdiff_t clinux_getdents64(int fd, void *buffer, size_t length) {
     return (ptrdiff_t)syscall(SYS_getdents64, fd, buffer, length);
+}
+
+void clinux_name_thread(const char *name) {
+    prctl(PR_SET_NAME, (unsigned long)name, 0L, 0L, 0L);
 }
 
 int clinux_set_dumpable(int dumpable) {

@@ -11,7 +11,8 @@ extension Connection {
         if let reply = readyReply(to: request) { return respond(reply) }
         let command: Command
         do throws(CommandError) {
-            command = try Command(request, limits: limits.command)
+            // What waits somewhere had better not keep the loop's whole buffer. A plain GET seldom waits as a command.
+            command = try Command(request.isPlainGet ? request : request.detached(), limits: limits.command)
         } catch {
             return respond(.error(error))
         }

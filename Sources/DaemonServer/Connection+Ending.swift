@@ -1,37 +1,40 @@
 import Logging
 import NIOCore
+import SocketLoops
 import ThumbnailCache
 
 /// How a connection ends: because its peer has said or taken all, is gone, or stalls, or because the daemon stops.
 extension Connection {
-    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case .inputClosed? = event as? ChannelEvent {
-            // The peer has said all it wants to say, and may still be reading.
-            isInputClosed = true
-            work(context)
-        }
-        context.fireUserInboundEventTriggered(event)
+    /// The peer has said all it wants to say, and may still be reading.
+    func inputEnded() {
+        isInputClosed = true
+        work()
     }
 
     /// Told by the registry when the daemon stops.
     func drain() {
-        guard let context, phase == .serving else { return }
+        guard phase == .serving else { return }
         finish()
-        work(context)
+        work()
     }
 
     /// Closes behind the last reply, if nothing more is to come. All that has come in is started.
-    func closeIfOver(_ context: ChannelHandlerContext) {
+    func closeIfOver() {
         guard phase == .draining || (isInputClosed && phase == .serving), replies.isEmpty else { return }
         phase = .closing
-        // Done when everything before it is.
-        context.writeAndFlush(wrapOutboundOut(ByteBuffer())).assumeIsolated().whenComplete { _ in
-            context.close(promise: nil)
-        }
+        closeIfSent()
+    }
+
+    func closeIfSent() {
+        if unread == 0 { stream.close() }
     }
 
     /// The peer is gone: what it waited for it leaves, what it held ends.
-    func channelInactive(context: ChannelHandlerContext) {
+    func closed(_ error: IOError?) {
+        // A reset or broken pipe is how peers leave; nothing else comes here, and neither can be answered.
+        if let error {
+            dispatcher.log.debug("a connection failed", metadata: ["uid": "\(peer.uid)", "error": "\(error)"])
+        }
         phase = .closed
         watchdog?.cancel()
         for waiting in waiting.values {
@@ -43,37 +46,29 @@ extension Connection {
         batch = nil
         for session in held { release(session) }
         held = []
-        context.fireChannelInactive()
-    }
-
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // A reset or broken pipe is how peers leave; nothing else comes here, and neither can be answered.
-        dispatcher.log.debug("a connection failed", metadata: ["uid": "\(peer.uid)", "error": "\(error)"])
-        context.close(promise: nil)
+        dispatcher.registry.leave(place.id)
     }
 
     // MARK: Peers that stall
 
     /// Sees to it that a peer that reads nothing, or leaves a frame unfinished, for the time of `stall` is disconnected, a
     /// quarter of that time later at most.
-    func watch(_ context: ChannelHandlerContext) {
+    func watch() {
         guard watchdog == nil, phase != .closed, progress.isAwaited else { return }
-        measureOutput(context)
         lookAgain(since: progress, looks: 1)
     }
 
     private func lookAgain(since before: PeerProgress, looks: Int64) {
         let pause = TimeAmount.milliseconds(max(1, limits.stall / Self.looksInStall))
         watchdog = eventLoop.assumeIsolated().scheduleTask(in: pause) { [weak self] in
-            guard let self, let context = self.context else { return }
+            guard let self, !self.isClosed else { return }
             self.watchdog = nil
-            self.measureOutput(context)
-            guard self.progress.hasStalled(since: before) else { return self.watch(context) }
+            guard self.progress.hasStalled(since: before) else { return self.watch() }
             guard looks >= Self.looksInStall else { return self.lookAgain(since: before, looks: looks + 1) }
             self.dispatcher.log.info(
                 "disconnected a peer that stalled",
-                metadata: ["uid": "\(self.peer.uid)", "pid": "\(self.peer.pid)", "unread": "\(self.output.unread)"])
-            context.close(promise: nil)
+                metadata: ["uid": "\(self.peer.uid)", "pid": "\(self.peer.pid)", "unread": "\(self.unread)"])
+            self.stream.close()
         }
     }
 
@@ -81,7 +76,7 @@ extension Connection {
 
     private var progress: PeerProgress {
         PeerProgress(
-            sent: output.sent, unread: output.unread, frames: reader.count,
+            sent: stream.sent, unread: unread, frames: reader.count,
             isInsideFrame: phase == .serving && reader.isInsideFrame)
     }
 }

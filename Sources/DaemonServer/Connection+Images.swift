@@ -10,6 +10,7 @@ extension Connection {
         if let reply = readyReply(to: command) { return respond(reply) }
         guard let cache = dispatcher.sessions.openCache(owner(command.user)) else {
             lastCache = nil
+            let command = command.detached()
             return lookUp(command.user) { $0.get(command, from: $1, ticket: $2) }
         }
         lastCache = cache
@@ -19,7 +20,7 @@ extension Connection {
     /// The whole way of most hits: `GET user profile` of the user whom this connection asked about last, of an image in
     /// memory. No lock is taken but that user's. Anything else is nil, also what is wrong, and goes the way that can tell.
     ///
-    /// Reading such a request as a ``Command`` first takes about 1,000 instructions more, of 10,000 that a hit takes in all.
+    /// Reading such a request as a ``Command`` first takes about 1,000 instructions more, a fifth of all that a hit takes.
     func readyReply(to request: Request) -> ByteBuffer? {
         guard request.isPlainGet, let lastCache, request.withBytes(of: 1, { lastCache.isOf(user: $0) }) else {
             return nil
@@ -160,6 +161,16 @@ extension Connection {
 
     func reply(_ ticket: ReplyQueue.Ticket?, _ reply: ByteBuffer) {
         if let ticket { answer(ticket, reply) } else { respond(reply) }
+    }
+}
+
+extension GetCommand {
+    /// The same, apart from the buffer it was read from.
+    fileprivate func detached() -> GetCommand {
+        var command = self
+        command.user = ByteBuffer(bytes: user.readableBytesView)
+        command.profile = ByteBuffer(bytes: profile.readableBytesView)
+        return command
     }
 }
 

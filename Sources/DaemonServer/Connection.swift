@@ -2,19 +2,16 @@ import DequeModule
 import Logging
 import NIOCore
 import RESP
+import SocketLoops
 import ThumbcacheProtocol
 import ThumbnailCache
 
 /// One client's connection: reads requests, starts them in order, and sends their replies in order.
 ///
-/// It lives on its event loop. A hit goes from the bytes read to the bytes sent without leaving ``work(_:)``; what has to wait keeps
+/// It lives on its event loop. A hit goes from the bytes read to the bytes sent without leaving ``work()``; what has to wait keeps
 /// a place among the replies and comes back by ``fulfil(_:_:)`` or ``resume(_:with:)``. The commands themselves stand in
 /// `Connection+Commands.swift`, and each group of them in a file of its own.
-final class Connection: ChannelDuplexHandler {
-    typealias InboundIn = ByteBuffer
-    typealias OutboundIn = ByteBuffer
-    typealias OutboundOut = ByteBuffer
-
+final class Connection: StreamHandler {
     enum Phase {
         case serving
         /// Answers what it has begun, starts nothing, then closes.
@@ -54,8 +51,8 @@ final class Connection: ChannelDuplexHandler {
     let limits: ServerLimits
     let peer: Peer
     let place: PeerRegistry.Place
+    let stream: Stream
     let eventLoop: any EventLoop
-    private let rota: Rota
 
     var version = RESPVersion.two
     var name = ByteBuffer()
@@ -64,15 +61,11 @@ final class Connection: ChannelDuplexHandler {
     /// The cache that this connection asked last. It may have ended since: then it holds nothing.
     var lastCache: UserCache?
 
-    var context: ChannelHandlerContext?
     var phase = Phase.serving
     var reader: RequestReader
     var isInputClosed = false
-    private var wantsRead = false
     /// A command runs that later ones of this connection have to wait for.
     private var isHeldUp = false
-    /// ``work(_:)`` is on the stack.
-    private var isWorking = false
     /// Many commands were started in one go; others have their turn first.
     private var isResting = false
     /// What was done in this go.
@@ -82,54 +75,47 @@ final class Connection: ChannelDuplexHandler {
     var waiting: [ReplyQueue.Ticket: Waiting] = [:]
     /// Small replies, gathered to be written at once.
     private var gathered = ByteBuffer()
-    var output = OutputMeter()
     var watchdog: Scheduled<Void>?
 
     init(
-        dispatcher: Dispatcher, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, eventLoop: any EventLoop,
-        rota: Rota
+        dispatcher: Dispatcher, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, stream: Stream,
+        eventLoop: any EventLoop
     ) {
         self.dispatcher = dispatcher
         self.limits = limits
         self.peer = peer
         self.place = place
+        self.stream = stream
         self.eventLoop = eventLoop
-        self.rota = rota
         self.reader = RequestReader(limits: limits.request)
     }
 
     // MARK: Reading
 
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    func received(_ bytes: ByteBuffer) {
         guard phase == .serving else { return }
-        reader.append(unwrapInboundIn(data))
-        work(context)
+        reader.append(bytes)
+        work()
+        reader.keep()
     }
 
-    /// Starts what has come in, in order, until something must be waited for.
-    ///
-    /// Writing and flushing may call back before they return. Such a call finds `isWorking` set and leaves the work to
-    /// the one that is at it, which looks again at all that may have changed.
-    func work(_ context: ChannelHandlerContext) {
-        guard !isWorking, phase != .closed else { return }
-        isWorking = true
-        let isDone = startCommands(context)
-        flush(context)
-        isWorking = false
-        if isDone { closeIfOver(context) }
-        watch(context)
-        if wantsRead && mayRead {
-            wantsRead = false
-            context.read()
-        }
+    /// Starts what has come in, in order, until something must be waited for. Flushing may find that the peer is gone, and
+    /// close the connection, at any point of it.
+    func work() {
+        guard phase != .closed else { return }
+        let isDone = startCommands()
+        flush()
+        if isDone { closeIfOver() }
+        watch()
+        if phase != .closed { stream.isReading = mayRead }
     }
 
     /// Whether all that has come in is started.
-    private func startCommands(_ context: ChannelHandlerContext) -> Bool {
+    private func startCommands() -> Bool {
         effort = 0
         while effort < Self.effortInOneGo {
             effort += 1
-            guard canStart(context) else { return false }
+            guard canStart else { return false }
             if batch != nil {
                 guard continueBatch() else { return false }
                 continue
@@ -154,31 +140,26 @@ final class Connection: ChannelDuplexHandler {
     private func rest() {
         isResting = true
         let me = NIOLoopBound(self, eventLoop: eventLoop)
-        rota.nextRound {
+        eventLoop.execute {
             me.value.isResting = false
             me.value.carryOn()
         }
     }
 
     /// Whether the next command may start: none is in its way, and there is room for its reply.
-    private func canStart(_ context: ChannelHandlerContext) -> Bool {
+    private var canStart: Bool {
         guard phase != .closed, !isHeldUp, !isResting else { return false }
         if hasRoom { return true }
-        flush(context)
-        measureOutput(context)
+        flush()
         // Flushing finds out that a peer is gone.
         return phase != .closed && hasRoom
     }
 
-    private var hasRoom: Bool { output.unread + gathered.readableBytes + replies.cost < limits.output }
+    private var hasRoom: Bool { unread + replies.cost < limits.output }
 
     /// Reading goes on ahead of the work only as far as the limit on unprocessed input.
     private var mayRead: Bool {
         phase == .serving && (reader.readableBytes < limits.input || (!isHeldUp && !isResting && hasRoom))
-    }
-
-    func read(context: ChannelHandlerContext) {
-        if mayRead { context.read() } else { wantsRead = true }
     }
 
     /// A frame that breaks the protocol is answered, after what came before it, and ends the connection.
@@ -210,8 +191,7 @@ final class Connection: ChannelDuplexHandler {
             return
         }
         writeGathered()
-        output.wrote(reply.readableBytes)
-        context?.write(wrapOutboundOut(reply), promise: nil)
+        stream.write(reply)
     }
 
     /// Bytes up to which copying a reply is cheaper than handing on its buffer.
@@ -219,8 +199,7 @@ final class Connection: ChannelDuplexHandler {
 
     private func writeGathered() {
         guard gathered.readableBytes > 0 else { return }
-        output.wrote(gathered.readableBytes)
-        context?.write(wrapOutboundOut(gathered), promise: nil)
+        stream.write(gathered)
         gathered = ByteBuffer()
     }
 
@@ -228,30 +207,20 @@ final class Connection: ChannelDuplexHandler {
         while let reply = replies.popReady() { send(reply) }
     }
 
-    private func flush(_ context: ChannelHandlerContext) {
+    private func flush() {
+        // A buffer for each small reply would take far more memory than what is in it.
+        guard !stream.isBlocked else { return }
         writeGathered()
-        guard output.needsFlush else { return }
-        output.flushed()
-        context.flush()
-        // To ask the channel takes longer than to decode a request: only when the answer may matter.
-        if output.unread >= limits.output / 4 { measureOutput(context) }
+        stream.flush()
     }
 
-    func measureOutput(_ context: ChannelHandlerContext) {
-        let buffered: Int?
-        do {
-            buffered = try context.channel.syncOptions?.getOption(.bufferedWritableBytes)
-        } catch {
-            // Only a closed channel cannot say; nothing more will be read from it.
-            buffered = nil
-        }
-        output.measured(buffered: buffered ?? 0)
-    }
+    /// Bytes that the peer has yet to take.
+    var unread: Int { stream.unsent + gathered.readableBytes }
 
-    func channelWritabilityChanged(context: ChannelHandlerContext) {
-        measureOutput(context)
-        if context.channel.isWritable { work(context) }
-        context.fireChannelWritabilityChanged()
+    /// A peer that reads again has its next commands started when it has taken most of what there was.
+    func outputMoved() {
+        flush()
+        if phase == .closing { closeIfSent() } else if unread <= limits.output / 4 { work() }
     }
 
     // MARK: Waiting
@@ -275,8 +244,8 @@ final class Connection: ChannelDuplexHandler {
 
     /// Starts what stood behind a command that held it up.
     func carryOn() {
-        guard let context, phase != .closed else { return }
-        work(context)
+        guard phase != .closed else { return }
+        work()
     }
 
     func reserve() -> ReplyQueue.Ticket { replies.reserve() }
@@ -299,10 +268,10 @@ final class Connection: ChannelDuplexHandler {
     }
 
     func answer(_ ticket: ReplyQueue.Ticket, _ reply: ByteBuffer) {
-        guard let context, phase != .closed else { return }
+        guard phase != .closed else { return }
         replies.fill(ticket, with: reply)
         sendReady()
-        work(context)
+        work()
     }
 
     /// Runs work that waits elsewhere and takes its result back to the event loop.
@@ -320,7 +289,4 @@ final class Connection: ChannelDuplexHandler {
     }
 
     var isClosed: Bool { phase == .closed }
-
-    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
-    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
 }

@@ -1,6 +1,7 @@
 import Logging
 import NIOCore
 import RESP
+import SocketLoops
 import ThumbcacheProtocol
 import ThumbnailCache
 
@@ -20,8 +21,8 @@ public struct Dispatcher: Sendable {
     public let limits: @Sendable () -> ServerLimits
     public let log: Logger
     let commands = CommandTable()
-    /// The event loops that connections live on.
-    var loops: [any EventLoop] = []
+    /// Those that connections live on.
+    var loops: [SocketLoop] = []
 
     public init(
         sessions: UserSessions, logout: LogoutService, pendingLogouts: PendingLogouts? = nil,

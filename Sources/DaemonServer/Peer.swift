@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import NIOCore
 import ThumbcacheProtocol
@@ -28,58 +29,35 @@ public struct AdminRule: Sendable {
     }
 }
 
-/// `struct ucred`, which Glibc's module does not show.
-private struct Credentials {
-    var pid: Int32 = 0
-    var uid: UInt32 = 0
-    var gid: UInt32 = 0
-}
-
-/// Room for as many groups as a process is likely to be in; with more the kernel answers ERANGE.
-private struct GroupList {
-    var groups = InlineArray<1024, UInt32>(repeating: 0)
-}
-
 extension Peer {
-    /// SO_PEERGROUPS: Linux 4.13.
-    private static var peerGroups: CInt { 59 }
+    /// Groups of a peer that are asked for: more than a process is likely to be in.
+    private static var groupsAtMost: Int { 1024 }
 
-    /// Asks the kernel. Call on the channel's event loop.
-    static func of(_ channel: any Channel, admins: AdminRule) throws -> Peer {
-        guard let provider = channel as? any SocketOptionProvider else { throw PeerError.unknown }
-        let credentials: Credentials = try read(SO_PEERCRED, from: provider)
-        var isAdmin = admins.uids.contains(credentials.uid) || admins.gids.contains(credentials.gid)
+    /// Asks the kernel who is at the other end of a Unix socket.
+    /// - Throws: ``IOError`` if it cannot say.
+    static func of(_ descriptor: CInt, admins: AdminRule) throws(IOError) -> Peer {
+        var (uid, gid, pid) = (UInt32(0), UInt32(0), Int32(0))
+        guard clinux_peer_credentials(descriptor, &uid, &gid, &pid) == 0 else {
+            throw IOError(errnoCode: errno, reason: "SO_PEERCRED")
+        }
+        var isAdmin = admins.uids.contains(uid) || admins.gids.contains(gid)
         if !isAdmin && !admins.gids.isEmpty {
-            isAdmin = try isMember(of: admins.gids, provider)
+            isAdmin = try isMember(of: admins.gids, descriptor)
         }
-        return Peer(uid: credentials.uid, pid: credentials.pid, isAdmin: isAdmin)
+        return Peer(uid: uid, pid: pid, isAdmin: isAdmin)
     }
 
-    private static func isMember(of gids: Set<UInt32>, _ provider: any SocketOptionProvider) throws -> Bool {
-        let list: GroupList
-        do {
-            list = try read(peerGroups, from: provider)
-        } catch let error as IOError where error.errnoCode == ERANGE || error.errnoCode == ENODATA {
+    private static func isMember(of gids: Set<UInt32>, _ descriptor: CInt) throws(IOError) -> Bool {
+        var groups = [UInt32](repeating: 0, count: groupsAtMost)
+        let count = clinux_peer_groups(descriptor, &groups, CInt(groups.count))
+        if count < 0 {
             // Nobody is made an admin by a list that cannot be read.
-            return false
+            if errno == ERANGE || errno == ENODATA { return false }
+            throw IOError(errnoCode: errno, reason: "SO_PEERGROUPS")
         }
-        // What the kernel did not fill in is 0, and group 0 counts through the primary group alone.
-        return list.groups.indices.contains { list.groups[$0] != 0 && gids.contains(list.groups[$0]) }
+        // Group 0 counts through the primary group alone.
+        return groups.prefix(Int(count)).contains { $0 != 0 && gids.contains($0) }
     }
-
-    private static func read<Value: Sendable>(_ option: CInt, from provider: any SocketOptionProvider) throws -> Value {
-        let result: EventLoopFuture<Value> = provider.unsafeGetSocketOption(
-            level: .socket, name: .init(rawValue: option))
-        // On the loop the option is read at once: the future is fulfilled when it is returned.
-        let box = OptionBox<Value>()
-        result.assumeIsolated().whenComplete { box.result = $0 }
-        guard let value = box.result else { throw PeerError.unknown }
-        return try value.get()
-    }
-}
-
-private final class OptionBox<Value> {
-    var result: Result<Value, any Error>?
 }
 
 extension Peer {
@@ -94,9 +72,4 @@ extension Peer {
         }
         return self
     }
-}
-
-enum PeerError: Error {
-    /// The kernel could not be asked who the peer is.
-    case unknown
 }

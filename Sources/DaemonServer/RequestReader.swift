@@ -9,6 +9,8 @@ struct RequestReader {
     /// What came after it. No request has a share in it, so however long the peer is read ahead of the work, adding to it
     /// never copies what is there.
     private var behind = ByteBuffer()
+    /// What came last was lent, and one of the two may still stand on it.
+    private var isLent = false
     /// Requests given so far.
     private(set) var count = 0
 
@@ -22,11 +24,24 @@ struct RequestReader {
     /// Bytes of memory held for them, and for what has been given and not been discarded.
     var capacity: Int { front.capacity + behind.capacity }
 
+    /// Bytes of the buffers that these lie in, which others may have a share in.
+    var storage: Int { front.storageCapacity + behind.storageCapacity }
+
     /// Whether the peer owes the rest of a frame. False as long as there are bytes that nobody has looked at.
     var isInsideFrame: Bool { decoder.isInsideFrame && behind.readableBytes == 0 }
 
+    /// - Parameter bytes: lent until ``keep()``.
     mutating func append(_ bytes: ByteBuffer) {
+        isLent = true
         if behind.readableBytes == 0 { behind = bytes } else { behind.writeImmutableBuffer(bytes) }
+    }
+
+    /// Makes its own what is left of the bytes that were lent, lest a few of them keep a large buffer.
+    mutating func keep() {
+        guard isLent else { return }
+        isLent = false
+        front.keepReadableBytes(and: decoder.missingBytes)
+        behind.keepReadableBytes(and: 0)
     }
 
     /// The next request; nil when more bytes are needed. It keeps all that came with it in memory: detach what is to stay.
@@ -63,5 +78,13 @@ struct RequestReader {
             front.writeBuffer(&behind)
         }
         behind = ByteBuffer()
+    }
+}
+
+extension ByteBuffer {
+    /// Moves the bytes to a buffer of their size, unless they, with so many that are to come, make up most of theirs.
+    fileprivate mutating func keepReadableBytes(and missing: Int) {
+        guard storageCapacity > 0, readableBytes + missing < storageCapacity / 2 else { return }
+        self = ByteBuffer(bytes: readableBytesView)
     }
 }

@@ -35,6 +35,12 @@ public struct Request: Sendable {
         return slice
     }
 
+    /// The same request, in storage of its own if what it shares is much larger.
+    public func detached() -> Request {
+        guard frame.readableBytes < frame.storageCapacity / 4 else { return self }
+        return Request(frame: ByteBuffer(bytes: frame.readableBytesView), arguments: arguments)
+    }
+
     /// Lends the bytes of an argument, without touching a reference count. They must not be kept.
     @inlinable public func withBytes<Result, Failure: Error>(
         of index: Int, _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result

@@ -4,9 +4,9 @@ import Glibc
 import ImageFetcher
 import Logging
 import NIOCore
-import NIOPosix
 import RESP
 import ServiceLifecycle
+import SocketLoops
 import ThumbnailCache
 import UnixSignals
 
@@ -41,7 +41,7 @@ enum Daemon {
         let fetcher = CurlImageFetcher(configuration: configuration.fetcher, log: log)
         try fetcher.start()
 
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
+        let group = try SocketLoopGroup(threads: configuration.threads)
         let disk = ThreadPool(threads: diskThreads)
         let lifecycle = ThreadPool(threads: lifecycleThreads)
         let time = SystemTime(group: group)

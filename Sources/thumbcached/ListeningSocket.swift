@@ -18,13 +18,14 @@ struct ListeningSocket: Sendable {
     ///   - path: Absolute. Its directory is made (0755) where only that is missing.
     ///   - mode: Permission bits of the socket file; connecting takes the permission to write.
     ///   - backlog: Connections that may wait to be accepted; the kernel has a limit of its own (net.core.somaxconn).
+    ///   - owner: Whose stale sockets may be removed: the daemon's own uid.
     /// - Throws: Says what stands in the way. Nothing that was there is changed then.
-    init(path: String, mode: UInt32, backlog: Int32 = 4096) throws(SocketError) {
+    init(path: String, mode: UInt32, backlog: Int32 = 4096, owner: UInt32 = geteuid()) throws(SocketError) {
         let address = try Self.address(path)
         try Self.makeDirectory(of: path)
         let lock = try SocketLock.take("\(path).lock", socket: path)
         do throws(SocketError) {
-            try Self.makeWay(path, address)
+            try Self.makeWay(path, address, owner)
             (descriptor, identity) = try Self.listen(path, address, mode, backlog)
         } catch {
             lock.release()
@@ -66,8 +67,8 @@ struct ListeningSocket: Sendable {
         guard chmod(directory, 0o755) == 0 else { throw failure("set the mode of the directory", directory) }
     }
 
-    /// Removes a stale socket; throws for everything else that is there.
-    private static func makeWay(_ path: String, _ address: UnixAddress) throws(SocketError) {
+    /// Removes a stale socket of that owner's; throws for everything else that is there.
+    private static func makeWay(_ path: String, _ address: UnixAddress, _ owner: UInt32) throws(SocketError) {
         var status = stat()
         guard lstat(path, &status) == 0 else {
             if errno == ENOENT { return }
@@ -77,7 +78,7 @@ struct ListeningSocket: Sendable {
         guard status.st_mode & S_IFMT == S_IFSOCK else {
             throw SocketError("\(path) is taken by \(kind(status.st_mode)); \(advice)")
         }
-        guard status.st_uid == geteuid() else {
+        guard status.st_uid == owner else {
             throw SocketError("\(path) is a socket of uid \(status.st_uid), not of this daemon's; \(advice)")
         }
         switch try probe(path, address) {

@@ -39,6 +39,8 @@ struct Main: AsyncParsableCommand {
     }
 
     mutating func run() async throws {
+        // A log that nobody reads any more ends nothing.
+        signal(SIGPIPE, SIG_IGN)
         // What the daemon makes is nobody else's, whatever mode is asked for.
         umask(0o077)
         let setup = DaemonSetup(file: configurationFile, logLevel: logLevel?.level)

@@ -2,6 +2,7 @@ import DaemonServer
 import Logging
 import NIOCore
 import ServiceLifecycle
+import SocketLoops
 import ThumbnailCache
 
 /// Serves on the socket until the stop: then answers what has begun, and closes.
@@ -16,7 +17,7 @@ struct ServingService: Service {
     let admins: AdminRule
     /// Stands for every uid that has no number here.
     let overflowUID: UInt32
-    let group: any EventLoopGroup
+    let group: SocketLoopGroup
     let notifier: SystemdNotifier
     let log: Logger
 

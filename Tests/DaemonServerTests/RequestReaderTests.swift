@@ -69,6 +69,49 @@ import Testing
         #expect(reader.capacity < 4_096)
     }
 
+    /// A buffer as the loop lends it: far larger than what is in it.
+    private func lent(_ bytes: some Sequence<UInt8>) -> ByteBuffer {
+        var buffer = ByteBuffer()
+        buffer.reserveCapacity(64 << 10)
+        buffer.writeBytes(bytes)
+        return buffer
+    }
+
+    @Test func `I8: the beginning of a frame does not keep the buffer that it was lent in`() throws {
+        var reader = reader()
+        reader.append(lent(TestClient.request(["ECHO", "hello"]).readableBytesView.prefix(15)))
+        #expect(try isEmpty(&reader))
+        reader.keep()
+        #expect(reader.storage < 1_024)
+        reader.append(lent(TestClient.request(["ECHO", "hello"]).readableBytesView.dropFirst(15)))
+        #expect(try requests(&reader) == [["ECHO", "hello"]])
+        reader.keep()
+        #expect(reader.storage == 0)
+    }
+
+    @Test func `F18, I8: a large argument that comes byte by byte is not copied again and again`() throws {
+        var reader = reader()
+        let size = 1 << 20
+        let frame = Array(TestClient.request(["ECHO", String(repeating: "x", count: size)]).readableBytesView)
+        reader.append(lent(frame.prefix(size / 2)))
+        #expect(try isEmpty(&reader))
+        reader.keep()
+        reader.append(lent(frame[(size / 2)..<(size / 2 + 1)]))
+        #expect(try isEmpty(&reader))
+        reader.keep()
+        // Room for all of it was made at once, and stays.
+        let place = reader.storage
+        #expect(place >= size)
+        for index in (size / 2 + 1)..<(size / 2 + 1_000) {
+            reader.append(lent(CollectionOfOne(frame[index])))
+            #expect(try isEmpty(&reader))
+            reader.keep()
+            #expect(reader.storage == place)
+        }
+        reader.append(lent(frame[(size / 2 + 1_000)...]))
+        #expect(try requests(&reader) == [["ECHO", String(repeating: "x", count: size)]])
+    }
+
     @Test func `an idle connection holds no memory of what it sent`() throws {
         var reader = reader()
         reader.append(TestClient.request(["ECHO", String(repeating: "x", count: 1 << 20)]))

@@ -31,6 +31,7 @@ final class FaultySystem: FileSystem {
         var byCall: [SystemCall: Int] = [:]
         var isDead = false
         var plan: Plan = { _, _, _ in nil }
+        var owner: UInt32?
     }
 
     private let real = LinuxFileSystem()
@@ -50,6 +51,11 @@ final class FaultySystem: FileSystem {
             state.byCall = [:]
             state.plan = plan
         }
+    }
+
+    /// From here on whatever is open is said to belong to this uid; nil for the one that it does belong to.
+    func pretendOwner(_ uid: UInt32?) {
+        state.withLockedValue { $0.owner = uid }
     }
 
     /// Nothing goes wrong from here on.
@@ -142,7 +148,8 @@ final class FaultySystem: FileSystem {
 
     func status(of descriptor: Int32) throws(SystemError) -> FileStatus {
         let step = try step(.statusOfDescriptor)
-        let status = try real.status(of: descriptor)
+        var status = try real.status(of: descriptor)
+        status.owner = state.withLockedValue { $0.owner } ?? status.owner
         try step.after()
         return status
     }

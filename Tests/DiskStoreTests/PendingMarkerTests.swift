@@ -136,11 +136,18 @@ import ThumbnailCache
         }
     }
 
-    @Test(.enabled(if: geteuid() == 0, "only root can give a directory away"))
-    func `a directory of another user is refused`() throws {
-        try #require(chown(directory, 4_001, 4_001) == 0)
-        try tree.withStore(configuration) { store in
-            #expect(refusal(store)?.contains("belongs to uid 4001; it must belong to root") == true)
+    @Test func `a directory of another user is refused`() throws {
+        let system = FaultySystem()
+        try leave(Self.name(1000))
+        try tree.withStore(configuration, system: system) { store in
+            for own in [0, geteuid()] {
+                system.pretendOwner(own)
+                try expectPending([Self.name(1000)], in: store)
+            }
+            system.pretendOwner(geteuid() + 4_001)
+            #expect(
+                refusal(store)?.contains("belongs to uid \(geteuid() + 4_001); it must belong to root") == true)
+            system.pretendOwner(nil)
         }
     }
 

@@ -143,31 +143,50 @@ extension EndToEnd {
             }
         }
 
-        @Test(arguments: ["mode", "link", "owner"])
-        func `I4: with a directory of markers that is not to be trusted there is no start, and the message says why`(
-            trouble: String
-        ) throws {
-            if trouble == "owner" && geteuid() != 0 { return }
+        /// A daemon that is stopped, and started again with its directory of markers spoilt: it must not serve anybody.
+        private func expectNoStart(because reason: String, _ spoil: (Daemon) throws -> Void) throws {
             try withMachine { machine in
                 let daemon = try daemonWithAlice(machine)
                 try daemon.stop()
-                let expected: String
-                switch trouble {
-                case "mode":
-                    chmod(daemon.pending, 0o777)
-                    expected = "has mode 777, writable for others than root"
-                case "link":
-                    rename(daemon.pending, "\(daemon.pending)-elsewhere")
-                    symlink("\(daemon.pending)-elsewhere", daemon.pending)
-                    expected = "is no directory, or a link to one"
-                default:
-                    chown(daemon.pending, 4_001, 4_001)
-                    expected = "belongs to uid 4001; it must belong to root"
-                }
+                try spoil(daemon)
                 try daemon.launch()
                 #expect(try daemon.process?.waitForEnd() == 1)
-                #expect(daemon.log.contains(expected), "\(daemon.log)")
+                #expect(daemon.log.contains(reason), "\(daemon.log)")
                 #expect(daemon.log.contains("nobody is served"), "\(daemon.log)")
+            }
+        }
+
+        @Test(arguments: ["mode", "link"])
+        func `I4: with a directory of markers that is not to be trusted there is no start, and the message says why`(
+            trouble: String
+        ) throws {
+            if trouble == "mode" {
+                try expectNoStart(because: "has mode 777, writable for others than root") { daemon in
+                    chmod(daemon.pending, 0o777)
+                }
+            } else {
+                try expectNoStart(because: "is no directory, or a link to one") { daemon in
+                    rename(daemon.pending, "\(daemon.pending)-elsewhere")
+                    symlink("\(daemon.pending)-elsewhere", daemon.pending)
+                }
+            }
+        }
+
+        /// Root gives it away. For anybody else there is a namespace in which they are root, and what is the real root's is a stranger's.
+        @Test(.enabled(if: geteuid() == 0 || StoreFaultTests.canMount, "no namespace with mounts may be made here"))
+        func
+            `I4: with a directory of markers that belongs to somebody else there is no start, and the message says so`()
+            throws
+        {
+            let isRoot = geteuid() == 0
+            let stranger = isRoot ? "4001" : "65534"
+            try expectNoStart(because: "belongs to uid \(stranger); it must belong to root") { daemon in
+                if isRoot {
+                    chown(daemon.pending, 4_001, 4_001)
+                } else {
+                    let script = "mount --bind /usr/share \"$0\" && exec \"$@\""
+                    daemon.wrapper = StoreFaultTests.mountNamespace + ["sh", "-c", script, daemon.pending]
+                }
             }
         }
 

@@ -217,16 +217,19 @@ extension EndToEnd {
         }
 
         static let canUnshare =
-            geteuid() == 0
-            && (try? ChildProcess(["unshare", "--user", "--map-root-user", "true"]).waitForEnd(within: 10)) == 0
+            (try? ChildProcess(["unshare", "--user", "true"]).waitForEnd(within: 10)) == 0
 
-        @Test(.enabled(if: canUnshare, "needs root and user namespaces"))
+        @Test(.enabled(if: canUnshare, "no user namespace may be made here"))
         func `F29: a peer whose uid has no number in the daemon's namespace is refused, whatever it asks`() throws {
             try withMachine { machine in
-                // In there only root has a number.
+                // In there only root has a number: of an ordinary user's tests nobody, themselves included.
+                let isRoot = geteuid() == 0
                 let daemon = Daemon(machine, "daemon")
-                daemon.wrapper = ["unshare", "--user", "--map-root-user"]
-                try daemon.start()
+                daemon.wrapper = ["unshare", "--user"] + (isRoot ? ["--map-root-user"] : [])
+                try daemon.launch()
+                try eventually("it listens; it said:\n\(daemon.log.suffix(2_000))") {
+                    (try? RESPClient(daemon.socket)) != nil
+                }
                 let script = """
                     import socket, sys
                     s = socket.socket(socket.AF_UNIX)
@@ -237,17 +240,16 @@ extension EndToEnd {
                         while chunk := s.recv(4096): sys.stdout.buffer.write(chunk)
                     except ConnectionResetError: pass
                     """
+                let words = ["/usr/bin/python3", "-c", script, daemon.socket]
                 for _ in 0..<3 {
-                    let stranger = try machine.run([
-                        "setpriv", "--reuid=4001", "--regid=4001", "--clear-groups", "/usr/bin/python3", "-c", script,
-                        daemon.socket,
-                    ])
+                    let stranger = try machine.run(isRoot ? Account(4_001).running(words) : words)
                     #expect(
                         stranger.text.hasPrefix("-DENIED the kernel cannot say who you are"), "\(stranger.everything)")
                     #expect(stranger.text.filter { $0.isNewline }.count == 1, "\(stranger.everything)")
                 }
                 #expect(daemon.loginFiles.isEmpty)
-                #expect(try daemon.connect().call("PING") == .simple("PONG"))
+                if isRoot { #expect(try daemon.connect().call("PING") == .simple("PONG")) }
+                #expect(try daemon.stop() == 0)
             }
         }
     }

@@ -7,12 +7,12 @@ extension EndToEnd {
     struct StoreFaultTests {
         // MARK: A full disk
 
-        /// A namespace in which anybody may mount a small file system; it goes with the daemon.
-        static let smallDisk: [String] =
+        /// A namespace in which anybody may mount something; that goes with the daemon.
+        static let mountNamespace: [String] =
             geteuid() == 0 ? ["unshare", "--mount"] : ["unshare", "--user", "--map-root-user", "--mount"]
 
         static let canMount =
-            (try? ChildProcess(smallDisk + ["mount", "-t", "tmpfs", "tmpfs", "/mnt"]).waitForEnd(within: 10)) == 0
+            (try? ChildProcess(mountNamespace + ["mount", "-t", "tmpfs", "tmpfs", "/mnt"]).waitForEnd(within: 10)) == 0
 
         /// A daemon all of whose directories lie on a file system of its own, and where that is seen from here.
         private func daemonOnSmallDisk(_ machine: Machine, megabytes: Int) throws -> (Daemon, directory: String) {
@@ -21,7 +21,7 @@ extension EndToEnd {
             for kind in ["cache", "state", "runtime"] { daemon.settings["storage", kind] = "\(disk)/\(kind)" }
             daemon.settings["memory", "tier"] = "0"
             let script = "mount -t tmpfs -o size=\(megabytes)m,mode=0700 tmpfs \"$0\" && exec \"$@\""
-            daemon.wrapper = Self.smallDisk + ["sh", "-c", script, disk]
+            daemon.wrapper = Self.mountNamespace + ["sh", "-c", script, disk]
             try daemon.start()
             return (daemon, "/proc/\(daemon.pid)/root\(disk)")
         }

@@ -3,35 +3,32 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// Two accounts of the machine at one socket. Only root can be two accounts; for others the unit tests hold the rules.
-    @Suite(.enabled(if: geteuid() == 0, "only root can act for two uids"))
+    /// Several accounts of the machine at one socket.
     struct TwoUsersTests {
-        /// redis-cli, run by another uid.
-        private func cli(_ machine: Machine, _ daemon: Daemon, _ uid: Int, _ words: [String]) throws -> String {
+        /// redis-cli, run by another account.
+        private func cli(
+            _ machine: Machine, _ daemon: Daemon, _ account: Account, _ words: [String], input: [UInt8] = []
+        ) throws -> String {
             let finished = try machine.run(
-                ["setpriv", "--reuid=\(uid)", "--regid=\(uid)", "--clear-groups", "redis-cli", "-s", daemon.socket]
-                    + words)
+                account.running(["redis-cli", "-s", daemon.socket] + words), input: input)
             return finished.text.trimmingCharacters(in: .newlines)
+        }
+
+        private func cli(_ machine: Machine, _ daemon: Daemon, _ uid: uid_t, _ words: [String]) throws -> String {
+            try cli(machine, daemon, Account(uid), words)
         }
 
         @Test func `I1, F28: what a uid stores is to another as if it did not exist`() throws {
             try withMachine { machine in
-                let daemon = try machine.daemon()
+                let daemon = try machine.daemonForOthers()
                 #expect(try cli(machine, daemon, 4_001, ["LOGIN", "alice"]) == "OK")
                 let picture = Picture.gif("bob")
-                let file = machine.path("bob.gif")
-                try write(picture, to: file)
-                let put = try machine.run(
-                    [
-                        "setpriv", "--reuid=4001", "--clear-groups", "redis-cli", "-s", daemon.socket, "-x", "PUT",
-                        "alice", "bob",
-                    ],
-                    input: picture)
-                #expect(put.text == "OK\n", "\(put.everything)")
+                let put = try cli(machine, daemon, Account(4_001), ["-x", "PUT", "alice", "bob"], input: picture)
+                #expect(put == "OK")
                 #expect(try cli(machine, daemon, 4_001, ["--no-raw", "STAT", "alice", "bob"]).contains("digest"))
 
                 // The other uid, and root, get what they would get for any name that nobody ever used.
-                for stranger in [4_002, 0] {
+                for stranger: uid_t in [4_002, 0] {
                     for words in [
                         ["GET", "alice", "bob"], ["STAT", "alice"], ["STAT", "alice", "bob"],
                         ["MGET", "alice", "1", "bob"], ["USERS"], ["LOGOUT", "alice"], ["PURGE", "alice"],
@@ -57,7 +54,7 @@ extension EndToEnd {
 
         @Test func `F27: only an admin may name another uid, to end its caches and never to read them`() throws {
             try withMachine { machine in
-                let daemon = try machine.daemon()
+                let daemon = try machine.daemonForOthers()
                 #expect(try cli(machine, daemon, 4_001, ["LOGIN", "alice"]) == "OK")
                 for words in [
                     ["LOGOUT", "alice", "UID", "4001"], ["LOGOUT", "*", "UID", "4001"],
@@ -77,23 +74,42 @@ extension EndToEnd {
 
         @Test func `F27: access.admins makes another account, or the members of a group, an admin`() throws {
             try withMachine { machine in
-                let daemon = try machine.daemon { $0.settings["access", "admins"] = ["root", "daemon", "@games"] }
+                let daemon = try machine.daemonForOthers {
+                    $0.settings["access", "admins"] = ["root", "daemon", "@games"]
+                }
                 let uid = try #require(getpwnam("daemon")).pointee.pw_uid
                 let games = try #require(getgrnam("games")).pointee.gr_gid
-                #expect(try cli(machine, daemon, Int(uid), ["LOGOUT", "*", "UID", "4001"]).contains("users\n0"))
-                let member = try machine.run([
-                    "setpriv", "--reuid=4002", "--groups=\(games)", "redis-cli", "-s", daemon.socket, "LOGOUT", "*",
-                    "UID",
-                    "4001",
-                ])
-                #expect(member.text.contains("users\n0"), "\(member.everything)")
-                #expect(try cli(machine, daemon, 4_002, ["LOGOUT", "*", "UID", "4001"]).hasPrefix("DENIED "))
+                let logout = ["LOGOUT", "*", "UID", "4001"]
+                #expect(try cli(machine, daemon, uid, logout).contains("users\n0"))
+                #expect(try cli(machine, daemon, Account(4_002, groups: [games]), logout).contains("users\n0"))
+                #expect(try cli(machine, daemon, 4_002, logout).hasPrefix("DENIED "))
+            }
+        }
+
+        @Test(arguments: [[], [50_001], [50_001, 50_002]] as [[gid_t]])
+        func `F27, F28: a process of another uid is that uid, and an admin by a supplementary group alone`(
+            groups: [gid_t]
+        ) throws {
+            try withMachine { machine in
+                let daemon = try machine.daemonForOthers { $0.settings["access", "admins"] = ["root", "@50002"] }
+                let account = Account(50_000, groups: groups)
+                let logout = try cli(machine, daemon, account, ["LOGOUT", "*", "UID", "0"])
+                let clients = try cli(machine, daemon, account, ["INFO", "clients"])
+                if groups.contains(50_002) {
+                    #expect(logout.contains("users\n0"), "\(logout)")
+                    #expect(clients.contains("connections_accepted:"), "\(clients)")
+                } else {
+                    #expect(logout.hasPrefix("DENIED UID 0: you are uid 50000"), "\(logout)")
+                    // How many its own are, and nothing of what others do.
+                    let names = clients.split(whereSeparator: \.isNewline).map { $0.prefix { $0 != ":" } }
+                    #expect(names == ["# Clients", "connected_clients"])
+                }
             }
         }
 
         @Test func `I8: when other uids hold every connection, an admin still gets in`() throws {
             try withMachine { machine in
-                let daemon = try machine.daemon { daemon in
+                let daemon = try machine.daemonForOthers { daemon in
                     daemon.settings["limits", "connections"] = 8
                     daemon.settings["limits", "admin-connections"] = 2
                 }
@@ -112,10 +128,7 @@ extension EndToEnd {
                 let drop = try machine.makeDirectory("drop")
                 chmod(drop, 0o777)
                 _ = try machine.start(
-                    [
-                        "setpriv", "--reuid=4001", "--clear-groups", "/usr/bin/python3", "-c", flood, daemon.socket,
-                        "\(drop)/held",
-                    ],
+                    Account(4_001).running(["/usr/bin/python3", "-c", flood, daemon.socket, "\(drop)/held"]),
                     errors: .file(machine.path("flood.log")))
                 try eventually("the flood stands") {
                     try Files.exists("\(drop)/held") && !read("\(drop)/held").isEmpty
@@ -132,7 +145,7 @@ extension EndToEnd {
             throws
         {
             try withMachine { machine in
-                let daemon = try machine.daemon { daemon in
+                let daemon = try machine.daemonForOthers { daemon in
                     daemon.settings["limits", "connections"] = 40
                     daemon.settings["limits", "admin-connections"] = 4
                 }
@@ -162,23 +175,22 @@ extension EndToEnd {
                 let drop = try machine.makeDirectory("drop")
                 chmod(drop, 0o777)
                 // The second is the one that goes on knocking.
-                for (uid, knockers) in [(4_001, 0), (4_002, 2)] {
+                for (uid, knockers) in [(4_001, 0), (4_002, 2)] as [(uid_t, Int)] {
                     _ = try machine.start(
-                        [
-                            "setpriv", "--reuid=\(uid)", "--clear-groups", "/usr/bin/python3", "-c", flood,
-                            daemon.socket, "\(drop)/\(uid)", "\(knockers)",
-                        ],
+                        Account(uid).running([
+                            "/usr/bin/python3", "-c", flood, daemon.socket, "\(drop)/\(uid)", "\(knockers)",
+                        ]),
                         errors: .file(machine.path("flood-\(uid).log")))
                     try eventually("the flood of \(uid) stands", within: 120) {
                         try Files.exists("\(drop)/\(uid)") && !read("\(drop)/\(uid)").isEmpty
                     }
                 }
                 for round in 0..<10 {
-                    let hook = try machine.run([
-                        "\(Files.programs)/thumbcachectl", "--socket", daemon.socket, "logout", "--all", "--uid",
-                        "4003",
-                        "--timeout", "60",
-                    ])
+                    let hook = try machine.run(
+                        Account.root.running([
+                            "\(Files.programs)/thumbcachectl", "--socket", daemon.socket, "logout", "--all", "--uid",
+                            "4003", "--timeout", "60",
+                        ]))
                     #expect(hook.status == 0, "round \(round): \(hook.everything)")
                 }
                 #expect(!daemon.log.contains("no connection can be accepted for now"))

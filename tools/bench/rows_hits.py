@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 
 import clients
 import images
@@ -21,16 +22,22 @@ def rows(run):
     folder = run.home / "hits"
     pictures = folder / "images"
     images.write_images(pictures, KEYS, SIZE)
-    memory = hits_in_memory(run, folder, pictures)
-    yield from memory[0]
-    yield from hits_on_disk(run, folder, pictures, memory[1])
+    memory, ours, least = hits_in_memory(run, folder, pictures)
+    yield from memory
+    yield from hits_on_disk(run, folder, pictures, ours, least)
 
 
 def measured(server, requests, call):
-    """The rate that a client's run comes to, and the server's microseconds of CPU for each request."""
-    before = server.cpu()
+    """The rate that a client's run comes to, and the microseconds of CPU that each request took the server and the client."""
+    before, client_before = server.cpu(), clients_cpu()
     rate = call()
-    return rate, (server.cpu() - before) / requests * 1e6
+    return rate, (server.cpu() - before) / requests * 1e6, (clients_cpu() - client_before) / requests * 1e6
+
+
+def clients_cpu():
+    """Seconds that all clients took which have ended: getrusage(2)."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def load(address, command, user, pictures):
@@ -67,36 +74,46 @@ def hits_in_memory(run, folder, pictures):
         redis = stack.enter_context(peers.redis(folder))
         daemon = stack.enter_context(run.subject.start(folder)).wait_for(folder / "thumbcached.sock")
         floor = stack.enter_context(run.subject.floor(folder, KEYS, SIZE, WORDS))
+        least = stack.enter_context(run.subject.least(folder, KEYS, SIZE, WORDS))
         memcached = stack.enter_context(peers.memcached(folder))
         load(daemon.address, "PUT", "alice", pictures)
         load(redis.address, "SET", "alice", pictures)
         things = [
             (f"{name}{pipeline}", lambda server=server, pipeline=pipeline, words=words: by_redis_benchmark(
                 server, plain if pipeline == 1 else piped, pipeline, words))
-            for name, server, words in (("ours", daemon, ours), ("redis", redis, theirs), ("floor", floor, ours))
+            for name, server, words in (("ours", daemon, ours), ("redis", redis, theirs), ("floor", floor, ours), ("least", least, ours))
             for pipeline in (1, 16)]
         found = run.alternate(things)
         memaslap = [clients.memaslap(memcached.address, folder) for _ in range(run.rounds)]
 
-    names = {"ours": "thumbcached", "redis": "redis-server", "floor": "bare swift-nio"}
-    rates = {key: Figure(names[key[:-1].rstrip("1")], "requests/s", [rate for rate, _ in found[key]]) for key in found}
-    costs = {key: Figure(names[key[:-1].rstrip("1")], "µs CPU", [cost for _, cost in found[key]]) for key in found}
+    names = {"ours": "thumbcached", "redis": "redis-server", "floor": "bare swift-nio", "least": "bare loop in C"}
+
+    def figures(unit, value):
+        return {key: Figure(names[key.rstrip("16")], unit, [value(result) for result in found[key]]) for key in found}
+
+    rates, costs = figures("requests/s", lambda result: result[0]), figures("µs CPU", lambda result: result[1])
     slap = Figure("memcached (loopback TCP, memaslap)", "requests/s", memaslap)
+    # With the least that a server can do, so that the client is hindered by nothing but itself.
+    limit = Figure("redis-benchmark, were it never kept waiting", "requests/s", [1e6 / result[2] for result in found["least16"]])
     return [
         Row("P1", "GET, memory hit, 32 connections", "Redis", ratio(rates["ours1"], rates["redis1"]), 1.0,
-            figures=[rates["ours1"], rates["redis1"], rates["floor1"], slap]),
+            figures=[rates["ours1"], rates["redis1"], rates["floor1"], rates["least1"], slap]),
         Row("P2", "the same, pipeline of 16", "Redis", ratio(rates["ours16"], rates["redis16"]), 1.3,
-            figures=[rates["ours16"], rates["redis16"], rates["floor16"]]),
+            figures=[rates["ours16"], rates["redis16"], rates["floor16"], rates["least16"]]),
+        Row("P2 limit", "the same, as fast as the client itself can be", "Redis", ratio(limit, rates["redis16"]),
+            figures=[limit, rates["redis16"]]),
         Row("P3", "server CPU of a memory hit", "Redis", ratio(costs["ours1"], costs["redis1"]), 1.0, False,
             figures=[costs["ours1"], costs["redis1"]]),
+        Row("P3 piped", "the same, pipeline of 16", "Redis", ratio(costs["ours16"], costs["redis16"]), more_is_better=False,
+            figures=[costs["ours16"], costs["redis16"]]),
         Row("P3 floor", "server CPU of a memory hit", "bare swift-nio", ratio(costs["ours1"], costs["floor1"]), 1.25, False,
             figures=[costs["ours1"], costs["floor1"]]),
         Row("P3 floor, piped", "the same, pipeline of 16", "bare swift-nio", ratio(costs["ours16"], costs["floor16"]),
-            more_is_better=False, figures=[costs["ours16"], costs["floor16"], costs["redis16"]]),
-    ], costs["ours1"]
+            more_is_better=False, figures=[costs["ours16"], costs["floor16"]]),
+    ], costs["ours1"], costs["least1"]
 
 
-def hits_on_disk(run, folder, pictures, cost_in_memory):
+def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
     """The memory tier off, the page cache warm. With one thread each, and with as many as there are cores."""
     requests = run.scaled(100_000, 10_000)
     cores = os.cpu_count()
@@ -129,6 +146,8 @@ def hits_on_disk(run, folder, pictures, cost_in_memory):
     nginx_cost = figure(("nginx", 1), "nginx proxy_cache", "µs CPU")
     yield Row("P3 nginx", "server CPU of a memory hit", "nginx proxy_cache (h2load)", ratio(cost_in_memory, nginx_cost), 0.6,
               False, figures=[cost_in_memory, nginx_cost, figure(("varnish", 0), "varnish (in memory)", "µs CPU")])
+    yield Row("P3 nginx limit", "the same of a bare loop in C", "nginx proxy_cache (h2load)", ratio(least_cost, nginx_cost),
+              more_is_better=False, figures=[least_cost, nginx_cost])
     one = [figure((name, 1), title, unit) for unit in ("requests/s", "µs CPU")
            for name, title in (("ours", "thumbcached"), ("nginx", "nginx proxy_cache"))]
     yield Row("P4", "GET, memory tier off, page cache warm; one thread, one worker", "nginx proxy_cache",

@@ -1,9 +1,10 @@
-"""thumbcached itself, and the floor it is held against."""
+"""thumbcached itself, and the floors it is held against."""
 
 import os
 import pathlib
 
 import images
+import processes
 from processes import Server
 
 
@@ -39,11 +40,20 @@ class Subject:
 
     def floor(self, home, images, image_size, words):
         """A bare swift-nio server that answers every frame as long as that of `words` from ready buffers."""
+        return self._floor("floor", self.floor_program, home, images, image_size, words)
+
+    def least(self, home, images, image_size, words):
+        """The same in C, with nothing around the system calls: what the machine itself takes."""
+        program = home / "leastloop"
+        processes.run([processes.find("cc"), "-O2", "-o", program, self.here / "leastloop.c"])
+        return self._floor("least", program, home, images, image_size, words)
+
+    def _floor(self, name, program, home, images, image_size, words):
         import resp
 
-        address = home / "floor.sock"
+        address = home / f"{name}.sock"
         length = len(resp.frame(*words))
-        server = Server("floor", [self.floor_program, address, length, image_size, images], home / "floor.log")
+        server = Server(name, [program, address, length, image_size, images], home / f"{name}.log")
         server.address = address
         return server.wait_for(address)
 

@@ -1,5 +1,5 @@
 /* What Linux offers and Swift's Glibc module hides, because it is a GNU extension, a macro or variadic. Each function
- * does one system call and returns what that returned, with errno set.
+ * does one system call, unless it says otherwise, and returns what that returned, with errno set.
  *
  * The header itself is plain C and includes next to nothing: with _GNU_SOURCE here, types of the C library would have
  * another shape in this module than in others, and Swift refuses a program that imports both. */
@@ -15,6 +15,46 @@ int clinux_peer_credentials(int fd, uint32_t *uid, uint32_t *gid, int32_t *pid);
 /* The supplementary groups of the other end: SO_PEERGROUPS, Linux 4.13. Fills at most `capacity` ids and returns how
  * many there are; -1 with errno ERANGE when there are more than `capacity`. */
 int clinux_peer_groups(int fd, uint32_t *groups, int capacity);
+
+/* Waiting for descriptors to be ready: epoll(7). */
+struct clinux_ready {
+    /* What was given with the descriptor. */
+    uint64_t tag;
+    uint32_t events;
+};
+
+static const uint32_t CLINUX_EPOLLIN = 0x001;
+static const uint32_t CLINUX_EPOLLOUT = 0x004;
+/* These two come unasked. */
+static const uint32_t CLINUX_EPOLLERR = 0x008;
+static const uint32_t CLINUX_EPOLLHUP = 0x010;
+
+/* A new epoll instance, closed on exec: epoll_create1(2). */
+int clinux_epoll_create(void);
+
+/* Watches a descriptor that is not watched yet, or changes what for one that is: epoll_ctl(2). */
+int clinux_epoll_add(int epoll, int fd, uint32_t events, uint64_t tag);
+int clinux_epoll_change(int epoll, int fd, uint32_t events, uint64_t tag);
+
+/* Waits until something is ready, for so many nanoseconds at most (for ever if negative), and fills in what is: at most
+ * CLINUX_READY_AT_ONCE, which there has to be room for. epoll_pwait2(2), Linux 5.11; where a filter knows no such call, a second one,
+ * epoll_wait(2), in whole milliseconds. */
+enum { CLINUX_READY_AT_ONCE = 64 };
+int clinux_epoll_wait(int epoll, struct clinux_ready *ready, int64_t nanoseconds);
+
+/* A counter that can be watched, not blocking, closed on exec: eventfd(2). */
+int clinux_eventfd(void);
+
+/* The next connection that waits, not blocking, closed on exec: accept4(2). -1 with errno, EAGAIN if there is none. */
+int clinux_accept(int fd);
+
+struct clinux_span {
+    const void *start;
+    size_t length;
+};
+
+/* Sends the spans one behind the other and returns how many bytes were taken. No SIGPIPE. sendmsg(2). */
+ptrdiff_t clinux_send(int fd, const struct clinux_span *spans, size_t count);
 
 /* Whether the file system of an open file asks another machine or process for what it holds, which may not answer; also 1 when it
    cannot be told. fstatfs(2). */
@@ -48,11 +88,14 @@ static const int CLINUX_DIRENT_LENGTH_OFFSET = 16;
 static const int CLINUX_DIRENT_TYPE_OFFSET = 18;
 static const int CLINUX_DIRENT_NAME_OFFSET = 19;
 
+/* Names the calling thread for the system's tools; 15 characters at most. prctl(2), PR_SET_NAME. */
+void clinux_name_thread(const char *name);
+
 /* Whether the process may leave a core file or be read through /proc: prctl(2), PR_SET_DUMPABLE. */
 int clinux_set_dumpable(int dumpable);
 
 /* Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed: else the next file that is opened gets its number, and
- * what is written to standard output or error ends up in it. Several calls, unlike the others. 0, or -1 with errno. */
+ * what is written to standard output or error ends up in it. Several calls. 0, or -1 with errno. */
 int clinux_fill_standard_descriptors(void);
 
 /* The name of an error number, such as "ENOENT"; NULL for a number that has none. */

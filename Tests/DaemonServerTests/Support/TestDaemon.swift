@@ -5,6 +5,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 import RESP
+import SocketLoops
 import Testing
 import ThumbnailCache
 
@@ -19,7 +20,7 @@ final class TestDaemon: Sendable {
     let registry = PeerRegistry()
     let server: DaemonServer
     private let sessions: UserSessions
-    private let group: MultiThreadedEventLoopGroup
+    private let group: SocketLoopGroup
     private let clients = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     private let peers: NIOLockedValueBox<[Peer]>
 
@@ -69,7 +70,7 @@ final class TestDaemon: Sendable {
         store = FakeStore()
         fetcher = FakeFetcher(log: store.log)
         time = ManualTime()
-        group = MultiThreadedEventLoopGroup(numberOfThreads: setup.threads)
+        group = try SocketLoopGroup(threads: setup.threads)
         let disk = ThreadPool(threads: 2)
         let settings = setup.settings
         let services = CacheServices(
@@ -88,8 +89,8 @@ final class TestDaemon: Sendable {
         let admins = setup.admins
         server = try await DaemonServer.start(
             on: try Self.bind(path), dispatcher: dispatcher,
-            identify: { channel in
-                if let admins { return try Peer.of(channel, admins: admins) }
+            identify: { descriptor in
+                if let admins { return try Peer.of(descriptor, admins: admins) }
                 return peers.withLockedValue { $0.isEmpty ? Self.somebody : $0.removeFirst() }
             }, group: group)
     }

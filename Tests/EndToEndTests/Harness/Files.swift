@@ -20,10 +20,11 @@ enum Files {
         .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent().path
 
-    /// Where the programs lie that were built together with these tests.
-    static let programs =
-        ProcessInfo.processInfo.environment["THUMBCACHED_PROGRAMS"]
-        ?? URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().path
+    /// Where lies what was built together with these tests.
+    static let built = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().path
+
+    /// Where the programs lie that are tested.
+    static let programs = ProcessInfo.processInfo.environment["THUMBCACHED_PROGRAMS"] ?? built
 
     /// Every plain file below a directory, by its path.
     static func under(_ directory: String) -> [String] {

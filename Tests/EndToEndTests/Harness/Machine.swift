@@ -40,7 +40,10 @@ final class Machine {
     }
 
     fileprivate func end() {
-        for child in children.reversed() { child.end() }
+        for child in children.reversed() {
+            child.end()
+            tellWatch("ended \(child.pid)\n")
+        }
         close(watchLine)
         while watch?.ending() == nil { usleep(500) }
     }

@@ -2,7 +2,8 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// A real nginx on loopback that serves a directory, and its access log.
+/// A real nginx on loopback that serves a directory, and its access log. It is one process: a worker of its own would be left
+/// behind, for good, when its master is killed.
 final class Nginx {
     let port: UInt16
     var url: String { "http://127.0.0.1:\(port)" }
@@ -21,8 +22,7 @@ final class Nginx {
         try write(
             """
             daemon off;
-            worker_processes 1;
-            \(geteuid() == 0 ? "user root;" : "")
+            master_process off;
             pid \(home)/pid;
             error_log \(home)/error.log;
             events { worker_connections 1024; }
@@ -63,7 +63,7 @@ final class Nginx {
         }
     }
 
-    /// What was asked for so far. nginx has one worker, which writes a request's line before it takes up the next one;
+    /// What was asked for so far. nginx is one process, which writes a request's line before it takes up the next one;
     /// so once a request of our own is in the log, so is everything that was answered before.
     func requests() throws -> [String] {
         let marker = "/marker-\(UInt64.random(in: 0 ... .max))"

@@ -17,6 +17,7 @@ def main():
     child, terminal = pty.fork()
     if child == 0:
         os.environ["TERM"] = "dumb"
+        os.environ["REDISCLI_HISTFILE"] = "/dev/null"  # else it leaves what was typed here in the home directory
         os.execvp(program[0], program)
     shown, seen = b"", 0
     while True:

@@ -1,0 +1,93 @@
+import CLinux
+import Glibc
+import NIOCore
+
+/// Something with a descriptor that wants to know when it is ready.
+protocol Source: AnyObject {
+    func ready(_ events: Readiness)
+    /// The loop ends.
+    func close()
+}
+
+/// What a descriptor is ready for, or is to be watched for.
+struct Readiness: OptionSet {
+    let rawValue: UInt32
+
+    static let readable = Readiness(rawValue: CLINUX_EPOLLIN)
+    static let writable = Readiness(rawValue: CLINUX_EPOLLOUT)
+    /// Nobody is at the other end any more, or it is broken. This comes without being watched for, again and again.
+    static let gone = Readiness(rawValue: CLINUX_EPOLLHUP | CLINUX_EPOLLERR)
+}
+
+/// The descriptors of one loop and who is told of them: epoll(7). Used on the loop alone.
+final class Poller {
+    private struct Place {
+        var source: (any Source)?
+        /// Told apart by it: what is ready was found out before any of it is handled, and by then a descriptor may have been
+        /// closed, and its number taken by another.
+        var serial: UInt32 = 0
+    }
+
+    private let epoll: CInt
+    /// Looked up by descriptor.
+    private var places: ContiguousArray<Place> = []
+    private var lastSerial: UInt32 = 0
+    private let found: UnsafeMutablePointer<clinux_ready>
+
+    init() throws {
+        epoll = clinux_epoll_create()
+        guard epoll >= 0 else { throw IOError(errnoCode: errno, reason: "epoll_create1") }
+        found = .allocate(capacity: Int(CLINUX_READY_AT_ONCE))
+    }
+
+    deinit {
+        found.deallocate()
+        Glibc.close(epoll)
+    }
+
+    func add(_ descriptor: CInt, for events: Readiness, _ source: any Source) throws {
+        lastSerial &+= 1
+        guard clinux_epoll_add(epoll, descriptor, events.rawValue, tag(descriptor, lastSerial)) == 0 else {
+            throw IOError(errnoCode: errno, reason: "epoll_ctl: watch descriptor \(descriptor)")
+        }
+        while places.count <= Int(descriptor) { places.append(Place()) }
+        places[Int(descriptor)] = Place(source: source, serial: lastSerial)
+    }
+
+    func change(_ descriptor: CInt, for events: Readiness) throws {
+        guard
+            clinux_epoll_change(epoll, descriptor, events.rawValue, tag(descriptor, places[Int(descriptor)].serial))
+                == 0
+        else {
+            throw IOError(errnoCode: errno, reason: "epoll_ctl: change what descriptor \(descriptor) is watched for")
+        }
+    }
+
+    /// Forgets a descriptor that is about to be closed, which is how the kernel is told.
+    func remove(_ descriptor: CInt) {
+        if places.indices.contains(Int(descriptor)) { places[Int(descriptor)].source = nil }
+    }
+
+    private func tag(_ descriptor: CInt, _ serial: UInt32) -> UInt64 {
+        UInt64(serial) << 32 | UInt64(UInt32(bitPattern: descriptor))
+    }
+
+    /// Waits until something is ready and tells whom it belongs to, each once.
+    /// - Parameter pause: how long to wait at most; nil is for ever.
+    func poll(for pause: TimeAmount?) {
+        let count = clinux_epoll_wait(epoll, found, pause?.nanoseconds ?? -1)
+        // An interrupted wait has found nothing, and the next one will.
+        guard count > 0 else { return }
+        for index in 0..<Int(count) {
+            let (tag, events) = (found[index].tag, found[index].events)
+            let place = places[Int(UInt32(truncatingIfNeeded: tag))]
+            guard place.serial == UInt32(tag >> 32), let source = place.source else { continue }
+            source.ready(Readiness(rawValue: events))
+        }
+    }
+
+    /// Closes all there is.
+    func close() {
+        for source in places.compactMap(\.source) { source.close() }
+    }
+}

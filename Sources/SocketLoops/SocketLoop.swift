@@ -1,0 +1,233 @@
+import Dispatch
+import Glibc
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// An event loop for Unix sockets: one thread that waits for its descriptors and does what it is told.
+///
+/// To swift-nio it is an event loop like any other, with its promises and timers. Its sockets are not swift-nio's channels but
+/// ``Stream`` and ``Listener``: a request in a channel takes 6,700 instructions before anybody has looked at it.
+///
+/// Each round looks at the sockets first, then does what is due, but not for longer than ``longestRound``: however much there is
+/// to do, the sockets get their turn.
+public final class SocketLoop: EventLoop {
+    private enum Phase {
+        case running
+        case ending
+        case ended
+    }
+
+    private struct State {
+        var agenda = Agenda()
+        /// Waits for descriptors, and has to be woken for anything else.
+        var isAsleep = false
+        var phase = Phase.running
+        var whenEnded: [@Sendable () -> Void] = []
+    }
+
+    private let state = NIOLockedValueBox(State())
+    private let thread = NIOLockedValueBox<pthread_t?>(nil)
+    /// Held by whoever stands in for the thread.
+    private let late = NIOLockedValueBox(())
+    private let alarm: Alarm
+    // Both are touched on the loop's thread alone.
+    private nonisolated(unsafe) let poller: Poller
+    private nonisolated(unsafe) let buffers: StreamBuffers
+
+    /// After which the sockets are looked at, however much there is to do.
+    static var longestRound: TimeAmount { .milliseconds(5) }
+
+    /// Starts the loop's thread.
+    /// - Throws: ``IOError`` if there is no descriptor or no thread to be had.
+    public init() throws {
+        alarm = try Alarm()
+        poller = try Poller()
+        buffers = StreamBuffers()
+        try alarm.watch(with: poller)
+        try start()
+    }
+
+    // MARK: Sockets
+
+    /// Makes a connected socket, which does not block, a stream of this loop. On the loop only. Give it its handler before anything else.
+    /// - Parameter descriptor: is the stream's from now on, and is closed should this fail.
+    /// - Throws: ``IOError`` if the kernel will not watch it.
+    public func adopt(_ descriptor: CInt) throws -> Stream {
+        preconditionInEventLoop()
+        let stream = Stream(descriptor, poller: poller, buffers: buffers)
+        do {
+            try poller.add(descriptor, for: .readable, stream)
+        } catch {
+            stream.close()
+            throw error
+        }
+        return stream
+    }
+
+    /// Watches a socket that others connect to, for connections or, while it pauses, for nothing. On the loop only.
+    func watch(_ listener: Listener, _ descriptor: CInt) throws {
+        preconditionInEventLoop()
+        try poller.add(descriptor, for: .readable, listener)
+    }
+
+    func watch(_ descriptor: CInt, for events: Readiness) throws {
+        preconditionInEventLoop()
+        try poller.change(descriptor, for: events)
+    }
+
+    func forget(_ descriptor: CInt) {
+        preconditionInEventLoop()
+        poller.remove(descriptor)
+    }
+
+    // MARK: Work
+
+    public var inEventLoop: Bool {
+        thread.withLockedValue { thread in thread.map { pthread_equal($0, pthread_self()) != 0 } ?? false }
+    }
+
+    /// Does `task` in the next round, behind what was there before it. Once the loop has ended nothing happens.
+    public func execute(_ task: @escaping @Sendable () -> Void) {
+        tell { $0.add(task) }
+    }
+
+    @discardableResult @preconcurrency
+    public func scheduleTask<T>(in delay: TimeAmount, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
+        scheduleTask(deadline: .now() + delay, task)
+    }
+
+    @discardableResult @preconcurrency
+    public func scheduleTask<T>(deadline: NIODeadline, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
+        let promise = makePromise(of: T.self)
+        let timer = Agenda.Timer {
+            // What it returns does not leave the loop's thread on the way.
+            let onLoop = promise.assumeIsolatedUnsafeUnchecked()
+            do { onLoop.succeed(try task()) } catch { promise.fail(error) }
+        } drop: {
+            promise.fail(EventLoopError.shutdown)
+        }
+        guard let number = tell({ $0.add(timer, at: deadline) }) else {
+            standIn(timer.drop)
+            return Scheduled(promise: promise, cancellationTask: {})
+        }
+        return Scheduled(promise: promise) { self.state.withLockedValue { $0.agenda.cancel(number) } }
+    }
+
+    /// Changes what there is to do, and wakes the loop if it sleeps. nil if it has ended.
+    @discardableResult
+    private func tell<Value>(_ change: (inout Agenda) -> Value) -> Value? {
+        let (value, mustWake) = state.withLockedValue { state -> (Value?, Bool) in
+            guard state.phase != .ended else { return (nil, false) }
+            defer { state.isAsleep = false }
+            return (change(&state.agenda), state.isAsleep)
+        }
+        // On its own thread it does not sleep, whatever it has written down.
+        if mustWake && !inEventLoop { alarm.ring() }
+        return value
+    }
+
+    /// Does something in place of the thread that has ended: a promise can only be kept, or broken, on its loop.
+    private func standIn(_ work: () -> Void) {
+        if inEventLoop { return work() }
+        late.withLockedValue { _ in
+            thread.withLockedValue { $0 = pthread_self() }
+            work()
+            thread.withLockedValue { $0 = nil }
+        }
+    }
+
+    // MARK: The thread
+
+    private func start() throws {
+        let code = startThread(named: "sockets") {
+            self.thread.withLockedValue { $0 = pthread_self() }
+            self.run()
+        }
+        guard code == 0 else { throw IOError(errnoCode: code, reason: "pthread_create") }
+    }
+
+    private func run() {
+        while let pause = fallAsleep() {
+            poller.poll(for: pause.wait)
+            wakeUpAndWork()
+        }
+        end()
+    }
+
+    private struct Pause {
+        /// nil: until something comes.
+        let wait: TimeAmount?
+    }
+
+    /// How long to wait for the sockets at most; nil if the loop is to end.
+    private func fallAsleep() -> Pause? {
+        state.withLockedValue { state in
+            guard state.phase == .running else { return nil }
+            let wait = state.agenda.pause(from: .now())
+            state.isAsleep = wait != .zero
+            return Pause(wait: wait)
+        }
+    }
+
+    private func wakeUpAndWork() {
+        let begin = NIODeadline.now()
+        var due = state.withLockedValue { state in
+            state.isAsleep = false
+            return state.agenda.takeDue(at: begin)
+        }
+        guard !due.isEmpty else { return }
+        let end = begin + Self.longestRound
+        repeat {
+            let item = due.removeFirst()
+            if let work = state.withLockedValue({ $0.agenda.work(of: item) }) { work() }
+        } while !due.isEmpty && .now() < end
+        if !due.isEmpty { state.withLockedValue { $0.agenda.giveBack(due) } }
+    }
+
+    // MARK: The end
+
+    /// Ends the loop behind what it has begun: closes its sockets, does what they leave to do, and drops its timers.
+    public func shutdownGracefully(queue: DispatchQueue, _ callback: @escaping @Sendable ((any Error)?) -> Void) {
+        let report: @Sendable () -> Void = { queue.async { callback(nil) } }
+        let (hasEnded, mustWake) = state.withLockedValue { state in
+            if state.phase == .ended { return (true, false) }
+            state.phase = .ending
+            state.whenEnded.append(report)
+            defer { state.isAsleep = false }
+            return (false, state.isAsleep)
+        }
+        if hasEnded { report() }
+        if mustWake { alarm.ring() }
+    }
+
+    /// Whether it has been told to end.
+    var isEnding: Bool { state.withLockedValue { $0.phase != .running } }
+
+    private func end() {
+        repeat {
+            // Also what the last work has taken on.
+            poller.close()
+        } while doLastWork()
+        // Its number may be another thread's from now on.
+        late.withLockedValue { _ in thread.withLockedValue { $0 = nil } }
+        for report in state.withLockedValue({ state in
+            defer { state.whenEnded = [] }
+            return state.whenEnded
+        }) {
+            report()
+        }
+    }
+
+    /// Does what is to be done yet, and drops the timers. False, from the moment on at which nothing more is taken, if there was nothing.
+    private func doLastWork() -> Bool {
+        let (due, timers) = state.withLockedValue { state in
+            let due = state.agenda.takeDue(at: .now()).compactMap { state.agenda.work(of: $0) }
+            let timers = state.agenda.takeTimers()
+            if due.isEmpty && timers.isEmpty { state.phase = .ended }
+            return (due, timers)
+        }
+        for work in due { work() }
+        for timer in timers { timer.drop() }
+        return !due.isEmpty || !timers.isEmpty
+    }
+}

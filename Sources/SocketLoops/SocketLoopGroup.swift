@@ -1,0 +1,46 @@
+import Dispatch
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// As many loops as there are to be threads; sockets are spread over them in turn.
+public final class SocketLoopGroup: EventLoopGroup {
+    public let loops: [SocketLoop]
+    private let socketTurn = NIOLockedValueBox(0)
+    private let turn = NIOLockedValueBox(0)
+
+    /// - Parameter threads: 1 or more.
+    /// - Throws: ``IOError`` if a loop could not be started.
+    public init(threads: Int) throws {
+        loops = try (0..<max(1, threads)).map { _ in try SocketLoop() }
+    }
+
+    /// The loop whose turn it is to take on a socket.
+    public func nextForSocket() -> SocketLoop { loops[next(in: socketTurn)] }
+
+    /// For anything else: a timer in between does not give a loop two sockets in a row.
+    public func next() -> any EventLoop { loops[next(in: turn)] }
+
+    private func next(in turn: NIOLockedValueBox<Int>) -> Int {
+        turn.withLockedValue { turn in
+            defer { turn = (turn + 1) % loops.count }
+            return turn
+        }
+    }
+
+    public func any() -> any EventLoop { loops[0] }
+    public func makeIterator() -> EventLoopIterator { EventLoopIterator(loops) }
+
+    /// Ends all loops. What they have begun is done; their sockets are closed.
+    public func shutdownGracefully(queue: DispatchQueue, _ callback: @escaping @Sendable ((any Error)?) -> Void) {
+        let running = NIOLockedValueBox(loops.count)
+        for loop in loops {
+            loop.shutdownGracefully(queue: queue) { _ in
+                let isLast = running.withLockedValue { running in
+                    running -= 1
+                    return running == 0
+                }
+                if isLast { callback(nil) }
+            }
+        }
+    }
+}
