@@ -37,12 +37,26 @@ extension UserCache {
     private static func wipe(
         _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, of tier: MemoryTier, stepAside: StepAside
     ) {
-        // Out of the box, so that each goes with the last reference when the tier gives it up, and not all at the end.
-        var entries = memory.withLockedValue { memory in
-            defer { memory = [:] }
-            return Array(memory.values)
-        }
+        var entries = takeOut(memory, stepAside: stepAside)
         tier.giveUp(&entries, stepAside: stepAside)
+    }
+
+    /// Out of the box and the dictionary, so that each goes with the last reference when the tier gives it up, and not all at the end.
+    /// To look at a hundred thousand takes milliseconds, in which the receipt of a purge is on its way.
+    private static func takeOut(
+        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, stepAside: StepAside
+    ) -> [MemoryEntry] {
+        let held = memory.withLockedValue { memory in
+            defer { memory = [:] }
+            return memory
+        }
+        var entries: [MemoryEntry] = []
+        entries.reserveCapacity(held.count)
+        for entry in held.values {
+            entries.append(entry)
+            if entries.count.isMultiple(of: 256) { stepAside() }
+        }
+        return entries
     }
 
     /// Those that began before, to be waited for.
