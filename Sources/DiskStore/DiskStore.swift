@@ -27,11 +27,12 @@ public final class DiskStore: ImageStore {
     ///   - random: where keys come from.
     ///   - now: seconds since 1970.
     ///   - pause: waits a little; called between batches of deletions, so that they do not starve everything else.
+    ///   - stepAside: called between the small steps of all that happens in the background.
     /// - Throws: ``StoreStartError``, which says what to do; ``StoreError`` when the system fails.
     public init(
         configuration: DiskStoreConfiguration, system: any FileSystem = LinuxFileSystem(),
         random: any RandomSource = SecureRandom(), now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
-        pause: @escaping @Sendable () -> Void = { usleep(2_000) }, log: Logger
+        pause: @escaping @Sendable () -> Void = { usleep(2_000) }, stepAside: @escaping StepAside, log: Logger
     ) throws {
         let disk = Disk(
             system: system, directories: DirectoryCache(capacity: configuration.openDirectories),
@@ -65,7 +66,8 @@ public final class DiskStore: ImageStore {
             trash: Trash(disk: disk, directory: opened.directories.trash, random: random), temporaries: temporaries,
             directorySync: directorySync, random: random, now: now, quota: configuration.quota,
             userQuota: configuration.userQuota, counters: counters, maintenance: signal, log: log)
-        maintenance = Maintenance(logins: logins, images: images, signal: signal, pause: pause, log: log)
+        maintenance = Maintenance(
+            logins: logins, images: images, signal: signal, pause: pause, stepAside: stepAside, log: log)
     }
 
     public func load(_ owner: Owner) throws -> StoredLogin? {
@@ -158,8 +160,9 @@ public final class DiskStore: ImageStore {
     }
 
     /// Starts the thread that maintains the store. Called once at most; ``shutdown()`` ends it.
-    public func start() throws {
-        try maintenance.startThread()
+    /// - Parameter rest: seconds until it begins with the sweep.
+    public func start(after rest: Double = 0) throws {
+        try maintenance.startThread(after: rest)
     }
 
     /// Ends the maintenance thread and gives up the locks. The vaults must be closed or idle.

@@ -11,6 +11,7 @@ final class Maintenance: Sendable {
     private let images: ImageFiles
     private let signal: MaintenanceSignal
     private let pause: @Sendable () -> Void
+    private let stepAside: StepAside
     private let log: Logger
     private let running = NIOLock()
     private let isSwept = NIOLockedValueBox(false)
@@ -20,12 +21,13 @@ final class Maintenance: Sendable {
 
     init(
         logins: LoginFiles, images: ImageFiles, signal: MaintenanceSignal, pause: @escaping @Sendable () -> Void,
-        log: Logger
+        stepAside: @escaping StepAside, log: Logger
     ) {
         self.logins = logins
         self.images = images
         self.signal = signal
         self.pause = pause
+        self.stepAside = stepAside
         self.log = log
     }
 
@@ -39,7 +41,9 @@ final class Maintenance: Sendable {
         running.withLock {
             step("the sweep") { try sweepOnce() }
             for generation in images.generations where !signal.isStopped {
-                step("counting") { try images.count(generation, until: { signal.isStopped }) }
+                step("counting") {
+                    try images.count(generation, until: { signal.isStopped }, stepAside: stepAside)
+                }
             }
             step("deleting trash") { try emptyTrash() }
             step("evicting") { try evict() }
@@ -63,7 +67,7 @@ final class Maintenance: Sendable {
 
     private func sweepOnce() throws {
         if isSwept.withLockedValue({ $0 }) { return }
-        logins.sweep(until: { signal.isStopped })
+        logins.sweep(until: { signal.isStopped }, stepAside: stepAside)
         try sweepImages()
         guard !signal.isStopped else { return }
         isSwept.withLockedValue { $0 = true }
@@ -84,6 +88,7 @@ final class Maintenance: Sendable {
             // Listed first, each looked up second: a generation's key file is there before its directory, so that one
             // made meanwhile can never be taken for dead.
             for found in try images.disk.names(in: directory) where !signal.isStopped {
+                stepAside()
                 guard let name = GenerationName(found.name), try isAlive(name, uid: uid) else {
                     try takeAway(found.name, from: directory)
                     continue
@@ -118,7 +123,7 @@ final class Maintenance: Sendable {
 
     private func emptyTrash() throws {
         while !signal.isStopped {
-            switch try images.trash.emptySome(budget: Eviction.batch) {
+            switch try images.trash.emptySome(budget: Eviction.batch, stepAside: stepAside) {
             case .empty: return
             case .stuck:
                 log.warning("something in the trash cannot be deleted; it is tried again later")
@@ -137,15 +142,16 @@ final class Maintenance: Sendable {
 
     // MARK: The thread
 
-    func startThread() throws {
+    /// - Parameter rest: seconds until it does anything.
+    func startThread(after rest: Double) throws {
         try thread.withLockedValue { thread in
             guard thread == nil else { return }
             var made = pthread_t()
-            let context = Unmanaged.passRetained(self)
+            let context = Unmanaged.passRetained(ThreadBody { self.loop(after: rest) })
             let code = pthread_create(
                 &made, nil,
                 { context in
-                    if let context { Unmanaged<Maintenance>.fromOpaque(context).takeRetainedValue().loop() }
+                    if let context { Unmanaged<ThreadBody>.fromOpaque(context).takeRetainedValue().run() }
                     return nil
                 }, context.toOpaque())
             guard code == 0 else {
@@ -156,9 +162,16 @@ final class Maintenance: Sendable {
         }
     }
 
-    private func loop() {
+    private final class ThreadBody {
+        let run: () -> Void
+
+        init(_ run: @escaping () -> Void) { self.run = run }
+    }
+
+    private func loop(after rest: Double) {
         // Nobody waits for it: those who serve go first. On Linux this is the calling thread alone, setpriority(2).
         setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)
+        signal.rest(seconds: rest)
         while !signal.isStopped {
             run()
             signal.wait(seconds: Self.period)

@@ -4,6 +4,7 @@ import NIOConcurrencyHelpers
 final class MaintenanceSignal: Sendable {
     private let isAwake = ConditionLock(value: false)
     private let stopped = NIOLockedValueBox(false)
+    private let isOver = ConditionLock(value: false)
 
     var isStopped: Bool { stopped.withLockedValue { $0 } }
 
@@ -14,7 +15,14 @@ final class MaintenanceSignal: Sendable {
 
     func stop() {
         stopped.withLockedValue { $0 = true }
+        isOver.lock()
+        isOver.unlock(withValue: true)
         wake()
+    }
+
+    /// Returns after that many seconds, whoever wakes meanwhile, or at the stop.
+    func rest(seconds: Double) {
+        if isOver.lock(whenValue: true, timeoutSeconds: seconds) { isOver.unlock() }
     }
 
     /// Returns at a wake, or after that many seconds.

@@ -1,4 +1,5 @@
 import NIOConcurrencyHelpers
+import Synchronization
 import ThumbnailCache
 
 /// What purge and log-out left behind, moved out of the way in one step and deleted in small ones.
@@ -19,8 +20,10 @@ final class Trash: Sendable {
     private let disk: Disk
     private let directory: Directory
     private let random: any RandomSource
-    /// One deletes at a time; others wait for a batch at most.
+    /// One deletes at a time. Others wait for a batch, or where nobody waits for the one that deletes, for a name.
     private let deleting = NIOLock()
+    /// Those who need the room now.
+    private let hurried = Atomic<Int>(0)
     private let held = NIOLockedValueBox(Usage())
 
     init(disk: Disk, directory: Directory, random: any RandomSource) {
@@ -28,6 +31,9 @@ final class Trash: Sendable {
         self.directory = directory
         self.random = random
     }
+
+    /// Whether somebody waits for its turn to delete, and for the room.
+    var isAwaited: Bool { hurried.load(ordering: .relaxed) > 0 }
 
     /// What lies in it as far as is known: what was in it at the start is not counted.
     var usage: Usage { held.withLockedValue { $0 } }
@@ -38,56 +44,88 @@ final class Trash: Sendable {
         held.withLockedValue { $0 = $0 + usage }
     }
 
-    /// Deletes at most `budget` names.
+    /// Deletes at most `budget` names, for somebody who waits for the room.
     func emptySome(budget: Int) throws -> Progress {
+        hurried.add(1, ordering: .relaxed)
+        defer { hurried.subtract(1, ordering: .relaxed) }
+        return try deleting.withLock { try empty(Turn(budget: budget, afterEach: { true })) }
+    }
+
+    /// Deletes at most `budget` names, for nobody in particular.
+    /// - Parameter stepAside: called after each name, unless somebody has come who waits for the room: then that one has its
+    ///   turn, as long as this one might be kept from the processor.
+    func emptySome(budget: Int, stepAside: @escaping StepAside) throws -> Progress {
         try deleting.withLock {
-            var left = budget
-            while left > 0 {
-                let before = left
-                var isEmpty = true
-                try disk.list(directory) { entry in
-                    isEmpty = false
-                    do {
-                        try delete(entry, budget: &left)
-                    } catch {
-                        // It cannot be opened or listed: it stays, and what lies behind it goes all the same.
-                    }
-                    return left > 0
-                }
-                if isEmpty {
-                    held.withLockedValue { $0 = Usage() }
-                    return .empty
-                }
-                if left == before { return .stuck }
-            }
-            return .more
+            try empty(
+                Turn(budget: budget) {
+                    if self.isAwaited { return false }
+                    stepAside()
+                    return true
+                })
         }
     }
 
-    private func delete(_ entry: DirectoryEntry, budget: inout Int) throws {
+    /// What one turn may delete yet.
+    private struct Turn {
+        private(set) var budget: Int
+        /// Whether to go on.
+        let afterEach: () -> Bool
+
+        var isOver: Bool { budget <= 0 }
+
+        mutating func count() {
+            budget -= 1
+            if !afterEach() { budget = 0 }
+        }
+    }
+
+    private func empty(_ turn: Turn) throws -> Progress {
+        var turn = turn
+        while !turn.isOver {
+            let before = turn.budget
+            var isEmpty = true
+            try disk.list(directory) { entry in
+                isEmpty = false
+                do {
+                    try delete(entry, &turn)
+                } catch {
+                    // It cannot be opened or listed: it stays, and what lies behind it goes all the same.
+                }
+                return !turn.isOver
+            }
+            if isEmpty {
+                held.withLockedValue { $0 = Usage() }
+                return .empty
+            }
+            if turn.budget == before { return .stuck }
+        }
+        return .more
+    }
+
+    private func delete(_ entry: DirectoryEntry, _ turn: inout Turn) throws {
         if entry.kind != .file, let item = try openedIfDirectory(entry.name) {
-            try empty(item, budget: &budget)
-            guard budget > 0 else { return }
+            try empty(item, &turn)
+            guard !turn.isOver else { return }
             do {
                 try disk.removeDirectory(entry.name, in: directory)
-                budget -= 1
+                turn.count()
             } catch {
                 // Something is still in it, or it was swapped: the next round sees.
             }
         } else {
-            unlink(entry.name, in: directory, budget: &budget)
+            unlink(entry.name, in: directory, &turn)
         }
     }
 
-    private func empty(_ item: Directory, budget: inout Int) throws {
+    private func empty(_ item: Directory, _ turn: inout Turn) throws {
         try disk.list(item) { child in
             let isMoved = try child.kind != .file && moveUpIfDirectory(child.name, from: item)
             if isMoved {
-                budget -= 1
+                turn.count()
             } else {
-                unlink(child.name, in: item, budget: &budget)
+                unlink(child.name, in: item, &turn)
             }
-            return budget > 0
+            return !turn.isOver
         }
     }
 
@@ -106,16 +144,16 @@ final class Trash: Sendable {
         return true
     }
 
-    private func unlink(_ name: FileName, in place: Directory, budget: inout Int) {
+    private func unlink(_ name: FileName, in place: Directory, _ turn: inout Turn) {
         do {
             let status = try disk.status(of: name, in: place)
             try disk.unlinkIfPresent(name, in: place)
-            budget -= 1
             let size = Int(status?.size ?? 0)
             held.withLockedValue { held in
                 held.images = max(0, held.images - 1)
                 held.bytes = max(0, held.bytes - size)
             }
+            turn.count()
         } catch {
             // It stays, and counts as stuck when nothing else can be deleted either.
         }

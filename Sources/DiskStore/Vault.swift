@@ -70,8 +70,8 @@ final class Vault: ImageVault {
         gate.close()
         key.withLockedValue { $0 = nil }
         crypters.removeAll(of: generation.number)
-        files.disk.directories.removeAll(of: generation.number)
         files.disk.openEntries.removeAll(of: generation.number)
+        // Its open directories, 257 at most, are closed when it is discarded: a receipt does not wait for that.
     }
 
     func discard() {

@@ -13,13 +13,15 @@ public struct CacheServices: Sendable {
     public let time: any Timekeeping
     public let framing: ReplyFraming
     public let counters: CacheCounters
+    /// Between the steps of what nobody waits for.
+    public let stepAside: StepAside
     /// Looked at anew for each use, since a reload may change them.
     public let settings: @Sendable () -> CacheSettings
 
     public init(
         store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
         disk: any BlockingPool, lifecycle: any BlockingPool, time: any Timekeeping, framing: ReplyFraming,
-        counters: CacheCounters, settings: @escaping @Sendable () -> CacheSettings
+        counters: CacheCounters, stepAside: @escaping StepAside, settings: @escaping @Sendable () -> CacheSettings
     ) {
         self.store = store
         self.fetcher = fetcher
@@ -30,6 +32,7 @@ public struct CacheServices: Sendable {
         self.time = time
         self.framing = framing
         self.counters = counters
+        self.stepAside = stepAside
         self.settings = settings
     }
 }

@@ -16,20 +16,47 @@ extension UserCache {
         let (ended, memory, earlier) = state.withLockedValue { state in
             state.ending = state.ending ?? failure
             let ended = state.traffic.end(failure)
-            let memory = state.memory
+            let memory = NIOLockedValueBox(state.memory)
             state.memory = [:]
             services.counters.memoryHitsOfEndedCaches.count(state.memoryHits)
             state.memoryHits = 0
             state.account = Account(origin: state.account.origin)
             return (ended, memory, Self.replaceDeliveries(&state))
         }
-        // Nothing leads to the entries any more. Taking a hundred thousand of them out of the tier and wiping them takes 50 ms.
-        let wipe: @Sendable () -> Void = { [tier = services.memory] in tier.remove(Array(memory.values)) }
-        if !wipesBehind { wipe() }
+        if !wipesBehind { Self.wipe(memory, of: services.memory, stepAside: {}) }
         perform(ended.effects)
         earlier.drain()
         vault.close()
-        return Closing(cancelled: ended.cancelled, wipe: wipesBehind ? wipe : nil)
+        guard wipesBehind else { return Closing(cancelled: ended.cancelled, wipe: nil) }
+        return Closing(cancelled: ended.cancelled) { [tier = services.memory, stepAside = services.stepAside] in
+            Self.wipe(memory, of: tier, stepAside: stepAside)
+        }
+    }
+
+    /// Takes the entries out of the tier and wipes them, which takes 100 ms for a hundred thousand. Nothing leads to them any more.
+    private static func wipe(
+        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, of tier: MemoryTier, stepAside: StepAside
+    ) {
+        var entries = takeOut(memory, stepAside: stepAside)
+        tier.giveUp(&entries, stepAside: stepAside)
+    }
+
+    /// Out of the box and the dictionary, so that each goes with the last reference when the tier gives it up, and not all at the end.
+    /// To look at a hundred thousand takes milliseconds, in which the receipt of a purge is on its way.
+    private static func takeOut(
+        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, stepAside: StepAside
+    ) -> [MemoryEntry] {
+        let held = memory.withLockedValue { memory in
+            defer { memory = [:] }
+            return memory
+        }
+        var entries: [MemoryEntry] = []
+        entries.reserveCapacity(held.count)
+        for entry in held.values {
+            entries.append(entry)
+            if entries.count.isMultiple(of: 256) { stepAside() }
+        }
+        return entries
     }
 
     /// Those that began before, to be waited for.

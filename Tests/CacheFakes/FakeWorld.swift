@@ -26,9 +26,11 @@ public final class FakeWorld: Sendable {
     ///   - disk: where images are read and written; work runs at once unless another pool is given.
     ///   - lifecycle: where log-ins and endings run.
     ///   - memory: bytes of the memory tier.
+    ///   - stepAside: called between the steps of what nobody waits for.
     public init(
         store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(),
         lifecycle: any BlockingPool = ImmediatePool(), memory: Int = 1 << 20, time: ManualTime = ManualTime(),
+        stepAside: @escaping StepAside = {},
         settings: CacheSettings = CacheSettings(origins: ["default": FakeWorld.origin])
     ) {
         let log = store?.log ?? EventLog()
@@ -42,6 +44,6 @@ public final class FakeWorld: Sendable {
         self.services = CacheServices(
             store: self.store, fetcher: fetcher, tokens: tokens, memory: MemoryTier(capacity: memory),
             disk: disk, lifecycle: lifecycle, time: time, framing: .bare, counters: CacheCounters(),
-            settings: { box.withLockedValue { $0 } })
+            stepAside: stepAside, settings: { box.withLockedValue { $0 } })
     }
 }

@@ -34,6 +34,31 @@ import Testing
         #expect(cache.close().cancelled == 0)
     }
 
+    @Test(arguments: [false, true])
+    func
+        `I11: a log-out wipes what is in memory before it goes on; a purge leaves it to be wiped behind, stepping aside`(
+            isPurge: Bool
+        ) throws
+    {
+        let steps = NIOLockedValueBox(0)
+        let world = FakeWorld(stepAside: { steps.withLockedValue { $0 += 1 } })
+        let cache = try cache(world)
+        weak var entry: MemoryEntry?
+        for number in 0..<40 {
+            let slot = Slot(profile: OpaqueID("\(number)"))
+            try cache.put(slot, SampleImage.png("mine"), timeToLive: nil)
+            entry = cache.state.withLockedValue { $0.memory[slot] }
+        }
+        let closing = cache.close(wipesBehind: isPurge)
+        #expect(cache.hit(Slot(profile: OpaqueID("39"))) == nil)
+        #expect((entry != nil) == isPurge)
+        #expect(steps.withLockedValue { $0 } == 0)
+        closing.wipe?()
+        #expect(entry == nil)
+        #expect(world.services.memory.statistics.images == 0)
+        #expect((steps.withLockedValue { $0 } > 0) == isPurge)
+    }
+
     @Test func `F40: a download that ends after the log-out reaches nobody and stores nothing`() throws {
         let world = FakeWorld()
         let cache = try cache(world)

@@ -61,6 +61,21 @@ import Testing
         #expect(tier.statistics.images == 0 && tier.statistics.bytes == 0)
     }
 
+    @Test func `entries are given up a few at a time, with the tier free in between`() {
+        let tier = MemoryTier(capacity: 200 * Self.cost)
+        var entries = (0..<100).map { Self.entry("\($0)", uid: 1) }
+        weak let last = entries.last
+        for entry in entries { tier.admit(entry) }
+        let left = NIOLockedValueBox<[Int]>([])
+        tier.giveUp(&entries) {
+            // Asks the tier: with its lock held this would never return. And what was given up is gone, and wiped, by now.
+            left.withLockedValue { $0.append(tier.statistics.images) }
+            #expect(last == nil)
+        }
+        #expect(left.withLockedValue { $0 } == [84, 68, 52, 36, 20, 4, 0])
+        #expect(entries.isEmpty && tier.statistics.bytes == 0)
+    }
+
     @Test func `an entry costs all the memory that its bytes keep alive`() {
         let image = Image.sample("a", size: 1_000)
         let entry = MemoryEntry(

@@ -1,11 +1,9 @@
 """P9 and P10: a million images of ten thousand users."""
 
-import contextlib
-import os
-import shutil
 import signal
 import time
 
+import disk
 import processes
 import resp
 import rows_writes
@@ -19,35 +17,15 @@ def rows(run):
     users = run.scaled(10_000, 100)
     folder = run.home / "scale"
     folder.mkdir()
-    with large_disk(folder, users * IMAGES_EACH) as full:
-        home = {}
-        for name, store, count in (("empty", folder / "empty-store", 1), ("full", full / "store", users)):
-            home[name] = folder / name
+    # Both on one: a start waits for its fsyncs, and one disk's take another time than another's.
+    with disk.own(folder, users * IMAGES_EACH) as place:
+        home, stores = {}, {}
+        for name, count in (("empty", 1), ("full", users)):
+            home[name], stores[name] = folder / name, place / name
             home[name].mkdir()
-            store.mkdir()
-            fill(run, home[name], store, count, 1 if name == "empty" else IMAGES_EACH)
-        stores = {"empty": folder / "empty-store", "full": full / "store"}
+            stores[name].mkdir()
+            fill(run, home[name], stores[name], count, 1 if name == "empty" else IMAGES_EACH)
         yield from starts(run, home, stores, users)
-
-
-@contextlib.contextmanager
-def large_disk(folder, count):
-    """A place on the disk for very many small files that is gone in a moment: root gets an ext4 in one file, since
-    deleting two million names one by one takes longer than all the rest; others get a directory."""
-    place = folder / "disk"
-    place.mkdir()
-    if os.geteuid() != 0 or count < 100_000:
-        yield place
-        return shutil.rmtree(place)
-    file = folder / "disk.ext4"
-    with open(file, "wb") as sparse:
-        sparse.truncate(max(count * 12 << 10, 1 << 30))
-    processes.run([processes.find("mkfs.ext4"), "-q", "-F", "-N", count * 5 // 2, file])
-    processes.run([processes.find("mount"), "-o", "loop,noatime", file, place])
-    try:
-        yield place
-    finally:
-        processes.run([processes.find("umount"), "--lazy", place])
 
 
 def fill(run, home, store, users, images_each):

@@ -5,6 +5,7 @@ import signal
 import time
 
 import clients
+import disk
 import images
 import processes
 import resp
@@ -20,7 +21,8 @@ def rows(run):
     folder = run.home / "writes"
     folder.mkdir()
     yield from puts(run, folder)
-    yield from purges(run, folder)
+    with disk.own(folder, run.scaled(200_000, 10_000)) as place:
+        yield from purges(run, place)
 
 
 def puts(run, folder):

@@ -77,7 +77,7 @@ final class TestDaemon: Sendable {
             store: store, fetcher: fetcher, tokens: FakeTokenEndpoint(), memory: MemoryTier(capacity: setup.memory),
             disk: disk,
             lifecycle: ThreadPool(threads: setup.lifecycleThreads), time: time, framing: Self.framing,
-            counters: CacheCounters(), settings: { settings })
+            counters: CacheCounters(), stepAside: {}, settings: { settings })
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         sessions = UserSessions(services: services, log: log)
         let limits = setup.limits
