@@ -219,6 +219,8 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
         }
         try atOnce(writers + readers)
         vault.close()
+        // Its directories go when it is given up.
+        vault.discard()
         #expect(system.descriptors == descriptors)
         #expect(store.statistics.rejectedEntries == 0)
     }

@@ -61,7 +61,7 @@ extension EndToEnd {
                 origin.open("gate")
                 try daemon.restart()
                 #expect(try daemon.connect().call("GET", "alice", "bob").code == "NOLOGIN")
-                #expect(daemon.imageFiles.isEmpty)
+                try eventually("nothing is left of the user") { daemon.imageFiles.isEmpty }
                 #expect(daemon.loginFiles.isEmpty)
                 // Logged in anew, the user meets nothing of before.
                 let later = try daemon.connect()
