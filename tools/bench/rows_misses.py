@@ -3,6 +3,7 @@
 import time
 
 import clients
+import disk
 import images
 import peers
 import processes
@@ -19,9 +20,9 @@ def rows(run):
     images.write_images(pictures, count, SIZE)
     (pictures / "slow").mkdir()
     (pictures / "slow" / "one").write_bytes(images.image(300 << 10))
-    with peers.origin(folder, pictures) as origin:
-        yield cold_misses(run, folder, origin, count)
-        yield one_missing_image(run, folder, origin)
+    with peers.origin(folder, pictures) as origin, disk.own(folder, 50_000) as place:
+        yield cold_misses(run, place, origin, count)
+        yield one_missing_image(run, place, origin)
 
 
 def cold_misses(run, folder, origin, count):

@@ -20,8 +20,8 @@ WRITERS = 16
 def rows(run):
     folder = run.home / "writes"
     folder.mkdir()
-    yield from puts(run, folder)
     with disk.own(folder, run.scaled(200_000, 10_000)) as place:
+        yield from puts(run, place)
         yield from purges(run, place)
 
 
