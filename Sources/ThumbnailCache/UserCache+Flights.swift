@@ -40,7 +40,7 @@ extension UserCache {
                 services.counters.downloadsCancelled.count()
                 handle.cancel()
             case .store(let slot, let image, let flight):
-                services.disk.submit { self.store(slot, image, flight) }
+                services.writes.submit(bytes: image.bytes.count) { self.store(slot, image, flight) }
             case .drop(let slot, let flight):
                 services.disk.submit { self.drop(slot, flight) }
             case .grace(let slot, let url, let number):
@@ -215,7 +215,7 @@ extension UserCache {
 
     /// Writes a downloaded image; its waiters already have it, so a failure costs only a later download.
     private func store(_ slot: Slot, _ image: Image, _ flight: UInt64) {
-        // Mostly on the thread that has just judged the download; together the two take a quarter of a millisecond.
+        // Others wait for their downloads to be judged, or for the loop.
         services.stepAside()
         do {
             _ = try vault.write(
