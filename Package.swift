@@ -94,7 +94,7 @@ let package = Package(
             dependencies: [
                 "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "ImageFetcher", "SocketLoops",
                 "DaemonServer",
-                "CLinux", nioCore, nioPosix, nioLocks, logging, deque, arguments, lifecycle, signals,
+                "CLinux", nioCore, nioPosix, nioLocks, logging, arguments, lifecycle, signals,
                 .product(name: "TOMLKit", package: "TOMLKit"),
             ],
             swiftSettings: swiftRules),

@@ -47,7 +47,7 @@ final class Maintenance: Sendable {
             }
             step("deleting trash") { try emptyTrash() }
             step("evicting") { try evict() }
-            images.disk.openEntries.removeAll(openedBefore: images.now())
+            images.disk.openEntries.removeAll(notOpenedAt: images.now())
             do {
                 try logins.reserve.restore()
             } catch {

@@ -1,10 +1,11 @@
+import Glibc
 import NIOConcurrencyHelpers
+import NIOCore
 
 /// How work is handed to the maintenance thread: any number of wakes before it looks are one.
 final class MaintenanceSignal: Sendable {
     private let isAwake = ConditionLock(value: false)
     private let stopped = NIOLockedValueBox(false)
-    private let isOver = ConditionLock(value: false)
 
     var isStopped: Bool { stopped.withLockedValue { $0 } }
 
@@ -15,14 +16,14 @@ final class MaintenanceSignal: Sendable {
 
     func stop() {
         stopped.withLockedValue { $0 = true }
-        isOver.lock()
-        isOver.unlock(withValue: true)
         wake()
     }
 
-    /// Returns after that many seconds, whoever wakes meanwhile, or at the stop.
+    /// Returns after that many seconds, whoever wakes meanwhile, or soon after the stop. By the machine's running time: at a start the
+    /// wall clock, by which a condition waits, may be set back by hours (F14).
     func rest(seconds: Double) {
-        if isOver.lock(whenValue: true, timeoutSeconds: seconds) { isOver.unlock() }
+        let end = NIODeadline.now() + .milliseconds(Int64(seconds * 1_000))
+        while !isStopped && .now() < end { usleep(20_000) }
     }
 
     /// Returns at a wake, or after that many seconds.

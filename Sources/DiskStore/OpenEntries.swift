@@ -52,7 +52,7 @@ final class OpenEntry: Sendable {
 ///
 /// **An open entry is good for the second in which it was opened**, and then opened anew: what somebody unlinks, moves or
 /// replaces by hand is noticed by then, whether a use is to be noted (``Eviction``) is looked at, and nothing has to be asked of
-/// the file for each hit. What nobody asks for again goes with the next maintenance, within a minute.
+/// the file for each hit. What nobody asks for again goes with the next maintenance, behind its other work.
 final class OpenEntries: Sendable {
     /// What it is asked for by.
     fileprivate struct Key: Hashable {
@@ -154,9 +154,10 @@ final class OpenEntries: Sendable {
         removeAll { $0.generation == generation }
     }
 
-    /// Closes what is not good any more. A file that was unlinked by hand takes room as long as it is open.
-    func removeAll(openedBefore second: Int64) {
-        removeAll { $0.openedAt < second }
+    /// Closes what is not good any more, whichever way the clock was set. A file that was unlinked by hand takes room as long as it is
+    /// open.
+    func removeAll(notOpenedAt second: Int64) {
+        removeAll { $0.openedAt != second }
     }
 
     /// Closes all that nobody reads. False when there was nothing to give up.

@@ -4,7 +4,7 @@ import Glibc
 /// Runs `body` on a new thread, which ends with it.
 /// - Parameter name: what the system's tools show; 15 characters at most.
 /// - Returns: 0, or an error number: pthread_create(3).
-public func startThread(named name: String, _ body: @escaping @Sendable () -> Void) -> CInt {
+func startThread(named name: String, _ body: @escaping @Sendable () -> Void) -> CInt {
     final class Box: Sendable {
         let body: @Sendable () -> Void
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }

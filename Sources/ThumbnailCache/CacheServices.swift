@@ -13,18 +13,15 @@ public struct CacheServices: Sendable {
     public let time: any Timekeeping
     public let framing: ReplyFraming
     public let counters: CacheCounters
-    /// Where downloads are written.
-    let writes: WriteBehind
     /// Between the steps of what nobody waits for.
     public let stepAside: StepAside
     /// Looked at anew for each use, since a reload may change them.
     public let settings: @Sendable () -> CacheSettings
 
-    /// - Parameter writeBehind: bytes of downloaded images that may wait to be written.
     public init(
         store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
         disk: any BlockingPool, lifecycle: any BlockingPool, time: any Timekeeping, framing: ReplyFraming,
-        counters: CacheCounters, writeBehind: Int = 32 << 20, stepAside: @escaping StepAside,
+        counters: CacheCounters, stepAside: @escaping StepAside,
         settings: @escaping @Sendable () -> CacheSettings
     ) {
         self.store = store
@@ -32,7 +29,6 @@ public struct CacheServices: Sendable {
         self.tokens = tokens
         self.memory = memory
         self.disk = disk
-        writes = WriteBehind(pool: disk, capacity: writeBehind)
         self.lifecycle = lifecycle
         self.time = time
         self.framing = framing

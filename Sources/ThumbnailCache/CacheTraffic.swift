@@ -15,7 +15,7 @@ struct CacheTraffic: Sendable {
         case download(Slot, DownloadTarget, flight: UInt64)
         case cancel(any DownloadHandle)
         /// Write to disk if ``mayStore(_:_:)`` still says so, then report with ``stored(_:_:)``.
-        case store(Slot, Image, flight: UInt64)
+        case store(Slot, flight: UInt64)
         /// What is held in the slot is not to be served again, though nothing takes its place on disk: remove it, if
         /// ``mayDrop(_:_:)`` still says so, then report with ``dropped(_:_:)``.
         case drop(Slot, flight: UInt64)
@@ -255,7 +255,7 @@ struct CacheTraffic: Sendable {
         activity[slot, default: SlotActivity()].dropping = nil
         let inMemory = ServedImage(image: served.image, source: .memory, isStale: false)
         activity[slot]?.storing = SlotActivity.Storing(flight: number, served: inMemory)
-        return overtaken + [.store(slot, served.image, flight: number)]
+        return overtaken + [.store(slot, flight: number)]
     }
 
     private mutating func drop(_ slot: Slot, flight number: UInt64) -> [Effect] {

@@ -146,7 +146,7 @@ public final class LogoutService: Sendable {
             let usage = cache.usage
             // A purge takes as long for a hundred thousand images as for one; after a log-out nothing is in memory either.
             let closing = await services.lifecycle.close(cache, wipesBehind: ending == .purge)
-            defer { if let wipe = closing.wipe { services.lifecycle.submit(wipe) } }
+            defer { if let wipe = closing.wipe { services.disk.submit(wipe) } }
             entry.state.withLockedValue { $0.closed = cache }
             let epoch = try await commit(ending, of: entry)
             return Receipt(

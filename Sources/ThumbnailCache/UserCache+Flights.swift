@@ -39,8 +39,8 @@ extension UserCache {
             case .cancel(let handle):
                 services.counters.downloadsCancelled.count()
                 handle.cancel()
-            case .store(let slot, let image, let flight):
-                services.writes.submit(bytes: image.bytes.count) { self.store(slot, image, flight) }
+            case .store(let slot, let flight):
+                services.disk.submit { self.store(slot, flight) }
             case .drop(let slot, let flight):
                 services.disk.submit { self.drop(slot, flight) }
             case .grace(let slot, let url, let number):
@@ -213,15 +213,21 @@ extension UserCache {
         }
     }
 
-    /// Writes a downloaded image; its waiters already have it, so a failure costs only a later download.
-    private func store(_ slot: Slot, _ image: Image, _ flight: UInt64) {
+    /// Writes a downloaded image; its waiters already have it, so a failure costs only a later download. While it waits for its turn
+    /// the traffic alone holds the image: with an ending it goes (I11).
+    private func store(_ slot: Slot, _ flight: UInt64) {
         // Others wait for their downloads to be judged, or for the loop.
         services.stepAside()
         do {
-            _ = try vault.write(
-                slot, image,
-                isCurrent: { state.withLockedValue { $0.isOpen && $0.traffic.mayStore(slot, flight) } },
-                committed: {})
+            let image = state.withLockedValue { state in
+                state.traffic.mayStore(slot, flight) ? state.traffic.storing(slot)?.image : nil
+            }
+            if let image {
+                _ = try vault.write(
+                    slot, image,
+                    isCurrent: { state.withLockedValue { $0.isOpen && $0.traffic.mayStore(slot, flight) } },
+                    committed: {})
+            }
         } catch StoreError.closed {
             // Purged or logged out meanwhile: nothing is to be kept.
         } catch {

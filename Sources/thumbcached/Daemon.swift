@@ -43,8 +43,8 @@ enum Daemon {
         try fetcher.start()
 
         let group = try SocketLoopGroup(threads: configuration.threads)
-        let disk = try ThreadPool(threads: diskThreads, named: "images")
-        let lifecycle = try ThreadPool(threads: lifecycleThreads, named: "log-ins")
+        let disk = ThreadPool(threads: diskThreads)
+        let lifecycle = ThreadPool(threads: lifecycleThreads)
         let time = SystemTime(group: group)
         let memory = MemoryTier(capacity: configuration.memory.tier)
         let framing = ReplyFraming(
@@ -93,8 +93,8 @@ enum Daemon {
                 gracefulShutdownSignals: [.sigterm, .sigint], logger: log))
         pendingLogouts?.watch()
         try await stages.run()
-        await disk.stop()
-        await lifecycle.stop()
+        try await disk.stop()
+        try await lifecycle.stop()
         try await group.shutdownGracefully()
     }
 

@@ -1,4 +1,5 @@
 import NIOConcurrencyHelpers
+
 @testable import ThumbnailCache
 
 extension LoginTokens {

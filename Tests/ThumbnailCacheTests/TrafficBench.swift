@@ -120,9 +120,9 @@ struct TrafficBench {
                 return "download \(target.url)\(basis.map { " unless it is \($0.label)" } ?? "")"
             case .cancel(let handle):
                 return "cancel \((handle as? FakeHandle)?.url ?? "what?")"
-            case .store(_, let image, let flight):
+            case .store(let slot, let flight):
                 flights["store"] = flight
-                return "store \(image.label)"
+                return "store \(traffic.storing(slot)?.image.label ?? "nothing")"
             case .drop(_, let flight):
                 flights["drop"] = flight
                 return "drop"
