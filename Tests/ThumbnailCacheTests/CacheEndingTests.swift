@@ -95,6 +95,8 @@ import Testing
         _ = written.close()
         disk.runAll()
         #expect(second.store.held(by: .alice) == [])
+        // I11: it was not even there any more to be written.
+        #expect(second.store.calls(.seal) == 0)
     }
 
     @Test func `I3: a look on disk that ends after the log-out serves nothing and fills no memory`() throws {

@@ -20,7 +20,7 @@ def stuck_loop(machine):
     limit = int(property_of(UNIT, "WatchdogUSec").removesuffix("s").replace("min", "") or 0)
     check(limit > 0, f"{UNIT} has no watchdog")
     cursor = machine.daemon.now()
-    holder = subprocess.Popen(["/usr/bin/python3", "-B", HOLD, str(thread_of(pid, "NIO-ELT"))], stdout=subprocess.PIPE)
+    holder = subprocess.Popen(["/usr/bin/python3", "-B", HOLD, str(thread_of(pid, "sockets"))], stdout=subprocess.PIPE)
     try:
         check(holder.stdout.readline() == b"held\n", "the thread could not be held")
         machine.daemon.wait_for_another_than(pid)
@@ -61,7 +61,7 @@ def watchdog_time():
 
 
 def thread_of(pid, name):
-    """The thread whose name begins so: swift-nio names its event loops."""
+    """The thread whose name begins so: the daemon names its event loops."""
     found = [
         int(task.name)
         for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
