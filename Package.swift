@@ -56,6 +56,7 @@ let package = Package(
             name: "CCurl", cSettings: cRules, linkerSettings: [.linkedLibrary("curl"), .linkedLibrary("ssl")]),
         .target(name: "COpenSSL", cSettings: cRules, linkerSettings: [.linkedLibrary("crypto")]),
         .target(name: "CLinux", cSettings: cRules),
+        .target(name: "Threads", dependencies: ["CLinux", nioCore], swiftSettings: swiftRules + fuzzRules),
 
         // What travels on the socket.
         .target(name: "RESP", dependencies: [nioCore], swiftSettings: swiftRules + fuzzRules),
@@ -69,16 +70,17 @@ let package = Package(
 
         // What the domain needs from the world.
         .target(
-            name: "DiskStore", dependencies: ["ThumbnailCache", "COpenSSL", "CLinux", nioCore, nioLocks, logging],
+            name: "DiskStore",
+            dependencies: ["ThumbnailCache", "Threads", "COpenSSL", "CLinux", nioCore, nioLocks, logging],
             swiftSettings: swiftRules + fuzzRules),
         .target(
             name: "ImageFetcher",
-            dependencies: ["ThumbnailCache", "CCurl", "COpenSSL", nioCore, nioLocks, logging, deque],
+            dependencies: ["ThumbnailCache", "Threads", "CCurl", "COpenSSL", nioCore, nioLocks, logging, deque],
             swiftSettings: swiftRules),
 
         // The socket.
         .target(
-            name: "SocketLoops", dependencies: ["CLinux", nioCore, nioLocks, logging, deque, heap],
+            name: "SocketLoops", dependencies: ["Threads", "CLinux", nioCore, nioLocks, logging, deque, heap],
             swiftSettings: swiftRules),
         .target(
             name: "DaemonServer",

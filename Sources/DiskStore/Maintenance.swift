@@ -2,6 +2,7 @@ import CLinux
 import Glibc
 import Logging
 import NIOConcurrencyHelpers
+import Threads
 import ThumbnailCache
 
 /// What happens behind everybody's back: the sweep after a start, counting, deleting trash, evicting what writers left
@@ -146,26 +147,12 @@ final class Maintenance: Sendable {
     func startThread(after rest: Double) throws {
         try thread.withLockedValue { thread in
             guard thread == nil else { return }
-            var made = pthread_t()
-            let context = Unmanaged.passRetained(ThreadBody { self.loop(after: rest) })
-            let code = pthread_create(
-                &made, nil,
-                { context in
-                    if let context { Unmanaged<ThreadBody>.fromOpaque(context).takeRetainedValue().run() }
-                    return nil
-                }, context.toOpaque())
-            guard code == 0 else {
-                context.release()
-                throw StoreError.failed("starting the maintenance thread: \(String(cString: strerror(code)))")
+            do {
+                thread = try Threads.startThread(named: "maintenance") { self.loop(after: rest) }
+            } catch {
+                throw StoreError.failed("starting the maintenance thread: \(error)")
             }
-            thread = made
         }
-    }
-
-    private final class ThreadBody {
-        let run: () -> Void
-
-        init(_ run: @escaping () -> Void) { self.run = run }
     }
 
     private func loop(after rest: Double) {

@@ -3,6 +3,7 @@ import Glibc
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
+import Threads
 import ThumbnailCache
 
 /// Downloads images with libcurl, on one thread of its own.
@@ -44,8 +45,8 @@ public final class CurlImageFetcher: ImageFetching {
             throw FetcherError("a fetcher is started once")
         }
         tokenDesk.open(Bell(multi))
-        do throws(FetcherError) {
-            let started = try startThread { [desk, tokenDesk, book, log, multi = Handed(multi)] in
+        do throws(IOError) {
+            let started = try startThread(named: "downloads") { [desk, tokenDesk, book, log, multi = Handed(multi)] in
                 DownloadLoop(desk: desk, tokens: tokenDesk, book: book, multi: multi.value, log: log).run()
             }
             thread.withLockedValue { $0 = started }
@@ -53,7 +54,7 @@ public final class CurlImageFetcher: ImageFetching {
             _ = desk.close()
             _ = tokenDesk.close()
             curl_multi_cleanup(multi)
-            throw error
+            throw FetcherError("cannot start a thread: \(error)")
         }
     }
 
@@ -115,32 +116,4 @@ private struct Handed: @unchecked Sendable {
     init(_ value: UnsafeMutableRawPointer) {
         self.value = value
     }
-}
-
-/// Runs `body` on a new thread, which no signal is delivered to: they are for others to handle, and a SIGPIPE
-/// that a write of OpenSSL's raises here must not end the process.
-private func startThread(_ body: @escaping @Sendable () -> Void) throws(FetcherError) -> pthread_t {
-    final class Box: Sendable {
-        let body: @Sendable () -> Void
-        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
-    }
-    var all = sigset_t()
-    var before = sigset_t()
-    sigfillset(&all)
-    pthread_sigmask(SIG_SETMASK, &all, &before)
-    defer { pthread_sigmask(SIG_SETMASK, &before, nil) }
-
-    let box = Unmanaged.passRetained(Box(body))
-    var thread = pthread_t()
-    let code = pthread_create(
-        &thread, nil,
-        { context in
-            if let context { Unmanaged<Box>.fromOpaque(context).takeRetainedValue().body() }
-            return nil
-        }, box.toOpaque())
-    guard code == 0 else {
-        box.release()
-        throw FetcherError("cannot start a thread: \(String(cString: strerror(code)))")
-    }
-    return thread
 }

@@ -2,6 +2,7 @@ import Dispatch
 import Glibc
 import NIOConcurrencyHelpers
 import NIOCore
+import Threads
 
 /// An event loop for Unix sockets: one thread that waits for its descriptors and does what it is told.
 ///
@@ -139,11 +140,11 @@ public final class SocketLoop: EventLoop {
     // MARK: The thread
 
     private func start() throws {
-        let code = startThread(named: "sockets") {
+        let started = try startThread(named: "sockets") {
             self.thread.withLockedValue { $0 = pthread_self() }
             self.run()
         }
-        guard code == 0 else { throw IOError(errnoCode: code, reason: "pthread_create") }
+        pthread_detach(started)
     }
 
     private func run() {

@@ -111,7 +111,7 @@ import ThumbnailCache
                 do { try renewed.put(slot("one more"), picture(1)) } catch { failure.withLockedValue { $0 = error } }
                 both.leave()
             }
-            while !store.images.trash.isAwaited { usleep(1_000) }
+            try eventually { store.images.trash.isAwaited }
             mayGoOn.signal()
             both.wait()
             if let failure = failure.withLockedValue({ $0 }) { throw failure }
@@ -155,7 +155,16 @@ import ThumbnailCache
         }
         try tree.withStore { store in
             try store.start(after: 0)
-            while !tree.files(under: tree.cache + "/trash").isEmpty { usleep(1_000) }
+            try eventually { tree.files(under: tree.cache + "/trash").isEmpty }
         }
     }
+}
+
+/// Waits until something holds that happens on another thread; fails when a minute was not enough.
+private func eventually(_ condition: () throws -> Bool, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    for _ in 0..<60_000 {
+        if try condition() { return }
+        usleep(1_000)
+    }
+    Issue.record("it did not come about", sourceLocation: sourceLocation)
 }
