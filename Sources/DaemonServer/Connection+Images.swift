@@ -109,7 +109,8 @@ extension Connection {
             return true
         }
         effort += Self.effortOfGlance
-        if let served = cache.glance(query) {
+        let glimpse = cache.glance(query)
+        if let served = glimpse.image {
             effort += served.image.bytes.count / Self.bytesOpenedInOneEffort
             reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: dispatcher.time.now, version))
             return true
@@ -124,7 +125,7 @@ extension Connection {
         let ticket = ticket ?? reserve()
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
-        let id = cache.get(query) { outcome in
+        let id = cache.get(query, after: glimpse) { outcome in
             loop.execute { me.value.fulfil(ticket, outcome) }
         }
         let timer = loop.scheduleTask(in: .milliseconds(patience ?? cache.patience)) { cache.expire(id) }

@@ -1,3 +1,4 @@
+import NIOConcurrencyHelpers
 import Synchronization
 import ThumbnailCache
 
@@ -9,14 +10,19 @@ final class Generation: Sendable {
     let name: GenerationName
     /// Made anew each time: there may be tens of thousands of generations, and few whose directory is opened.
     var directoryName: FileName { name.fileName }
+    /// Of one that was made in this run: the buckets that nothing has been put in, so that nothing need be looked for there. Nil for one
+    /// that was found, of which only the disk can tell.
+    private let untouched: NIOLockedValueBox<BucketSet>?
     /// In place, since a box would take as much memory again as all the rest. No images but -1 while it is not known.
     private let lastImages = Atomic<Int>(-1)
     private let lastBytes = Atomic<Int>(0)
 
-    init(number: UInt64, uid: UInt32, name: GenerationName) {
+    /// - Parameter isNew: it was made just now, so that nothing is in it.
+    init(number: UInt64, uid: UInt32, name: GenerationName, isNew: Bool) {
         self.number = number
         self.uid = uid
         self.name = name
+        untouched = isNew ? NIOLockedValueBox(.all) : nil
     }
 
     /// What it held when its account was closed; nil before.
@@ -29,6 +35,19 @@ final class Generation: Sendable {
     func close(holding usage: Usage) {
         lastBytes.store(usage.bytes, ordering: .relaxed)
         lastImages.store(usage.images, ordering: .releasing)
+    }
+
+    /// Whether it was made in this run.
+    var isNew: Bool { untouched != nil }
+
+    /// Whether it is known without a look at the disk that a bucket holds no entry.
+    func holdsNothing(in bucket: UInt8) -> Bool {
+        untouched?.withLockedValue { $0.contains(bucket) } ?? false
+    }
+
+    /// An entry is about to be put in a bucket. Before it is there, so that what ``holdsNothing(in:)`` says is never late.
+    func willHold(in bucket: UInt8) {
+        _ = untouched?.withLockedValue { $0.remove(bucket) }
     }
 
     struct Bucket: Hashable {

@@ -51,8 +51,9 @@ extension ImageFiles {
         }
     }
 
-    /// One of a generation's buckets, made if missing.
+    /// One of a generation's buckets, made if missing: an entry is to be put in it.
     func madeDirectory(of generation: Generation, bucket: UInt8) throws -> Directory {
+        generation.willHold(in: bucket)
         let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
         if let found = disk.directories[key] { return found }
         let found = try made(BucketName.fileName(bucket), in: try madeDirectory(of: generation))

@@ -65,7 +65,7 @@ final class ImageFiles: Sendable {
             let person = Person(uid: uid, user: name.user)
             if let found = known.byPerson[person]?.first(where: { $0.name == name }) { return (found, false) }
             known.last += 1
-            let generation = Generation(number: known.last, uid: uid, name: name)
+            let generation = Generation(number: known.last, uid: uid, name: name, isNew: isNew)
             known.byPerson[person, default: []].append(generation)
             known.byNumber[generation.number] = generation
             // Inside the lock: nobody meets a generation that has no account.

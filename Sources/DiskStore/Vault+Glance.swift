@@ -11,34 +11,37 @@ extension Vault {
     ///
     /// Whatever is out of the ordinary is left to ``read(_:framing:)``, which may wait: a directory that is not open yet, an
     /// entry that is bad, a use that is to be noted.
-    func glance(_ slot: Slot, framing: ReplyFraming) -> Image? {
-        guard files.canGlance.load(ordering: .relaxed) else { return nil }
+    func glance(_ slot: Slot, framing: ReplyFraming) -> Glance {
         do {
             return try whileOpen {
                 try withCrypter { crypter in
+                    let canGlance = files.canGlance.load(ordering: .relaxed)
+                    guard canGlance || generation.isNew else { return .unknown }
                     let (open, now) = (files.disk.openEntries, files.now())
                     if let entry = open.entry(of: slot, in: generation.number, at: now) {
-                        return try image(in: entry, with: crypter, framing: framing)
+                        return Glance(try image(in: entry, with: crypter, framing: framing))
                     }
                     let changes = open.changes
-                    guard let entry = try opened(slot, with: crypter, now),
+                    let address = EntryAddress(
+                        profile: try crypter.names.profileName(of: slot.profile), size: slot.size)
+                    if generation.holdsNothing(in: address.bucket) { return .nothing }
+                    guard canGlance, let entry = try opened(slot, at: address, now),
                         let image = try image(in: entry, with: crypter, framing: framing)
-                    else { return nil }
+                    else { return .unknown }
                     open.keep(entry, ifNothingChangedSince: changes)
-                    return image
+                    return .image(image)
                 }
             }
         } catch let error as SystemError where error.isUnknownCall {
             files.canGlance.store(false, ordering: .relaxed)
-            return nil
+            return .unknown
         } catch {
             // Not in memory, not there, or no more ours: to be found out by whoever may wait.
-            return nil
+            return .unknown
         }
     }
 
-    private func opened(_ slot: Slot, with crypter: Crypter, _ now: Int64) throws -> OpenEntry? {
-        let address = EntryAddress(profile: try crypter.names.profileName(of: slot.profile), size: slot.size)
+    private func opened(_ slot: Slot, at address: EntryAddress, _ now: Int64) throws -> OpenEntry? {
         // One open directory a user, and not one for each bucket, of which a few users' would fill the cache of them.
         let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
         guard let directory = files.disk.directories[key] else { return nil }
@@ -57,5 +60,11 @@ extension Vault {
             file, buffer throws(SystemError) in
             try file.readCached(into: buffer)
         }
+    }
+}
+
+extension Glance {
+    fileprivate init(_ image: Image?) {
+        self = image.map { .image($0) } ?? .unknown
     }
 }

@@ -40,11 +40,12 @@ public final class CurlImageFetcher: ImageFetching {
         let code = curl_global_init(Int(CURL_GLOBAL_DEFAULT))
         guard code == CURLE_OK else { throw FetcherError("libcurl: \(String(cString: curl_easy_strerror(code)))") }
         guard let multi = curl_multi_init() else { throw FetcherError("libcurl: out of memory for a multi handle") }
-        guard desk.open(Bell(multi)) else {
+        let bell = Bell(multi)
+        guard desk.open(ring: bell.ring) else {
             curl_multi_cleanup(multi)
             throw FetcherError("a fetcher is started once")
         }
-        tokenDesk.open(Bell(multi))
+        tokenDesk.open(bell)
         do throws(IOError) {
             let started = try startThread(named: "downloads") { [desk, tokenDesk, book, log, multi = Handed(multi)] in
                 DownloadLoop(desk: desk, tokens: tokenDesk, book: book, multi: multi.value, log: log).run()
@@ -78,6 +79,8 @@ public final class CurlImageFetcher: ImageFetching {
     public func whenAlive(_ sign: @escaping @Sendable () -> Void) {
         desk.whenAlive(sign)
     }
+
+    public var isBusy: Bool { desk.isBusy }
 
     public var statistics: FetcherStatistics { desk.statistics(at: .now()) }
 

@@ -63,7 +63,7 @@ extension DownloadDesk.State {
             statistics.countHeldBack(of: host.origin)
             heldBack.append((ticket, why))
         }
-        if !tickets.isEmpty { ring() }
+        if !tickets.isEmpty { call() }
     }
 }
 

@@ -46,9 +46,14 @@ final class DownloadDesk: Sendable {
         var heldBack: [(ticket: DownloadTicket, why: HostHealth.Refusal)] = []
         /// Of those who want to know whether the thread comes round.
         var signs: [@Sendable () -> Void] = []
-        var bell: Bell?
-        /// Whether the thread has been called and has not yet looked.
-        var hasRung = false
+        /// Wakes the thread up.
+        var ring: (@Sendable () -> Void)?
+        /// Whether there is something that the thread has not yet looked at.
+        var isCalled = false
+        /// Whether the thread sleeps, or is about to: then it takes a bell to call it.
+        var isAsleep = false
+        /// When the thread looks by itself for those whose time is up.
+        var nextLook = NIODeadline.distantFuture
     }
 
     enum Phase {
@@ -91,13 +96,15 @@ final class DownloadDesk: Sendable {
             }
             let ticket = DownloadTicket(entry: entry, host: host, download: download, desk: self, onEnd: onEnd)
             state.waiting[entry.id] = ticket
-            state.admit()
-            // Also where it has to wait: when its time is up is for the thread to notice.
-            state.ring()
+            // One that has to wait is no reason to wake the thread, unless its time is up before the thread would look.
+            if state.admit() || entry.deadline < state.nextLook { state.call() }
             return .success(ticket)
         }
         return try result.get()
     }
+
+    /// Whether any download is under way or waits.
+    var isBusy: Bool { state.withLockedValue { $0.queue.active + $0.queue.waiting > 0 } }
 
     func cancel(_ ticket: DownloadTicket) {
         state.withLockedValue { state in
@@ -107,7 +114,7 @@ final class DownloadDesk: Sendable {
                 state.waiting[ticket.entry.id] = nil
             } else {
                 state.cancelled.append(ticket)
-                state.ring()
+                state.call()
             }
         }
     }
@@ -117,7 +124,7 @@ final class DownloadDesk: Sendable {
         let isRunning = state.withLockedValue { state in
             guard state.phase == .open else { return false }
             state.signs.append(sign)
-            state.ring()
+            state.call()
             return true
         }
         if !isRunning { sign() }
@@ -128,18 +135,19 @@ final class DownloadDesk: Sendable {
             state.configuration = configuration
             state.queue.limits = configuration.queueLimits
             state.admit()
-            state.ring()
+            state.call()
         }
     }
 
     // MARK: For the thread
 
     /// From now on downloads are taken. Answers false when that was so before, or will not be again.
-    func open(_ bell: Bell) -> Bool {
+    /// - Parameter ring: wakes the thread up, should it sleep.
+    func open(ring: @escaping @Sendable () -> Void) -> Bool {
         state.withLockedValue { state in
             guard state.phase == .idle else { return false }
             state.phase = .open
-            state.bell = bell
+            state.ring = ring
             return true
         }
     }
@@ -148,7 +156,8 @@ final class DownloadDesk: Sendable {
     func takeWork(at now: NIODeadline) -> Work? {
         state.withLockedValue { state in
             guard state.phase != .stopping else { return nil }
-            state.hasRung = false
+            state.isCalled = false
+            state.isAsleep = false
             let expired = state.queue.expire(at: now).compactMap { state.waiting.removeValue(forKey: $0.id) }
             let timedOut = DownloadOutcome.failed(.timedOut(""))
             for ticket in expired { state.statistics.count(timedOut, of: ticket.entry.origin) }
@@ -158,10 +167,19 @@ final class DownloadDesk: Sendable {
                 state.cancelled = []
                 state.signs = []
             }
+            let nextDeadline = state.queue.nextDeadline
+            state.nextLook = nextDeadline ?? .distantFuture
             return Work(
                 begin: state.begin, cancelled: state.cancelled, expired: expired, heldBack: state.heldBack,
-                signs: state.signs,
-                nextDeadline: state.queue.nextDeadline, configuration: state.configuration)
+                signs: state.signs, nextDeadline: nextDeadline, configuration: state.configuration)
+        }
+    }
+
+    /// Whether the thread may sleep; not while there is something to look at. From then on it is woken up for that.
+    func maySleep() -> Bool {
+        state.withLockedValue { state in
+            state.isAsleep = !state.isCalled
+            return state.isAsleep
         }
     }
 
@@ -183,7 +201,7 @@ final class DownloadDesk: Sendable {
             case .open: state.phase = .stopping
             case .stopping, .closed: return
             }
-            state.ring()
+            state.call()
         }
     }
 
@@ -192,7 +210,7 @@ final class DownloadDesk: Sendable {
         let (rest, signs) = state.withLockedValue { state in
             state.phase = .closed
             defer { state.signs = [] }
-            state.bell = nil
+            state.ring = nil
             let queued = Array(state.waiting.values) + state.begin
             for ticket in queued where !state.queue.remove(ticket.entry) { state.queue.finish(ticket.entry) }
             let rest = queued + state.heldBack.map(\.ticket)
@@ -221,13 +239,14 @@ extension DownloadDesk.State {
     /// Gives back the room of a download that has begun; who waited for it may begin.
     mutating func finish(_ ticket: DownloadTicket) {
         queue.finish(ticket.entry)
-        if admit() { ring() }
+        if admit() { call() }
     }
 
-    mutating func ring() {
-        guard !hasRung, let bell else { return }
-        hasRung = true
-        bell.ring()
+    /// Has the thread look at what there is to do. Mostly it is awake and needs no bell, which takes both sides a system call.
+    mutating func call() {
+        guard !isCalled else { return }
+        isCalled = true
+        if isAsleep { ring?() }
     }
 }
 

@@ -55,6 +55,7 @@ final class DownloadLoop {
             perform()
             endFinished()
             for sign in work.signs { sign() }
+            guard desk.maySleep() else { continue }
             sleep(until: [work.nextDeadline, tokens.nextDeadline].compactMap { $0 }.min())
         }
         endAll()

@@ -73,7 +73,7 @@ struct OriginRules: Sendable {
         guard let url else {
             let size = slot.size == 0 ? origin.defaultSize : slot.size
             let filled = try template.filled(profile: slot.profile, user: user, size: size)
-            return DownloadTarget(url: filled.string, isNamedByClient: false)
+            return DownloadTarget(url: filled, isNamedByClient: false)
         }
         do throws(WebURL.Refusal) {
             let named = try WebURL(url)

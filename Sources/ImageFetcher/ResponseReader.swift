@@ -22,7 +22,8 @@ struct ResponseReader {
 
     /// What an answer comes to, if it comes to its end.
     enum Verdict {
-        case image(ImageBytes.Builder, ResponseHeaders)
+        /// ``takeImage(_:)`` gives it out.
+        case image(ResponseHeaders)
         case missing(ResponseHeaders)
         case notModified(ResponseHeaders)
         case redirect(String)
@@ -116,14 +117,14 @@ struct ResponseReader {
         guard isWhole || hasSeenEnough else { return nil }
         switch status {
         case 200, 203:
-            guard let image = image.take() else {
+            guard let image else {
                 return .failed(.origin("the answer from \(host) ended within its header"))
             }
             if !isChunked, let announced, announced != image.count {
                 return .failed(
                     .origin("\(host) announced \(announced) bytes and sent \(image.count): the image is not whole"))
             }
-            return .image(image, headers)
+            return .image(headers)
         case 404, 410:
             return .missing(headers)
         case 304 where isConditional:
@@ -142,6 +143,13 @@ struct ResponseReader {
         default:
             return .failed(.origin("HTTP status \(status) from \(host)"))
         }
+    }
+
+    /// The image, framed, once the verdict is that there is one. It is framed where it lies, which is not possible once it has been handed
+    /// on: then every image would be copied.
+    mutating func takeImage(_ framing: ReplyFraming) -> ImageBytes? {
+        defer { image = nil }
+        return image?.finish(framing)
     }
 
     /// Whether the body is the image: with 203, as somebody on the way has changed it (RFC 9110 section 15.3.4).
@@ -178,9 +186,11 @@ struct ResponseReader {
 
     private mutating func field(_ line: Slice<UnsafeRawBufferPointer>) -> Bool {
         guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else { return true }
-        let name = String(decoding: line[..<colon], as: UTF8.self).lowercased()
+        // Most fields mean nothing here, and a name that is longer than all that do need not be read.
+        let name = line[..<colon]
+        guard name.count <= Self.longestName else { return true }
         let value = line[line.index(after: colon)...].trimmed
-        switch name {
+        switch name.lowercased {
         case "content-length":
             guard let length = Int(String(decoding: value, as: UTF8.self)), length >= 0, announced ?? length == length
             else { return refuse(.origin("\(host) announced a length that is no number, or two that differ")) }
@@ -197,19 +207,17 @@ struct ResponseReader {
             }
         case "location":
             if !value.isEmpty { location = location ?? String(decoding: value, as: UTF8.self) }
-        case _ where Self.kept.contains(name):
-            keep(value, of: name)
+        // The fields that matter to a cache.
+        case "age", "cache-control", "content-type", "date", "etag", "expires", "last-modified", "pragma",
+            "retry-after", "vary":
+            keep(value, of: name.lowercased)
         default:
             break
         }
         return true
     }
 
-    /// The fields that matter to a cache.
-    private static let kept: Set<String> = [
-        "age", "cache-control", "content-type", "date", "etag", "expires", "last-modified", "pragma", "retry-after",
-        "vary",
-    ]
+    private static let longestName = "transfer-encoding".utf8.count
 
     /// What is believed of a field that cannot be read: the worst that it could say.
     private static let worst = ["cache-control": "no-store", "expires": "0", "vary": "*"]
@@ -246,5 +254,15 @@ extension BidirectionalCollection where Element == UInt8, SubSequence: Bidirecti
         return self[...last].drop(while: isBlank)
     }
 
-    fileprivate var lowercased: String { String(decoding: self, as: UTF8.self).lowercased() }
+    /// As text, ASCII letters in lower case.
+    fileprivate var lowercased: String {
+        String(unsafeUninitializedCapacity: count) { room in
+            var length = 0
+            for byte in self {
+                room[length] = (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte
+                length += 1
+            }
+            return length
+        }
+    }
 }

@@ -57,17 +57,26 @@ final class Transfer {
         ticket: DownloadTicket, easy: EasyHandle, connections: ConnectionTable, book: OriginBook,
         configuration: FetcherConfiguration
     ) throws(DownloadFailure) {
-        do {
-            url = try WebURL(ticket.download.target.url)
-        } catch {
-            throw .origin("the URL to fetch is none: \(error.sentence)")
-        }
+        url = try Self.url(of: ticket.download, book)
         self.ticket = ticket
         self.easy = easy
         self.connections = connections
         self.book = book
         self.configuration = configuration
         response = Self.reader(url, isConditional: false, configuration)
+    }
+
+    private static func url(of download: Download, _ book: OriginBook) throws(DownloadFailure) -> WebURL {
+        do {
+            if let url = try book.rules(of: download.origin).template.takenApart(download.target.url) { return url }
+        } catch {
+            // Of an origin whose configuration cannot be read nothing is known: its URL is judged as any other's.
+        }
+        do {
+            return try WebURL(download.target.url)
+        } catch {
+            throw .origin("the URL to fetch is none: \(error.sentence)")
+        }
     }
 
     // MARK: The way of a download
@@ -107,8 +116,9 @@ final class Transfer {
         if let status = response.finalStatus { answers.count(status) }
         guard let verdict = response.verdict(isWhole: code == CURLE_OK) else { return .failed(failure(code)) }
         switch verdict {
-        case .image(var builder, let headers):
-            return image(builder.finish(ticket.download.framing), completed(headers))
+        case .image(let headers):
+            guard let bytes = response.takeImage(ticket.download.framing) else { return .failed(failure(code)) }
+            return image(bytes, completed(headers))
         case .missing(let headers):
             return .missing(completed(headers))
         case .notModified(let headers):

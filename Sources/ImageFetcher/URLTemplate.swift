@@ -6,7 +6,11 @@ import ThumbnailCache
 struct URLTemplate: Sendable {
     /// Scheme, host and port of every URL that it makes.
     let authority: String
+    /// The template with something harmless in every place.
+    private let sample: WebURL
     private let pieces: [Piece]
+    /// Whether it is written in the one form of a ``WebURL``, as nearly all are: then so is what is made of it.
+    private let isNormal: Bool
 
     private enum Piece: Sendable {
         case text(Substring)
@@ -39,13 +43,16 @@ struct URLTemplate: Sendable {
             throw OriginError(key: "url", reason: "a } without the { that a placeholder begins with")
         }
         try Self.checkAuthority(pieces)
-        authority = try Self.sample(pieces).authority
+        let text = Self.sampleText(pieces)
+        sample = try Self.judged(text)
+        authority = sample.authority
+        isNormal = sample.string == text
         self.pieces = pieces
     }
 
-    /// The URL for one image. Values are percent-encoded whole, so that they cannot end the part of the URL that they stand in;
-    /// a path segment that they make `.` or `..` is refused, since it would end up as another path.
-    func filled(profile: OpaqueID, user: OpaqueID, size: UInt16) throws(TargetError) -> WebURL {
+    /// The URL for one image, in the one form of a ``WebURL``. Values are percent-encoded whole, so that they cannot end the part of the
+    /// URL that they stand in; a path segment that they make `.` or `..` is refused, since it would end up as another path.
+    func filled(profile: OpaqueID, user: OpaqueID, size: UInt16) throws(TargetError) -> String {
         var text = ""
         for piece in pieces {
             switch piece {
@@ -60,11 +67,22 @@ struct URLTemplate: Sendable {
         guard !Self.hasDotSegment(text) else {
             throw .invalid("these ids make a path segment \".\" or \"..\" of the origin's URL")
         }
+        // Percent-encoding is part of that form, so there is nothing to put right; taking the URL apart to see it takes 4 µs of each miss.
+        if isNormal, text.utf8.count <= WebURL.longest { return text }
         do {
-            return try WebURL(text)
+            return try WebURL(text).string
         } catch {
             throw .invalid("the origin's URL with these ids filled in: \(error.sentence)")
         }
+    }
+
+    /// A URL in the one form, taken apart, if it is one that the template may have made: where it goes is known then, and only
+    /// what follows need be looked at. That takes a tenth of the time.
+    func takenApart(_ url: String) -> WebURL? {
+        let rest = url.utf8.dropFirst(authority.utf8.count)
+        // Without the slash, host or port would go on.
+        guard rest.first == UInt8(ascii: "/"), url.hasPrefix(authority) else { return nil }
+        return WebURL(at: sample, url[rest.startIndex...])
     }
 
     /// Scheme, host and port are the origin's own choice, and no id's.
@@ -81,12 +99,13 @@ struct URLTemplate: Sendable {
         guard end > rest.startIndex else { throw OriginError(key: "url", reason: "the URL has no host") }
     }
 
-    /// The template with something harmless in every place.
-    private static func sample(_ pieces: [Piece]) throws(OriginError) -> WebURL {
-        var sample = ""
-        for piece in pieces {
+    private static func sampleText(_ pieces: [Piece]) -> String {
+        pieces.reduce(into: "") { sample, piece in
             if case .text(let text) = piece { sample += text } else { sample += "x" }
         }
+    }
+
+    private static func judged(_ sample: String) throws(OriginError) -> WebURL {
         guard !hasDotSegment(sample) else {
             throw OriginError(key: "url", reason: "a path segment is \".\" or \"..\"; write the path that it leads to")
         }
@@ -103,12 +122,19 @@ struct URLTemplate: Sendable {
     /// Whether a segment of the path is `.` or `..`, be it percent-encoded.
     private static func hasDotSegment(_ url: String) -> Bool {
         let path = url.utf8.prefix { $0 != UInt8(ascii: "?") }
-        return path.split(separator: UInt8(ascii: "/")).contains { segment in
-            // None of its spellings is longer than `%2e%2e`, and nearly every segment is.
-            guard segment.count <= 6 else { return false }
-            let plain = String(decoding: segment, as: UTF8.self).lowercased().replacing("%2e", with: ".")
-            return plain == "." || plain == ".."
+        // Nearly no path has a segment that begins as one of these does.
+        var before: UInt8 = 0
+        let mayBegin = path.contains { byte in
+            defer { before = byte }
+            return before == UInt8(ascii: "/") && (byte == UInt8(ascii: ".") || byte == UInt8(ascii: "%"))
         }
+        return mayBegin
+            && path.split(separator: UInt8(ascii: "/")).contains { segment in
+                // None of its spellings is longer than `%2e%2e`, and nearly every segment is.
+                guard segment.count <= 6 else { return false }
+                let plain = String(decoding: segment, as: UTF8.self).lowercased().replacing("%2e", with: ".")
+                return plain == "." || plain == ".."
+            }
     }
 
     /// The lower-case hexadecimal digest of an id without blanks around it and in ASCII lower case, which is how

@@ -66,6 +66,15 @@ struct WebURL: Hashable, Sendable {
         guard string.utf8.count <= Self.longest else { throw Self.tooLong }
     }
 
+    /// Another URL of the same scheme, host and port.
+    /// - Parameter rest: its path and query, in the one form already; begins with a slash.
+    init(at place: WebURL, _ rest: Substring) {
+        let mark = rest.utf8.firstIndex(of: UInt8(ascii: "?"))
+        (scheme, host, port) = (place.scheme, place.host, place.port)
+        path = String(rest[..<(mark ?? rest.endIndex)])
+        query = mark.map { String(rest[rest.utf8.index(after: $0)...]) }
+    }
+
     var string: String {
         authority + path + (query.map { "?" + $0 } ?? "")
     }
@@ -77,8 +86,13 @@ struct WebURL: Hashable, Sendable {
 
     /// The ``authority`` of a URL that is in the one form already, without taking it apart.
     static func authority(ofNormalized text: String) -> String {
-        guard let scheme = text.firstRange(of: "://") else { return text }
-        return String(text[..<(text[scheme.upperBound...].firstIndex(of: "/") ?? text.endIndex)])
+        // The third slash ends it.
+        var slashes = 0
+        let end = text.utf8.firstIndex { byte in
+            if byte == UInt8(ascii: "/") { slashes += 1 }
+            return slashes == 3
+        }
+        return end.map { String(text[..<$0]) } ?? text
     }
 
     /// The parts of the path between its slashes.

@@ -12,6 +12,8 @@ public final class CacheCounters: Sendable {
     let staleServed = Atomic<Int>(0)
     let puts = Atomic<Int>(0)
     let storeFailures = Atomic<Int>(0)
+    /// Downloaded images that were not written, because too many waited for that already.
+    let storesSkipped = Atomic<Int>(0)
     let logins = Atomic<Int>(0)
     let logouts = Atomic<Int>(0)
     let purges = Atomic<Int>(0)
@@ -35,6 +37,7 @@ public final class CacheCounters: Sendable {
         public var staleServed = 0
         public var puts = 0
         public var storeFailures = 0
+        public var storesSkipped = 0
         public var logins = 0
         public var logouts = 0
         public var purges = 0
@@ -56,6 +59,7 @@ public final class CacheCounters: Sendable {
             staleServed: staleServed.load(ordering: .relaxed),
             puts: puts.load(ordering: .relaxed),
             storeFailures: storeFailures.load(ordering: .relaxed),
+            storesSkipped: storesSkipped.load(ordering: .relaxed),
             logins: logins.load(ordering: .relaxed),
             logouts: logouts.load(ordering: .relaxed),
             purges: purges.load(ordering: .relaxed),

@@ -8,6 +8,10 @@ public struct CacheServices: Sendable {
     public let memory: MemoryTier
     /// For reads and writes of images.
     public let disk: any BlockingPool
+    /// Where downloaded images wait to be judged while others are still being downloaded.
+    let judging: WorkLine
+    /// Where downloaded images wait to be written.
+    public let writes: WriteBehind
     /// For log-in, purge and log-out, so that a purge never waits behind reads.
     public let lifecycle: any BlockingPool
     public let time: any Timekeeping
@@ -20,7 +24,8 @@ public struct CacheServices: Sendable {
 
     public init(
         store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
-        disk: any BlockingPool, lifecycle: any BlockingPool, time: any Timekeeping, framing: ReplyFraming,
+        disk: any BlockingPool, writes: WriteBehind, lifecycle: any BlockingPool, time: any Timekeeping,
+        framing: ReplyFraming,
         counters: CacheCounters, stepAside: @escaping StepAside,
         settings: @escaping @Sendable () -> CacheSettings
     ) {
@@ -29,6 +34,8 @@ public struct CacheServices: Sendable {
         self.tokens = tokens
         self.memory = memory
         self.disk = disk
+        judging = WorkLine(pool: disk)
+        self.writes = writes
         self.lifecycle = lifecycle
         self.time = time
         self.framing = framing

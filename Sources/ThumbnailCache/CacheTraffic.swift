@@ -68,8 +68,11 @@ struct CacheTraffic: Sendable {
 
     // MARK: Asking
 
-    /// A GET that memory alone does not settle. `memory` is what memory holds in the slot, in whatever state.
-    mutating func get(_ waiter: Waiter, memory: ServedImage?, route: Route, now: Int64) -> [Effect] {
+    /// A GET that memory alone does not settle. `memory` is what memory holds in the slot, in whatever state; with `diskIsEmpty` it
+    /// is known that a look on disk would find nothing.
+    mutating func get(
+        _ waiter: Waiter, memory: ServedImage?, diskIsEmpty: Bool = false, route: Route, now: Int64
+    ) -> [Effect] {
         let slot = waiter.query.slot
         if let held = storing(slot) ?? memory {
             return settle(waiter, held: held, route: route, now: now)
@@ -77,11 +80,13 @@ struct CacheTraffic: Sendable {
         // What is being removed is as good as gone.
         if activity[slot]?.dropping != nil { return settle(waiter, held: nil, route: route, now: now) }
         if isKnownEmpty(waiter.query, route, now) { return [.answer(waiter, .success(nil))] }
-        places[waiter.id] = Place(slot: slot, url: nil)
         if activity[slot]?.read != nil {
+            places[waiter.id] = Place(slot: slot, url: nil)
             activity[slot]?.read?.join(waiter)
             return []
         }
+        if diskIsEmpty { return settle(waiter, held: nil, route: route, now: now) }
+        places[waiter.id] = Place(slot: slot, url: nil)
         var flight = Flight(number: nextNumber())
         flight.join(waiter)
         activity[slot, default: SlotActivity()].read = flight

@@ -76,9 +76,9 @@ public protocol ImageVault: AnyObject, Sendable {
     /// removed and counted). Throws only ``StoreError/closed``.
     func read(_ slot: Slot, framing: ReplyFraming) throws -> Image?
 
-    /// The same, but never blocks: nil also when the answer would have to come from the disk, or takes so long to open that
-    /// others would wait. Nothing is removed or counted. The one call that may be made on an event loop.
-    func glance(_ slot: Slot, framing: ReplyFraming) -> Image?
+    /// The same, as far as it can be told without blocking: not where the answer would have to come from the disk, or takes so long to open
+    /// that others would wait. Nothing is removed or counted. The one call that may be made on an event loop.
+    func glance(_ slot: Slot, framing: ReplyFraming) -> Glance
 
     /// Seals and writes an image. `isCurrent` is asked once, with the slot's commit lock held, right before the entry
     /// appears under its name; when it answers false nothing is left behind and the result is false.
@@ -106,6 +106,19 @@ public protocol ImageVault: AnyObject, Sendable {
     /// Gives the closed generation's directory to the trash, which empties itself in the background.
     /// Call it after the commit that ended the generation; a failure is left to the sweep.
     func discard()
+}
+
+/// What a look that does not wait can tell of a slot on disk.
+public enum Glance: Sendable {
+    case image(Image)
+    /// There is no image, as of some moment within the call.
+    case nothing
+    /// To be found out by whoever may wait.
+    case unknown
+
+    public var image: Image? {
+        if case .image(let image) = self { image } else { nil }
+    }
 }
 
 /// A count of images and their bytes on disk.

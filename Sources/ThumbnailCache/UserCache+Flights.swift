@@ -40,7 +40,7 @@ extension UserCache {
                 services.counters.downloadsCancelled.count()
                 handle.cancel()
             case .store(let slot, let flight):
-                services.disk.submit { self.store(slot, flight) }
+                storeLater(slot, flight)
             case .drop(let slot, let flight):
                 services.disk.submit { self.drop(slot, flight) }
             case .grace(let slot, let url, let number):
@@ -162,10 +162,16 @@ extension UserCache {
             let handle = try services.fetcher.start(download) { outcome in
                 if let token, self.triesAgain(errand, token, outcome) { return }
                 let reception = Reception(self.services.time)
-                // Hashing a large image takes milliseconds that the fetcher's one thread does not have.
-                self.services.disk.submit {
+                let judge: @Sendable () -> Void = {
                     let landing = self.judge(outcome, of: download, basis: errand.basis, at: reception)
                     self.landed(slot, target, flight, landing)
+                }
+                if outcome.takesLongToHash {
+                    self.services.disk.submit(judge)
+                } else if self.services.fetcher.isBusy {
+                    self.services.judging.add(judge)
+                } else {
+                    judge()
                 }
             }
             if errand.refused == nil { services.counters.downloads.count() }
@@ -192,6 +198,7 @@ extension UserCache {
 
     /// - Parameter landing: nil when the answer means nothing for what is held.
     private func landed(_ slot: Slot, _ target: DownloadTarget, _ flight: UInt64, _ landing: CacheTraffic.Landing?) {
+        defer { services.writes.downloadEnded() }
         guard let landing else {
             return change { Consequences(effects: $0.traffic.askAgain(slot, flight, target)) }
         }
@@ -213,16 +220,25 @@ extension UserCache {
         }
     }
 
-    /// Writes a downloaded image; its waiters already have it, so a failure costs only a later download. While it waits for its turn
-    /// the traffic alone holds the image: with an ending it goes (I11).
+    /// Has a downloaded image written. While it waits for its turn the traffic alone holds the image: with an ending it goes (I11).
+    private func storeLater(_ slot: Slot, _ flight: UInt64) {
+        guard let image = toStore(slot, flight) else { return }
+        let piece = WriteBehind.Piece(uid: owner.uid, bytes: image.bytes.count) { self.store(slot, flight) }
+        guard !services.writes.add(piece) else { return }
+        services.counters.storesSkipped.count()
+        storeEnded(slot, flight)
+    }
+
+    private func toStore(_ slot: Slot, _ flight: UInt64) -> Image? {
+        state.withLockedValue { state in
+            state.traffic.mayStore(slot, flight) ? state.traffic.storing(slot)?.image : nil
+        }
+    }
+
+    /// Writes a downloaded image; its waiters already have it, so a failure costs only a later download.
     private func store(_ slot: Slot, _ flight: UInt64) {
-        // Others wait for their downloads to be judged, or for the loop.
-        services.stepAside()
         do {
-            let image = state.withLockedValue { state in
-                state.traffic.mayStore(slot, flight) ? state.traffic.storing(slot)?.image : nil
-            }
-            if let image {
+            if let image = toStore(slot, flight) {
                 _ = try vault.write(
                     slot, image,
                     isCurrent: { state.withLockedValue { $0.isOpen && $0.traffic.mayStore(slot, flight) } },
@@ -233,6 +249,10 @@ extension UserCache {
         } catch {
             services.counters.storeFailures.count()
         }
+        storeEnded(slot, flight)
+    }
+
+    private func storeEnded(_ slot: Slot, _ flight: UInt64) {
         let awaiting = state.withLockedValue { state -> [CheckedContinuation<Void, Never>] in
             state.traffic.stored(slot, flight)
             guard !state.awaitingStores.isEmpty, !state.traffic.isStoring else { return [] }
@@ -244,6 +264,7 @@ extension UserCache {
 
     /// Returns when the images that were downloaded so far are on disk: for a stop, which has the time to wait for them.
     func storesEnded() async {
+        services.writes.hurry()
         await withCheckedContinuation { continuation in
             let isDone = state.withLockedValue { state in
                 guard state.traffic.isStoring else { return true }
@@ -264,5 +285,13 @@ extension UserCache {
             services.counters.storeFailures.count()
         }
         state.withLockedValue { $0.traffic.dropped(slot, flight) }
+    }
+}
+
+extension DownloadOutcome {
+    /// Whether the digest of what came takes longer than the fetcher's one thread has, for which other downloads wait: 64 KiB take
+    /// some 40 µs. To hand it to a pool takes 15 µs and more, and a thread's waking.
+    fileprivate var takesLongToHash: Bool {
+        if case .image(let downloaded) = self { downloaded.bytes.count > 64 << 10 } else { false }
     }
 }

@@ -1,18 +1,40 @@
 import NIOConcurrencyHelpers
 
+/// What came of a look at the disk that did not wait.
+public enum Glimpse: Sendable {
+    case image(ServedImage)
+    /// There was no image, when there had been so many overtakings of looks. For the cache that was asked, and no other.
+    case nothing(overtakings: UInt64)
+    case unknown
+
+    public var image: ServedImage? {
+        if case .image(let served) = self { served } else { nil }
+    }
+}
+
 extension UserCache {
     /// Answers a GET from disk on the caller's thread, without waiting for anything, where all it takes is in the kernel's
-    /// memory. Nil says nothing: then ask ``get(_:resolve:)``.
+    /// memory. Anything but an image is for ``get(_:after:resolve:)`` to go on with.
     ///
     /// Whatever changes a slot while it is being looked at counts an overtaking, and the look is worth nothing then. So a purge,
     /// a PUT or a download has its effect here as it has on a look that waits (I3, I7).
-    public func glance(_ query: ImageQuery) -> ServedImage? {
+    public func glance(_ query: ImageQuery) -> Glimpse {
         let slot = query.slot
         let now = services.time.now
         let before = state.withLockedValue { $0.mayGlance(slot, now: now) ? $0.overtakings : nil }
-        guard let before, let image = vault.glance(slot, framing: services.framing), query.accepts(image),
-            image.record.freshness.state(at: now) == .fresh
-        else { return nil }
+        guard let before else { return .unknown }
+        switch vault.glance(slot, framing: services.framing) {
+        case .nothing:
+            return .nothing(overtakings: before)
+        case .image(let image) where query.accepts(image) && image.record.freshness.state(at: now) == .fresh:
+            return serve(image, from: slot, before).map { .image($0) } ?? .unknown
+        case .image, .unknown:
+            return .unknown
+        }
+    }
+
+    /// Nil when the look was overtaken.
+    private func serve(_ image: Image, from slot: Slot, _ before: UInt64) -> ServedImage? {
         let kept = services.memory.admits(image) ? slot.detached() : nil
         let change = state.withLockedValue { state -> MemoryChange? in
             guard state.isOpen, state.overtakings == before else { return nil }

@@ -101,9 +101,12 @@ public final class UserCache: Sendable {
     ///
     /// `resolve` is called exactly once, on any thread, maybe before this returns; after ``leave(_:)`` only if the answer
     /// was on its way already. It must not block: an ending waits for it.
+    /// - Parameter glimpse: what ``glance(_:)`` has just said, which may save a look on disk.
     /// - Returns: the name under which the request waits.
     @discardableResult
-    public func get(_ query: ImageQuery, resolve: @escaping @Sendable (GetOutcome) -> Void) -> WaiterID {
+    public func get(
+        _ query: ImageQuery, after glimpse: Glimpse = .unknown, resolve: @escaping @Sendable (GetOutcome) -> Void
+    ) -> WaiterID {
         // The slot's bytes live as long as the caller's request; what waits keeps its own.
         let query = ImageQuery(slot: query.slot.detached(), named: query.named, cachedOnly: query.cachedOnly)
         let (id, held) = state.withLockedValue { state in
@@ -116,7 +119,11 @@ public final class UserCache: Sendable {
         change { state in
             if let ending = state.ending { return Consequences(effects: [.answer(waiter, .failure(ending))]) }
             let memory = state.memory[query.slot]?.served
-            return Consequences(effects: state.traffic.get(waiter, memory: memory, route: route, now: now))
+            // What was seen before something changed is worth nothing (I3, I7).
+            let diskIsEmpty = if case .nothing(state.overtakings) = glimpse { true } else { false }
+            let effects = state.traffic.get(
+                waiter, memory: memory, diskIsEmpty: diskIsEmpty, route: route, now: now)
+            return Consequences(effects: effects)
         }
         return id
     }

@@ -7,7 +7,7 @@ import ThumbnailCache
 extension Daemon {
     /// What INFO says, put together from those who know. Whoever is no admin sees its own figures only.
     static func serverInfo(
-        sessions: UserSessions, memory: MemoryTier, store: DiskStore, fetcher: CurlImageFetcher,
+        sessions: UserSessions, memory: MemoryTier, writes: WriteBehind, store: DiskStore, fetcher: CurlImageFetcher,
         registry: PeerRegistry, live: LiveConfiguration
     ) -> ServerInfo {
         let started = Self.uptime()
@@ -36,6 +36,7 @@ extension Daemon {
             .init("cache") { peer in
                 guard peer.isAdmin else { return [("memory_hits", "\(sessions.figures(of: peer.uid).memoryHits)")] }
                 let counts = sessions.statistics().counters
+                let backlog = writes.backlog
                 return [
                     ("memory_hits", "\(counts.memoryHits)"),
                     ("disk_hits", "\(counts.diskHits)"),
@@ -47,6 +48,9 @@ extension Daemon {
                     ("downloads_cancelled", "\(counts.downloadsCancelled)"),
                     ("puts", "\(counts.puts)"),
                     ("store_failures", "\(counts.storeFailures)"),
+                    ("stores_skipped", "\(counts.storesSkipped)"),
+                    ("unwritten_images", "\(backlog.images)"),
+                    ("unwritten_bytes", "\(backlog.bytes)"),
                 ]
             },
             .init("store") { peer in

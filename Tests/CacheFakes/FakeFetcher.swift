@@ -7,6 +7,7 @@ public final class FakeFetcher: ImageFetching {
     private struct State {
         var downloads: [FakeDownload] = []
         var refusal: DownloadFailure?
+        var isBusy = false
         var answer: (@Sendable (Download) -> DownloadOutcome?)?
         var answersOn: (any BlockingPool)?
         var waiting: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
@@ -22,6 +23,12 @@ public final class FakeFetcher: ImageFetching {
 
     /// All downloads started, in that order, whatever became of them.
     public var downloads: [FakeDownload] { state.withLockedValue { $0.downloads } }
+
+    /// What it says of itself, whatever is under way.
+    public var isBusy: Bool {
+        get { state.withLockedValue { $0.isBusy } }
+        set { state.withLockedValue { $0.isBusy = newValue } }
+    }
 
     /// While set, no download starts.
     public var refusal: DownloadFailure? {

@@ -44,17 +44,17 @@ public final class FakeVault: ImageVault {
         return kept.map { Image(record: $0.record, bytes: ImageBytes(copying: $0.bytes, framing: framing)) }
     }
 
-    public func glance(_ slot: Slot, framing: ReplyFraming) -> Image? {
-        guard store.isInPageCache else { return nil }
+    public func glance(_ slot: Slot, framing: ReplyFraming) -> Glance {
+        guard store.isInPageCache else { return .unknown }
         do {
             return try work {
                 let found = kept(slot, framing)
                 // Held here, it has seen what may be gone when it goes on.
                 if let late = try store.pass(.glance) { throw late }
-                return found
+                return found.map { .image($0) } ?? .nothing
             }
         } catch {
-            return nil
+            return .unknown
         }
     }
 

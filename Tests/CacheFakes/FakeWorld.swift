@@ -27,10 +27,11 @@ public final class FakeWorld: Sendable {
     ///   - lifecycle: where log-ins and endings run.
     ///   - memory: bytes of the memory tier.
     ///   - stepAside: called between the steps of what nobody waits for.
+    ///   - writes: how much may wait to be written.
     public init(
         store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(),
         lifecycle: any BlockingPool = ImmediatePool(), memory: Int = 1 << 20, time: ManualTime = ManualTime(),
-        stepAside: @escaping StepAside = {},
+        stepAside: @escaping StepAside = {}, writes: WriteBehind.Limits = WriteBehind.Limits(),
         settings: CacheSettings = CacheSettings(origins: ["default": FakeWorld.origin])
     ) {
         let log = store?.log ?? EventLog()
@@ -38,12 +39,16 @@ public final class FakeWorld: Sendable {
         self.log = log
         self.box = box
         self.store = store ?? FakeStore(log: log)
-        self.fetcher = FakeFetcher(log: log)
+        let fetcher = FakeFetcher(log: log)
+        self.fetcher = fetcher
         self.tokens = FakeTokenEndpoint(log: log)
         self.time = time
         self.services = CacheServices(
             store: self.store, fetcher: fetcher, tokens: tokens, memory: MemoryTier(capacity: memory),
-            disk: disk, lifecycle: lifecycle, time: time, framing: .bare, counters: CacheCounters(),
+            disk: disk,
+            writes: WriteBehind(
+                pool: disk, time: time, stepAside: stepAside, limits: writes, isBusy: { fetcher.isBusy }),
+            lifecycle: lifecycle, time: time, framing: .bare, counters: CacheCounters(),
             stepAside: stepAside, settings: { box.withLockedValue { $0 } })
     }
 }

@@ -192,7 +192,7 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
         try vault.put(slot("0"), picture(0))
         let writing = Atomic<Int>(2)
         @Sendable func glance(_ number: Int) -> [UInt8]? {
-            vault.glance(slot("\(number)"), framing: .bare).map(\.content)
+            vault.glance(slot("\(number)"), framing: .bare).image.map(\.content)
         }
         // Each has images of its own, so that it knows what must be there.
         let writers: [@Sendable () throws -> Void] = (0..<2).map { writer in

@@ -25,12 +25,12 @@ import ThumbnailCache
     }
 
     private func glance(_ vault: any ImageVault, _ profile: String = "bob") -> [UInt8]? {
-        vault.glance(slot(profile), framing: .bare).map(\.content)
+        vault.glance(slot(profile), framing: .bare).image.map(\.content)
     }
 
     @Test func `I5: an image in the page cache is read and verified, with record and frame`() throws {
         try withVault { vault in
-            let found = try #require(vault.glance(slot("bob"), framing: .bulk))
+            let found = try #require(vault.glance(slot("bob"), framing: .bulk).image)
             #expect(found.record == picture(1).record && found.content == picture(1).content)
             #expect(
                 Array(found.bytes.framed.readableBytesView)
@@ -91,8 +91,64 @@ import ThumbnailCache
         }
     }
 
-    @Test func `a missing image is nothing`() throws {
-        try withVault { #expect(glance($0, "nobody") == nil) }
+    /// What can be told of a slot, in a word.
+    private func told(_ vault: any ImageVault, _ profile: String) -> String {
+        switch vault.glance(slot(profile), framing: .bare) {
+        case .image: "image"
+        case .nothing: "nothing"
+        case .unknown: "unknown"
+        }
+    }
+
+    @Test func `where nothing was ever put there is nothing, and nobody need ask the disk`() throws {
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            system.heal()
+            #expect(told(vault, "bob") == "nothing" && system.calls == 0)
+            try vault.put(slot("bob"), picture(1))
+            #expect(told(vault, "bob") == "image")
+            // Others are in the same one of 256 places now and then.
+            let others = (0..<400).map { told(vault, "\($0)") }
+            #expect(Set(others) == ["nothing", "unknown"] && others.count { $0 == "unknown" } < 40)
+            _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
+            #expect(told(vault, "bob") == "unknown")
+        }
+    }
+
+    @Test func `of what was there before the start only the disk can tell; after a purge nothing is there again`()
+        throws
+    {
+        try tree.withStore(system: system) { store in
+            try store.commitLogin(alice, LoginRecord(sessions: [OpaqueID("kept")], loggedInAt: 0)).put(
+                slot("bob"), picture(1))
+        }
+        try tree.withStore(system: system) { store in
+            let vault = try #require(try store.load(alice)).vault
+            #expect(told(vault, "nobody") == "unknown")
+            vault.close()
+            #expect(told(try store.commitPurge(alice), "nobody") == "nothing")
+        }
+    }
+
+    @Test func `I7: before an image appears it is no longer said that there is none`() throws {
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            let seen = NIOLockedValueBox<[String]>([])
+            system.plan { call, _, _ in
+                if call == .rename { seen.withLockedValue { $0.append(told(vault, "bob")) } }
+                return nil
+            }
+            try vault.put(slot("bob"), picture(1))
+            #expect(seen.withLockedValue { $0 } == ["unknown"])
+        }
+    }
+
+    @Test func `I3: of a closed vault nothing is said, not even that it is empty`() throws {
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            vault.close()
+            #expect(told(vault, "bob") == "unknown")
+        }
     }
 
     @Test func `I5: a bad entry is left to a look that may wait, which rejects it`() throws {

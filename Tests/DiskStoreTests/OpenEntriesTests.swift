@@ -32,7 +32,7 @@ import ThumbnailCache
     }
 
     private func glance(_ vault: any ImageVault, _ profile: String = "bob") -> [UInt8]? {
-        vault.glance(slot(profile), framing: .bare).map(\.content)
+        vault.glance(slot(profile), framing: .bare).image.map(\.content)
     }
 
     @Test func `an image that is asked for again takes one system call`() throws {
@@ -206,7 +206,7 @@ import ThumbnailCache
         try withOpenEntry { vault, _, descriptors in
             try vault.put(slot("bob", 64), picture(2))
             for _ in 0..<3 {
-                #expect(vault.glance(slot("bob", 64), framing: .bare)?.content == picture(2).content)
+                #expect(vault.glance(slot("bob", 64), framing: .bare).image?.content == picture(2).content)
                 #expect(system.descriptors == descriptors + 1)
                 tree.clock.withLockedValue { $0 += 1 }
             }

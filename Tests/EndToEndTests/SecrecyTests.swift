@@ -33,6 +33,8 @@ extension EndToEnd {
                 #expect(try client.call("PUT", user, cat, Array("no image".utf8)).code == "BADIMAGE")
                 #expect(
                     try client.call("GET", user, profile, "URL", "http://queens-croquet-ground.example/").code != nil)
+                // A download is answered before it is on disk.
+                try eventually("three images are held") { daemon.imageFiles.count >= 3 }
                 #expect(origin.requests.contains { $0.headers["authorization"] == "Bearer \(Self.needles[3])" })
 
                 // Now, after a restart, and after a kill.

@@ -44,6 +44,45 @@ import ThumbnailCache
         #expect(target == DownloadTarget(url: expected, isNamedByClient: false))
     }
 
+    @Test
+    func `F23, F57: what is made of a template needs nothing put right, and is taken apart as a whole URL would be`()
+        throws
+    {
+        let templates = [
+            "https://a.example/{profile}", "http://[::1]:8080/a/{profile}/{user}.png",
+            "https://a.example:8443/?p={profile}&s={size}",
+            "https://a.example/{profile_md5}?d=404&s={size}", "https://A.example:443/%7e/{profile}",
+            "http://127.1/{user}/{profile}?",
+        ]
+        var random = SystemRandomNumberGenerator()
+        for template in templates {
+            let rules = try OriginRules(.test(url: template))
+            for _ in 0..<500 {
+                let id = (0..<Int.random(in: 1...12, using: &random)).map { _ in
+                    UInt8.random(in: 0...255, using: &random)
+                }
+                let profile = OpaqueID(ByteBuffer(bytes: id))
+                guard
+                    let target = try? rules.target(
+                        origin: .test(url: template), user: OpaqueID("alice"), slot: Slot(profile: profile), url: nil)
+                else { continue }
+                let whole = try WebURL(target.url)
+                #expect(target.url == whole.string)
+                #expect(rules.template.takenApart(target.url) == whole)
+            }
+        }
+    }
+
+    @Test(arguments: [
+        "https://a.example.org/x", "https://a.example:80/x", "https://a.example", "https://a.exampl/",
+        "http://a.example/x", "https://A.example/",
+    ])
+    func `F32: a URL that goes elsewhere than the template's is not taken for one of the template's`(url: String) throws
+    {
+        let rules = try OriginRules(.test(url: "https://a.example/{profile}"))
+        #expect(rules.template.takenApart(url) == nil)
+    }
+
     @Test(arguments: [
         ("https://a.example/{profile}", "."), ("https://a.example/{profile}", ".."),
         ("https://a.example/x/{profile}/y", ".."),

@@ -25,9 +25,9 @@ import Testing
 
     @Test func `what the page cache holds is answered at once`() async throws {
         let cache = try await stored()
-        #expect(told(cache.glance(Self.query)) == "old from disk")
+        #expect(told(cache.glance(Self.query).image) == "old from disk")
         daemon.store.isInPageCache = false
-        #expect(cache.glance(Self.query) == nil)
+        #expect(cache.glance(Self.query).image == nil)
     }
 
     @Test func `what was found comes back to memory, where there is one`() async throws {
@@ -37,18 +37,18 @@ import Testing
         again.store.isInPageCache = true
         let cache = try await again.sessions.cache(.alice)
         #expect(cache.hit(Self.slot) == nil)
-        #expect(told(cache.glance(Self.query)) == "old from disk")
+        #expect(told(cache.glance(Self.query).image) == "old from disk")
         #expect(told(cache.hit(Self.slot)) == "old from memory")
     }
 
     @Test func `a stale image and one from another URL are not answers`() async throws {
         let cache = try await stored()
         let other = try cache.target(of: Self.slot, url: "https://other.test/x")
-        #expect(cache.glance(ImageQuery(slot: Self.slot, named: other)) == nil)
+        #expect(cache.glance(ImageQuery(slot: Self.slot, named: other)).image == nil)
         try cache.put(Self.slot, SampleImage.png("brief"), timeToLive: 60)
-        #expect(told(cache.glance(Self.query)) == "brief from disk")
+        #expect(told(cache.glance(Self.query).image) == "brief from disk")
         daemon.world.time.now += 60
-        #expect(cache.glance(Self.query) == nil)
+        #expect(cache.glance(Self.query).image == nil)
     }
 
     @Test
@@ -65,11 +65,11 @@ import Testing
         }
         remember(Slot(profile: OpaqueID("bob"), size: 64), url: "https://origin.test/a")
         remember(Slot(profile: OpaqueID("carol")), url: "https://origin.test/a")
-        #expect(told(cache.glance(Self.query)) == "old from disk")
+        #expect(told(cache.glance(Self.query).image) == "old from disk")
         remember(Self.slot, url: "https://other.test/x")
-        #expect(cache.glance(Self.query) == nil)
+        #expect(cache.glance(Self.query).image == nil)
         daemon.world.time.now += 300
-        #expect(told(cache.glance(Self.query)) == "old from disk")
+        #expect(told(cache.glance(Self.query).image) == "old from disk")
     }
 
     @Test func `I8: many missing images of a profile are not looked through, one by one`() {
@@ -86,7 +86,7 @@ import Testing
     /// Has something happen between the moment the image was seen on disk and the answer.
     private func overtaken(_ cache: UserCache, by event: () throws -> Void) async throws -> ServedImage? {
         let gate = daemon.store.hold(.glance)
-        async let glance = threads.run { cache.glance(Self.query) }
+        async let glance = threads.run { cache.glance(Self.query).image }
         await gate.reached()
         try event()
         daemon.store.release(.glance)
@@ -97,7 +97,7 @@ import Testing
         let cache = try await stored()
         let served = try await overtaken(cache) { _ = try cache.purge([OpaqueID("bob")]) }
         #expect(served == nil)
-        #expect(cache.glance(Self.query) == nil && cache.hit(Self.slot) == nil)
+        #expect(cache.glance(Self.query).image == nil && cache.hit(Self.slot) == nil)
     }
 
     @Test func `I7: an image replaced while it was being looked at is not served`() async throws {
@@ -106,13 +106,46 @@ import Testing
             try cache.put(Self.slot, SampleImage.png("new"), timeToLive: nil)
         }
         #expect(served == nil)
-        #expect(told(cache.glance(Self.query)) == "new from disk")
+        #expect(told(cache.glance(Self.query).image) == "new from disk")
+    }
+
+    private static let absent = ImageQuery(slot: Slot(profile: OpaqueID("carol")))
+
+    @Test func `what is known not to be on disk is asked of the origin without another look`() async throws {
+        let cache = try await stored()
+        let answers = Answers()
+        cache.get(Self.absent, after: cache.glance(Self.absent), resolve: answers.take)
+        #expect(daemon.store.calls(.read) == 0)
+        daemon.fetcher.downloads[0].end(SampleImage.downloaded("one"))
+        #expect(answers.told == ["one from origin"])
+        let cached = ImageQuery(slot: Slot(profile: OpaqueID("dora")), cachedOnly: true)
+        cache.get(cached, after: cache.glance(cached), resolve: answers.take)
+        #expect(answers.told.last == "null" && daemon.store.calls(.read) == 0)
+    }
+
+    @Test func `I7: what was put since the look is found, and nothing is asked of the origin`() async throws {
+        let cache = try await stored()
+        let glimpse = cache.glance(Self.absent)
+        try cache.put(Self.absent.slot, SampleImage.png("new"), timeToLive: nil)
+        let answers = Answers()
+        cache.get(Self.absent, after: glimpse, resolve: answers.take)
+        #expect(answers.told == ["new from disk"] && daemon.fetcher.downloads.isEmpty)
+    }
+
+    @Test func `I7: what was downloaded since the look is found`() async throws {
+        let cache = try await stored()
+        let glimpse = cache.glance(Self.absent)
+        cache.get(Self.absent) { _ in }
+        daemon.fetcher.downloads[0].end(SampleImage.downloaded("one"))
+        let answers = Answers()
+        cache.get(Self.absent, after: glimpse, resolve: answers.take)
+        #expect(answers.told == ["one from disk"] && daemon.fetcher.downloads.count == 1)
     }
 
     @Test func `I3: a log-out waits for who is looking, and what was seen is not served`() async throws {
         let cache = try await stored()
         let gate = daemon.store.hold(.glance)
-        async let glance = threads.run { cache.glance(Self.query) }
+        async let glance = threads.run { cache.glance(Self.query).image }
         await gate.reached()
         async let closed = threads.run { cache.close() }
         // Nothing is open from here on, though somebody is still inside.
@@ -130,9 +163,9 @@ import Testing
         let gate = daemon.store.hold(.appear)
         async let put: Void = threads.run { try cache.put(Self.slot, SampleImage.png("new"), timeToLive: nil) }
         await gate.reached()
-        #expect(cache.glance(Self.query) == nil)
+        #expect(cache.glance(Self.query).image == nil)
         daemon.store.release(.appear)
         try await put
-        #expect(told(cache.glance(Self.query)) == "new from disk")
+        #expect(told(cache.glance(Self.query).image) == "new from disk")
     }
 }

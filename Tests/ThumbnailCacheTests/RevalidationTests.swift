@@ -208,8 +208,7 @@ import Testing
         pool.runAll()
         world.fetcher.downloads[0].end(
             SampleImage.downloaded("x", headers: ["cache-control": ["max-age=0"], "etag": ["\"1\""]]))
-        // It is judged, and its write waits.
-        pool.runNext()
+        // Its write waits.
         #expect(pool.count == 1)
         cache.get(Self.query, resolve: answers.take)
         #expect(answers.told == ["x from origin", "x from memory, stale"])
