@@ -203,8 +203,13 @@ extension EndToEnd {
                 let path = machine.path("activated")
                 daemon.wrapper = ["systemd-socket-activate", "-l", path]
                 try daemon.launch()
-                try eventually("systemd listens") { Files.exists(path) }
-                let client = try RESPClient(path)
+                // The socket has its name a moment before it takes connections.
+                var connected: RESPClient?
+                try eventually("systemd listens") {
+                    do { connected = try RESPClient(path) } catch { return false }
+                    return true
+                }
+                let client = try #require(connected)
                 #expect(try client.call("LOGIN", "alice") == .ok)
                 #expect(try client.call("USERS") == .array([.bulk(Array("alice".utf8))]))
             }
