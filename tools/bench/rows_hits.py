@@ -1,4 +1,4 @@
-"""P1 to P4: an image that is held, against Redis, memcached, nginx, Varnish, and a bare server."""
+"""P1 to P4: an image that is held, against Redis, memcached, nginx, Varnish, and bare servers."""
 
 import contextlib
 import os
@@ -16,6 +16,9 @@ SIZE = 8 << 10
 #: user and two the image, so ten users with a hundred images each make KEYS.
 SPREAD = 10
 WORDS = ("GET", "alice", "0" * 12)
+#: What asks for one image of a spread store, and for any of them.
+ONE_OF_SPREAD = ["GET", "u" + "0" * 12, "0" * 24]
+ANY_OF_SPREAD = ["GET", "u__rand_int__", "__rand_int__" * 2]
 
 
 def rows(run):
@@ -24,6 +27,7 @@ def rows(run):
     images.write_images(pictures, KEYS, SIZE)
     memory, ours, least = hits_in_memory(run, folder, pictures)
     yield from memory
+    yield from hits_on_cores(run, folder, pictures)
     yield from hits_on_disk(run, folder, pictures, ours, least)
 
 
@@ -115,6 +119,28 @@ def hits_in_memory(run, folder, pictures):
     ], costs["ours1"], costs["least1"]
 
 
+def hits_on_cores(run, folder, pictures):
+    """What a hit takes with a second event loop: with requests that are spread, and where both loops want one lock and one image."""
+    requests = run.scaled(100_000, 10_000)
+    with contextlib.ExitStack() as stack:
+        things = []
+        for threads in (1, 2):
+            home = folder / f"memory-{threads}"
+            home.mkdir()
+            daemon = stack.enter_context(run.subject.start(home, threads=threads)).wait_for(home / "thumbcached.sock")
+            load_spread(daemon.address, pictures)
+            things += [((kind, threads), lambda server=daemon, words=words: by_redis_benchmark(server, requests, 1, words, SPREAD))
+                       for kind, words in (("spread", ANY_OF_SPREAD), ("one", ONE_OF_SPREAD))]
+        found = run.alternate(things)
+
+    for id, kind, what in (("P3 cores", "spread", "server CPU of a memory hit with 2 threads"),
+                           ("P3 cores, one image", "one", "the same, all connections ask for one image of one user")):
+        two, one = ([Figure(f"thumbcached, {name}", unit, [result[place] for result in found[kind, threads]])
+                     for place, unit in ((0, "requests/s"), (1, "µs CPU"))]
+                    for threads, name in ((2, "2 threads"), (1, "1 thread")))
+        yield Row(id, what, "1 thread", ratio(two[1], one[1]), more_is_better=False, figures=[two[1], one[1], two[0], one[0]])
+
+
 def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
     """The memory tier off, the page cache warm. With one thread each, and with as many as there are cores."""
     requests = run.scaled(100_000, 10_000)
@@ -133,9 +159,10 @@ def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
             load_spread(daemon.address, pictures)
         for server in list(caches.values()) + [varnish]:
             clients.h2load(server.address, list_of_urls, 2 * KEYS, 1)
-        words = ["GET", "u__rand_int__", "__rand_int__" * 2]
-        things = [(("ours", threads), lambda server=server: by_redis_benchmark(server, requests, 1, words, SPREAD))
+        least = stack.enter_context(run.subject.least_on_disk(folder, KEYS, SIZE, ONE_OF_SPREAD))
+        things = [(("ours", threads), lambda server=server: by_redis_benchmark(server, requests, 1, ANY_OF_SPREAD, SPREAD))
                   for threads, server in daemons.items()]
+        things += [(("least", 1), lambda: by_redis_benchmark(least, requests, 1, ANY_OF_SPREAD, SPREAD))]
         things += [(("nginx", workers), lambda server=server: by_h2load(server, list_of_urls, requests))
                    for workers, server in caches.items()]
         things += [(("varnish", 0), lambda: by_h2load(varnish, list_of_urls, requests))]
@@ -150,8 +177,9 @@ def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
               False, figures=[cost_in_memory, nginx_cost, figure(("varnish", 0), "varnish (in memory)", "µs CPU")])
     yield Row("P3 nginx limit", "the same of a bare loop in C", "nginx proxy_cache (h2load)", ratio(least_cost, nginx_cost),
               more_is_better=False, figures=[least_cost, nginx_cost])
-    one = [figure((name, 1), title, unit) for unit in ("requests/s", "µs CPU")
-           for name, title in (("ours", "thumbcached"), ("nginx", "nginx proxy_cache"))]
+    one, limit = ([figure((name, 1), title, unit) for unit in ("requests/s", "µs CPU")
+                   for name, title in (held, ("nginx", "nginx proxy_cache"))]
+                  for held in (("ours", "thumbcached"), ("least", "loop in C that decrypts")))
     yield Row("P4", "GET, memory tier off, page cache warm; one thread, one worker", "nginx proxy_cache",
               ratio(one[0], one[1]), 1.0, figures=one + [varnish_rate])
     if cores > 1:
@@ -159,6 +187,8 @@ def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
                      for name, title in (("ours", "thumbcached"), ("nginx", "nginx proxy_cache"))]
         yield Row("P4 cores", f"the same with {cores} threads and {cores} workers", "nginx proxy_cache",
                   ratio(all_cores[0], all_cores[1]), figures=all_cores)
+    yield Row("P4 limit", "P4 of a loop in C that only reads and decrypts; one thread, one worker", "nginx proxy_cache",
+              ratio(limit[0], limit[1]), figures=limit)
 
 
 def by_h2load(server, list_of_urls, requests):

@@ -44,16 +44,25 @@ class Subject:
 
     def least(self, home, images, image_size, words):
         """The same in C, with nothing around the system calls: what the machine itself takes."""
-        program = home / "leastloop"
-        processes.run([processes.find("cc"), "-O2", "-o", program, self.here / "leastloop.c"])
-        return self._floor("least", program, home, images, image_size, words)
+        return self._floor("least", self._loop("leastloop", home), home, images, image_size, words)
 
-    def _floor(self, name, program, home, images, image_size, words):
+    def least_on_disk(self, home, images, image_size, words):
+        """The same in C with images that lie encrypted in files, which it reads and opens for each reply."""
+        files = home / "diskloop-files"
+        files.mkdir()
+        return self._floor("diskloop", self._loop("diskloop", home, "-lcrypto"), home, images, image_size, words, files)
+
+    def _loop(self, name, home, *libraries):
+        program = home / name
+        processes.run([processes.find("cc"), "-O2", "-o", program, self.here / f"{name}.c", self.here / "serve.c", *libraries])
+        return program
+
+    def _floor(self, name, program, home, images, image_size, words, *more):
         import resp
 
         address = home / f"{name}.sock"
         length = len(resp.frame(*words))
-        server = Server(name, [program, address, length, image_size, images], home / f"{name}.log")
+        server = Server(name, [program, address, length, image_size, images, *more], home / f"{name}.log")
         server.address = address
         return server.wait_for(address)
 
