@@ -1,4 +1,3 @@
-import NIOConcurrencyHelpers
 import Synchronization
 import ThumbnailCache
 
@@ -10,9 +9,11 @@ final class Generation: Sendable {
     let name: GenerationName
     /// Made anew each time: there may be tens of thousands of generations, and few whose directory is opened.
     var directoryName: FileName { name.fileName }
-    /// Of one that was made in this run: the buckets that nothing has been put in, so that nothing need be looked for there. Nil for one
-    /// that was found, of which only the disk can tell.
-    private let untouched: NIOLockedValueBox<BucketSet>?
+    /// Whether it was made in this run.
+    let isNew: Bool
+    /// One bit for each bucket that nothing has been put in, so that nothing need be looked for there. None where the generation was found:
+    /// then only the disk can tell.
+    private let untouched: InlineArray<4, Atomic<UInt64>>
     /// In place, since a box would take as much memory again as all the rest. No images but -1 while it is not known.
     private let lastImages = Atomic<Int>(-1)
     private let lastBytes = Atomic<Int>(0)
@@ -22,7 +23,8 @@ final class Generation: Sendable {
         self.number = number
         self.uid = uid
         self.name = name
-        untouched = isNew ? NIOLockedValueBox(.all) : nil
+        self.isNew = isNew
+        untouched = InlineArray { _ in Atomic(isNew ? UInt64.max : 0) }
     }
 
     /// What it held when its account was closed; nil before.
@@ -37,17 +39,14 @@ final class Generation: Sendable {
         lastImages.store(usage.images, ordering: .releasing)
     }
 
-    /// Whether it was made in this run.
-    var isNew: Bool { untouched != nil }
-
     /// Whether it is known without a look at the disk that a bucket holds no entry.
     func holdsNothing(in bucket: UInt8) -> Bool {
-        untouched?.withLockedValue { $0.contains(bucket) } ?? false
+        untouched[Int(bucket >> 6)].load(ordering: .sequentiallyConsistent) >> UInt64(bucket & 63) & 1 == 1
     }
 
     /// An entry is about to be put in a bucket. Before it is there, so that what ``holdsNothing(in:)`` says is never late.
     func willHold(in bucket: UInt8) {
-        _ = untouched?.withLockedValue { $0.remove(bucket) }
+        untouched[Int(bucket >> 6)].bitwiseAnd(~(1 << UInt64(bucket & 63)), ordering: .sequentiallyConsistent)
     }
 
     struct Bucket: Hashable {

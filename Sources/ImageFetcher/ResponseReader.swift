@@ -22,8 +22,7 @@ struct ResponseReader {
 
     /// What an answer comes to, if it comes to its end.
     enum Verdict {
-        /// ``takeImage(_:)`` gives it out.
-        case image(ResponseHeaders)
+        case image(ImageBytes, ResponseHeaders)
         case missing(ResponseHeaders)
         case notModified(ResponseHeaders)
         case redirect(String)
@@ -32,6 +31,7 @@ struct ResponseReader {
 
     private let host: String
     private let isConditional: Bool
+    private let framing: ReplyFraming
     private let limits: Limits
     private var stage = Stage.beforeStatus
     private var status = 0
@@ -62,9 +62,10 @@ struct ResponseReader {
     /// - Parameters:
     ///   - host: named in sentences.
     ///   - isConditional: whether the request said what is held already.
-    init(host: String, isConditional: Bool = false, limits: Limits) {
+    init(host: String, isConditional: Bool = false, framing: ReplyFraming, limits: Limits) {
         self.host = host
         self.isConditional = isConditional
+        self.framing = framing
         self.limits = limits
     }
 
@@ -110,21 +111,23 @@ struct ResponseReader {
         _ = refuse(overlong)
     }
 
-    /// What the answer comes to. `isWhole` is false when libcurl ended it with an error; then nil unless
+    /// What the answer comes to; asked once, since the image is given out with it. `isWhole` is false when libcurl ended it with an error; then nil unless
     /// it was ended from here.
     mutating func verdict(isWhole: Bool) -> Verdict? {
         if let refusal { return .failed(refusal) }
         guard isWhole || hasSeenEnough else { return nil }
         switch status {
         case 200, 203:
-            guard let image else {
+            guard let count = image?.count else {
                 return .failed(.origin("the answer from \(host) ended within its header"))
             }
-            if !isChunked, let announced, announced != image.count {
+            if !isChunked, let announced, announced != count {
                 return .failed(
-                    .origin("\(host) announced \(announced) bytes and sent \(image.count): the image is not whole"))
+                    .origin("\(host) announced \(announced) bytes and sent \(count): the image is not whole"))
             }
-            return .image(headers)
+            // Framed where it lies: handed on first, it would have two owners and be copied.
+            guard let framed = image?.finish(framing) else { return nil }
+            return .image(framed, headers)
         case 404, 410:
             return .missing(headers)
         case 304 where isConditional:
@@ -143,13 +146,6 @@ struct ResponseReader {
         default:
             return .failed(.origin("HTTP status \(status) from \(host)"))
         }
-    }
-
-    /// The image, framed, once the verdict is that there is one. It is framed where it lies, which is not possible once it has been handed
-    /// on: then every image would be copied.
-    mutating func takeImage(_ framing: ReplyFraming) -> ImageBytes? {
-        defer { image = nil }
-        return image?.finish(framing)
     }
 
     /// Whether the body is the image: with 203, as somebody on the way has changed it (RFC 9110 section 15.3.4).
@@ -190,7 +186,8 @@ struct ResponseReader {
         let name = line[..<colon]
         guard name.count <= Self.longestName else { return true }
         let value = line[line.index(after: colon)...].trimmed
-        switch name.lowercased {
+        let known = name.lowercased
+        switch known {
         case "content-length":
             guard let length = Int(String(decoding: value, as: UTF8.self)), length >= 0, announced ?? length == length
             else { return refuse(.origin("\(host) announced a length that is no number, or two that differ")) }
@@ -210,7 +207,7 @@ struct ResponseReader {
         // The fields that matter to a cache.
         case "age", "cache-control", "content-type", "date", "etag", "expires", "last-modified", "pragma",
             "retry-after", "vary":
-            keep(value, of: name.lowercased)
+            keep(value, of: known)
         default:
             break
         }

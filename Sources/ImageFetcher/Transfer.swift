@@ -63,7 +63,7 @@ final class Transfer {
         self.connections = connections
         self.book = book
         self.configuration = configuration
-        response = Self.reader(url, isConditional: false, configuration)
+        response = Self.reader(url, isConditional: false, ticket.download.framing, configuration)
     }
 
     private static func url(of download: Download, _ book: OriginBook) throws(DownloadFailure) -> WebURL {
@@ -91,7 +91,8 @@ final class Transfer {
         lacksSocket = false
         given = left.nanoseconds / 1_000_000
         mayBePrivate = origin.allowPrivateAddresses && isConfigured
-        response = Self.reader(url, isConditional: conditionForThisHop != nil, configuration)
+        response = Self.reader(
+            url, isConditional: conditionForThisHop != nil, ticket.download.framing, configuration)
         // A proxy is asked by name, so that no socket is ever opened to what the URL names; what it names as a number can still be judged.
         if !origin.proxy.isEmpty, let address = url.address, let reason = refusalReason(address) {
             throw .denied(deniedSentence(address, reason))
@@ -116,9 +117,8 @@ final class Transfer {
         if let status = response.finalStatus { answers.count(status) }
         guard let verdict = response.verdict(isWhole: code == CURLE_OK) else { return .failed(failure(code)) }
         switch verdict {
-        case .image(let headers):
-            guard let bytes = response.takeImage(ticket.download.framing) else { return .failed(failure(code)) }
-            return image(bytes, completed(headers))
+        case .image(let framed, let headers):
+            return image(framed, completed(headers))
         case .missing(let headers):
             return .missing(completed(headers))
         case .notModified(let headers):
@@ -173,10 +173,11 @@ final class Transfer {
     // MARK: Setting up a request
 
     private static func reader(
-        _ url: WebURL, isConditional: Bool, _ configuration: FetcherConfiguration
+        _ url: WebURL, isConditional: Bool, _ framing: ReplyFraming, _ configuration: FetcherConfiguration
     ) -> ResponseReader {
         ResponseReader(
-            host: url.host, isConditional: isConditional, limits: .init(image: configuration.maximumImageBytes))
+            host: url.host, isConditional: isConditional, framing: framing,
+            limits: .init(image: configuration.maximumImageBytes))
     }
 
     private func setOptions(milliseconds: Int, token: Secret?) throws(EasyHandle.Failure) {

@@ -10,7 +10,7 @@ public struct CacheServices: Sendable {
     public let disk: any BlockingPool
     /// Where downloaded images wait to be judged while others are still being downloaded.
     let judging: WorkLine
-    /// Where downloaded images wait to be written.
+    /// Where they wait to be written.
     public let writes: WriteBehind
     /// For log-in, purge and log-out, so that a purge never waits behind reads.
     public let lifecycle: any BlockingPool
@@ -24,9 +24,10 @@ public struct CacheServices: Sendable {
 
     public init(
         store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
-        disk: any BlockingPool, writes: WriteBehind, lifecycle: any BlockingPool, time: any Timekeeping,
+        disk: any BlockingPool, lifecycle: any BlockingPool, time: any Timekeeping,
         framing: ReplyFraming,
         counters: CacheCounters, stepAside: @escaping StepAside,
+        writeLimits: WriteBehind.Limits? = nil,
         settings: @escaping @Sendable () -> CacheSettings
     ) {
         self.store = store
@@ -35,7 +36,9 @@ public struct CacheServices: Sendable {
         self.memory = memory
         self.disk = disk
         judging = WorkLine(pool: disk)
-        self.writes = writes
+        writes = WriteBehind(
+            pool: disk, time: time, stepAside: stepAside, limits: writeLimits ?? .init(tier: memory.capacity)
+        ) { fetcher.isBusy }
         self.lifecycle = lifecycle
         self.time = time
         self.framing = framing

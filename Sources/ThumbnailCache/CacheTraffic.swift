@@ -14,7 +14,7 @@ struct CacheTraffic: Sendable {
         /// Download, then report with ``downloadEnded(_:_:url:_:route:now:)``.
         case download(Slot, DownloadTarget, flight: UInt64)
         case cancel(any DownloadHandle)
-        /// Write to disk if ``mayStore(_:_:)`` still says so, then report with ``stored(_:_:)``.
+        /// Write to disk if ``mayStore(_:_:)`` still says so, then report with ``stored(_:_:)`` or ``notStored(_:_:)``.
         case store(Slot, flight: UInt64)
         /// What is held in the slot is not to be served again, though nothing takes its place on disk: remove it, if
         /// ``mayDrop(_:_:)`` still says so, then report with ``dropped(_:_:)``.
@@ -305,6 +305,11 @@ struct CacheTraffic: Sendable {
         guard mayStore(slot, number) else { return }
         activity[slot]?.storing = nil
         tidy(slot)
+    }
+
+    /// A downloaded image could not be written, or too much waits for that: whoever waited has it, but nothing older may take its place.
+    mutating func notStored(_ slot: Slot, _ number: UInt64) -> [Effect] {
+        mayStore(slot, number) ? drop(slot, flight: number) : []
     }
 
     /// Asked right before an image that the origin no longer has is removed: not if another has come since.

@@ -9,6 +9,9 @@ public struct ImageBytes: Sendable {
     /// Bytes of the image alone.
     public let count: Int
 
+    /// Bytes of memory that it takes.
+    var storage: Int { framed.storageCapacity }
+
     /// The image alone, sharing the storage.
     public var image: ByteBuffer {
         framed.getSlice(at: framed.readerIndex + prefixLength, length: count) ?? ByteBuffer()

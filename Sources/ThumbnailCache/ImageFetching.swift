@@ -7,8 +7,8 @@ public protocol ImageFetching: Sendable {
     func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(TargetError) -> DownloadTarget
 
     /// Starts a download, or queues it where a limit says so. `onEnd` is called exactly once, on a thread of the fetcher's,
-    /// unless ``DownloadHandle/cancel()`` came first; then it may still be called, and is to be ignored. It must not block: other
-    /// downloads wait for that thread.
+    /// unless ``DownloadHandle/cancel()`` came first; then it may still be called, and is to be ignored. It must not block, nor
+    /// take longer than some 50 µs: other downloads wait for that thread.
     /// Never blocks. Throws when no more downloads of that uid may wait, and when the host has failed and is left alone.
     func start(_ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void) throws(DownloadFailure)
         -> any DownloadHandle

@@ -24,7 +24,7 @@ final class MemoryEntry: Sendable {
     deinit { served.image.bytes.wipe() }
 
     /// What the entry weighs: the storage that its bytes keep alive, and what stands around them.
-    var cost: Int { served.image.bytes.framed.storageCapacity + 512 }
+    var cost: Int { served.image.bytes.storage + 512 }
 
     /// Marks a hit. Reading first keeps the line shared between cores when it is already marked.
     func markUsed() {
@@ -68,7 +68,7 @@ public final class MemoryTier: Sendable {
 
     /// Whether an image of that size may come in at all: one that would push out most of the others may not.
     func admits(_ image: Image) -> Bool {
-        image.bytes.framed.storageCapacity <= capacity / 8
+        image.bytes.storage <= capacity / 8
     }
 
     /// Takes an entry in, and tells the caches whose entries had to go for it.

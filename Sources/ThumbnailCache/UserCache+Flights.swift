@@ -161,24 +161,33 @@ extension UserCache {
         do {
             let handle = try services.fetcher.start(download) { outcome in
                 if let token, self.triesAgain(errand, token, outcome) { return }
-                let reception = Reception(self.services.time)
-                let judge: @Sendable () -> Void = {
-                    let landing = self.judge(outcome, of: download, basis: errand.basis, at: reception)
-                    self.landed(slot, target, flight, landing)
-                }
-                if outcome.takesLongToHash {
-                    self.services.disk.submit(judge)
-                } else if self.services.fetcher.isBusy {
-                    self.services.judging.add(judge)
-                } else {
-                    judge()
-                }
+                self.arrived(outcome, for: slot, flight, from: errand.origin, target, basis: errand.basis)
             }
             if errand.refused == nil { services.counters.downloads.count() }
             if download.condition != nil { services.counters.revalidations.count() }
             errand.steps.follow(handle, as: errand.step + 2)
         } catch {
             landed(slot, target, flight, .failed(CacheFailure(error)))
+        }
+    }
+
+    /// Judges what came: here, on the fetcher's thread, if it is quickly done and no other download needs that thread.
+    private func arrived(
+        _ outcome: DownloadOutcome, for slot: Slot, _ flight: UInt64, from origin: Origin, _ target: DownloadTarget,
+        basis: Image?
+    ) {
+        let reception = Reception(services.time)
+        // It may wait for its turn beyond a log-out: so it holds no token.
+        let judge: @Sendable () -> Void = {
+            let landing = self.judge(outcome, of: target, from: origin, basis: basis, at: reception)
+            self.landed(slot, target, flight, landing)
+        }
+        if outcome.takesLongToHash {
+            services.disk.submit(judge)
+        } else if services.fetcher.isBusy {
+            services.judging.add(judge)
+        } else {
+            judge()
         }
     }
 
@@ -218,73 +227,6 @@ extension UserCache {
             }
             return Consequences(effects: effects, memory: memory)
         }
-    }
-
-    /// Has a downloaded image written. While it waits for its turn the traffic alone holds the image: with an ending it goes (I11).
-    private func storeLater(_ slot: Slot, _ flight: UInt64) {
-        guard let image = toStore(slot, flight) else { return }
-        let piece = WriteBehind.Piece(uid: owner.uid, bytes: image.bytes.count) { self.store(slot, flight) }
-        guard !services.writes.add(piece) else { return }
-        services.counters.storesSkipped.count()
-        storeEnded(slot, flight)
-    }
-
-    private func toStore(_ slot: Slot, _ flight: UInt64) -> Image? {
-        state.withLockedValue { state in
-            state.traffic.mayStore(slot, flight) ? state.traffic.storing(slot)?.image : nil
-        }
-    }
-
-    /// Writes a downloaded image; its waiters already have it, so a failure costs only a later download.
-    private func store(_ slot: Slot, _ flight: UInt64) {
-        do {
-            if let image = toStore(slot, flight) {
-                _ = try vault.write(
-                    slot, image,
-                    isCurrent: { state.withLockedValue { $0.isOpen && $0.traffic.mayStore(slot, flight) } },
-                    committed: {})
-            }
-        } catch StoreError.closed {
-            // Purged or logged out meanwhile: nothing is to be kept.
-        } catch {
-            services.counters.storeFailures.count()
-        }
-        storeEnded(slot, flight)
-    }
-
-    private func storeEnded(_ slot: Slot, _ flight: UInt64) {
-        let awaiting = state.withLockedValue { state -> [CheckedContinuation<Void, Never>] in
-            state.traffic.stored(slot, flight)
-            guard !state.awaitingStores.isEmpty, !state.traffic.isStoring else { return [] }
-            defer { state.awaitingStores = [] }
-            return state.awaitingStores
-        }
-        for continuation in awaiting { continuation.resume() }
-    }
-
-    /// Returns when the images that were downloaded so far are on disk: for a stop, which has the time to wait for them.
-    func storesEnded() async {
-        services.writes.hurry()
-        await withCheckedContinuation { continuation in
-            let isDone = state.withLockedValue { state in
-                guard state.traffic.isStoring else { return true }
-                state.awaitingStores.append(continuation)
-                return false
-            }
-            if isDone { continuation.resume() }
-        }
-    }
-
-    /// What is held is not to be served again: it goes.
-    private func drop(_ slot: Slot, _ flight: UInt64) {
-        do {
-            try vault.drop(slot, isCurrent: { state.withLockedValue { $0.isOpen && $0.traffic.mayDrop(slot, flight) } })
-        } catch StoreError.closed {
-            // All of it is going.
-        } catch {
-            services.counters.storeFailures.count()
-        }
-        state.withLockedValue { $0.traffic.dropped(slot, flight) }
     }
 }
 

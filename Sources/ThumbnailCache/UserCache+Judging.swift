@@ -13,17 +13,18 @@ extension UserCache {
     /// the origin is to be asked again.
     /// - Parameter reception: when it ended, which is when its age began to count here.
     func judge(
-        _ outcome: DownloadOutcome, of download: Download, basis: Image?, at reception: Reception
+        _ outcome: DownloadOutcome, of target: DownloadTarget, from origin: Origin, basis: Image?,
+        at reception: Reception
     ) -> CacheTraffic.Landing? {
         switch outcome {
         case .image(let downloaded):
-            return image(downloaded, of: download, at: reception)
+            return image(downloaded, of: target, from: origin, at: reception)
         case .notModified(let headers):
             guard let basis else { return .failed(.origin("the origin said that nothing has changed, unasked")) }
-            return confirmed(basis, headers, origin: download.origin, at: reception)
+            return confirmed(basis, headers, origin: origin, at: reception)
         case .missing(let headers):
             return .missing(
-                until: NegativeVerdict.believedUntil(headers, origin: download.origin, at: reception))
+                until: NegativeVerdict.believedUntil(headers, origin: origin, at: reception))
         case .failed(let failure):
             services.counters.downloadFailures.count()
             return .failed(CacheFailure(failure))
@@ -31,13 +32,13 @@ extension UserCache {
     }
 
     private func image(
-        _ downloaded: DownloadedImage, of download: Download, at reception: Reception
+        _ downloaded: DownloadedImage, of target: DownloadTarget, from origin: Origin, at reception: Reception
     ) -> CacheTraffic.Landing {
         let fields = StoredFields(downloaded.headers)
-        let verdict = StoringVerdict(fields, downloaded.headers, origin: download.origin, at: reception)
+        let verdict = StoringVerdict(fields, downloaded.headers, origin: origin, at: reception)
         let record = ImageRecord(
             shape: downloaded.shape, digest: services.store.digest(of: downloaded.bytes.image),
-            provenance: .url(download.target.url), freshness: verdict.freshness, fields: fields,
+            provenance: .url(target.url), freshness: verdict.freshness, fields: fields,
             redirectedTo: downloaded.redirectedTo)
         return .image(Image(record: record, bytes: downloaded.bytes), storable: verdict.mayStore)
     }

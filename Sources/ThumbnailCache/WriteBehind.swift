@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 /// Downloaded images on their way to the disk.
 ///
 /// Whoever waited for such an image has it already, so its writing gives way to those who still wait for theirs: while downloads are
-/// under way nothing is written, unless too much has come together or it has waited too long. After somebody's log-in, when all the
+/// under way nothing is written, unless too much has come together or something has waited too long. After somebody's log-in, when all the
 /// pictures are asked for at once, they arrive in two thirds of the time so. Writing takes as much of a processor as downloading does.
 ///
 /// One thread writes, in the order in which the images came; several do where more has come together than may wait. What is beyond the
@@ -15,30 +15,46 @@ import NIOConcurrencyHelpers
 public final class WriteBehind: Sendable {
     public struct Limits: Sendable {
         /// Bytes that wait at most while downloads go first.
-        public var patient = 16 << 20
-        /// Bytes that wait at most.
+        public var patient: Int
+        /// Bytes that wait at most, as long as no uid has less than its part of them: then twice as many. One image always may, however
+        /// large.
         public var most = 128 << 20
-        /// Of them, those of one uid. A single image may be larger than any of the three.
+        /// Of them, those of one uid.
         public var mostOfUID = 64 << 20
         /// Threads that write at once, where more waits than may wait patiently.
         public var writers = 4
         /// Milliseconds that an image waits for downloads to end.
         public var longest: Int64 = 500
 
-        public init() {}
+        /// - Parameter tier: bytes of the memory tier. So many wait patiently, since those that are in memory anyway take no more of it;
+        ///   8 MiB where there is no tier, 64 MiB at most.
+        public init(tier: Int) {
+            patient = min(max(tier, 8 << 20), 64 << 20)
+        }
     }
 
     /// An image to be written.
     struct Piece: Sendable {
+        /// Bytes that a piece takes beside the image: what is known of it, where it belongs, and the work itself.
+        static let overhead = 2 << 10
+
         let uid: UInt32
+        /// Of memory.
         let bytes: Int
         /// Blocks on the disk.
         let write: @Sendable () -> Void
+
+        init(uid: UInt32, bytes: Int, write: @escaping @Sendable () -> Void) {
+            self.uid = uid
+            self.bytes = bytes + Self.overhead
+            self.write = write
+        }
     }
 
     /// What waits at this moment.
     public struct Backlog: Sendable, Equatable {
         public var images = 0
+        /// Of memory.
         public var bytes = 0
     }
 
@@ -48,8 +64,12 @@ public final class WriteBehind: Sendable {
         var bytesOfUID: [UInt32: Int] = [:]
         /// How many of those that wait, from the first, are written whatever is under way.
         var overdue = 0
+        /// Whether that is all of them, from now on.
+        var isHurried = false
         var writers = 0
-        var timer: (any Timer)?
+        /// Grows whenever nothing is left to wait: a timer that was set before is about nothing any more.
+        var round: UInt64 = 0
+        var hasTimer = false
     }
 
     private let pool: any BlockingPool
@@ -62,9 +82,10 @@ public final class WriteBehind: Sendable {
     /// - Parameters:
     ///   - pool: where is written.
     ///   - stepAside: called before each piece.
-    ///   - isBusy: whether anybody waits for a download.
-    public init(
-        pool: any BlockingPool, time: any Timekeeping, stepAside: @escaping StepAside, limits: Limits = Limits(),
+    ///   - isBusy: whether downloads are under way. That the last has ended need not be told (``downloadEnded()``): it only takes
+    ///     until the longest wait is over then.
+    init(
+        pool: any BlockingPool, time: any Timekeeping, stepAside: @escaping StepAside, limits: Limits,
         isBusy: @escaping @Sendable () -> Bool
     ) {
         self.pool = pool
@@ -85,51 +106,55 @@ public final class WriteBehind: Sendable {
         return isTaken
     }
 
-    /// A download has ended, well or not: nobody may be waiting any more.
+    /// A download has ended, well or not: it may have been the last.
     func downloadEnded() {
         if state.withLockedValue({ !$0.waiting.isEmpty && $0.writers == 0 }) { goOn() }
     }
 
-    /// Has all that waits written now: somebody waits for that.
+    /// Has all that waits written now, and all that is still to come: the daemon stops, and waits for it.
     func hurry() {
-        state.withLockedValue { $0.overdue = $0.waiting.count }
-        goOn()
-    }
-
-    /// Begins to write if it is time to, else sees to it that it will be.
-    private func goOn() {
-        let isBusy = isBusy()
-        let begins = state.withLockedValue { state in
-            guard !state.waiting.isEmpty, state.writers < (state.bytes > limits.patient ? limits.writers : 1) else {
-                return false
-            }
-            guard state.overdue > 0 || !isBusy else {
-                if state.timer == nil {
-                    state.timer = time.after(milliseconds: limits.longest) { [weak self] in self?.timeIsUp() }
-                }
-                return false
-            }
-            state.writers += 1
-            return true
-        }
-        if begins { pool.submit { self.writeAll() } }
-    }
-
-    private func timeIsUp() {
         state.withLockedValue { state in
-            state.timer = nil
+            state.isHurried = true
             state.overdue = state.waiting.count
         }
         goOn()
     }
 
-    /// Writes until nothing waits, or somebody waits for a download again; on the pool.
+    fileprivate enum Step {
+        case write
+        case setTimer(round: UInt64)
+        case nothing
+    }
+
+    /// Begins to write if it is time to, and sees to it that it will be.
+    private func goOn() {
+        let isBusy = isBusy()
+        switch state.withLockedValue({ $0.step(isBusy: isBusy, limits) }) {
+        case .write:
+            pool.submit { self.writeAll() }
+        case .setTimer(let round):
+            _ = time.after(milliseconds: limits.longest) { [weak self] in self?.timeIsUp(round) }
+        case .nothing:
+            break
+        }
+    }
+
+    private func timeIsUp(_ round: UInt64) {
+        state.withLockedValue { state in
+            guard state.round == round else { return }
+            state.hasTimer = false
+            state.overdue = state.waiting.count
+        }
+        goOn()
+    }
+
+    /// Writes until nothing waits, or a download is under way again; on the pool.
     private func writeAll() {
         while let piece = next() {
             stepAside()
             piece.write()
         }
-        // What came while the last look was taken.
+        // What came while the last look was taken; and what is left is to be written some time.
         goOn()
     }
 
@@ -147,13 +172,16 @@ public final class WriteBehind: Sendable {
 
 extension WriteBehind.State {
     fileprivate mutating func take(_ piece: WriteBehind.Piece, _ limits: WriteBehind.Limits) -> Bool {
-        let own = bytesOfUID[piece.uid, default: 0]
-        let fits = bytes + piece.bytes <= limits.most && own + piece.bytes <= limits.mostOfUID
-        guard fits || own == 0 else { return false }
+        let own = bytesOfUID[piece.uid, default: 0] + piece.bytes
+        let all = bytes + piece.bytes
+        // Who has less than an equal part gets it where others have more.
+        let part = limits.most / max(1, bytesOfUID.count + (bytesOfUID[piece.uid] == nil ? 1 : 0))
+        let fits = own <= limits.mostOfUID && (all <= limits.most || own <= part && all <= 2 * limits.most)
+        guard fits || waiting.isEmpty else { return false }
         waiting.append(piece)
-        bytes += piece.bytes
-        bytesOfUID[piece.uid] = own + piece.bytes
-        if bytes > limits.patient { overdue = waiting.count }
+        bytes = all
+        bytesOfUID[piece.uid] = own
+        if bytes > limits.patient || isHurried { overdue = waiting.count }
         return true
     }
 
@@ -163,6 +191,21 @@ extension WriteBehind.State {
         bytes -= piece.bytes
         let own = bytesOfUID[piece.uid, default: 0] - piece.bytes
         bytesOfUID[piece.uid] = own > 0 ? own : nil
+        if waiting.isEmpty {
+            round += 1
+            hasTimer = false
+        }
         return piece
+    }
+
+    fileprivate mutating func step(isBusy: Bool, _ limits: WriteBehind.Limits) -> WriteBehind.Step {
+        guard !waiting.isEmpty else { return .nothing }
+        if overdue > 0 || !isBusy, writers < (bytes > limits.patient ? limits.writers : 1) {
+            writers += 1
+            return .write
+        }
+        if hasTimer { return .nothing }
+        hasTimer = true
+        return .setTimer(round: round)
     }
 }

@@ -49,10 +49,8 @@ enum Daemon {
         let memory = MemoryTier(capacity: configuration.memory.tier)
         let framing = ReplyFraming(
             writePrefix: { ByteBuffer.writeBulkPrefix(count: $0, toEndOf: $1) }, suffix: ByteBuffer.bulkSuffix)
-        let writes = WriteBehind(
-            pool: disk, time: time, stepAside: courtesy().stepAside, isBusy: { fetcher.isBusy })
         let services = CacheServices(
-            store: store, fetcher: fetcher, tokens: fetcher, memory: memory, disk: disk, writes: writes,
+            store: store, fetcher: fetcher, tokens: fetcher, memory: memory, disk: disk,
             lifecycle: lifecycle, time: time, framing: framing, counters: CacheCounters(),
             stepAside: courtesy().stepAside,
             settings: { live.current.cacheSettings })
@@ -63,7 +61,8 @@ enum Daemon {
         }
         let registry = PeerRegistry()
         let info = serverInfo(
-            sessions: sessions, memory: memory, writes: writes, store: store, fetcher: fetcher, registry: registry,
+            sessions: sessions, memory: memory, writes: services.writes, store: store, fetcher: fetcher,
+            registry: registry,
             live: live)
         let dispatcher = Dispatcher(
             sessions: sessions, logout: logout, pendingLogouts: pendingLogouts, disk: disk, time: time, info: info,

@@ -31,7 +31,7 @@ public final class FakeWorld: Sendable {
     public init(
         store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(),
         lifecycle: any BlockingPool = ImmediatePool(), memory: Int = 1 << 20, time: ManualTime = ManualTime(),
-        stepAside: @escaping StepAside = {}, writes: WriteBehind.Limits = WriteBehind.Limits(),
+        stepAside: @escaping StepAside = {}, writes: WriteBehind.Limits? = nil,
         settings: CacheSettings = CacheSettings(origins: ["default": FakeWorld.origin])
     ) {
         let log = store?.log ?? EventLog()
@@ -39,16 +39,12 @@ public final class FakeWorld: Sendable {
         self.log = log
         self.box = box
         self.store = store ?? FakeStore(log: log)
-        let fetcher = FakeFetcher(log: log)
-        self.fetcher = fetcher
+        self.fetcher = FakeFetcher(log: log)
         self.tokens = FakeTokenEndpoint(log: log)
         self.time = time
         self.services = CacheServices(
             store: self.store, fetcher: fetcher, tokens: tokens, memory: MemoryTier(capacity: memory),
-            disk: disk,
-            writes: WriteBehind(
-                pool: disk, time: time, stepAside: stepAside, limits: writes, isBusy: { fetcher.isBusy }),
-            lifecycle: lifecycle, time: time, framing: .bare, counters: CacheCounters(),
-            stepAside: stepAside, settings: { box.withLockedValue { $0 } })
+            disk: disk, lifecycle: lifecycle, time: time, framing: .bare, counters: CacheCounters(),
+            stepAside: stepAside, writeLimits: writes, settings: { box.withLockedValue { $0 } })
     }
 }

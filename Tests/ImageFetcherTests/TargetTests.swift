@@ -54,23 +54,31 @@ import ThumbnailCache
             "https://a.example/{profile_md5}?d=404&s={size}", "https://A.example:443/%7e/{profile}",
             "http://127.1/{user}/{profile}?",
         ]
-        var random = SystemRandomNumberGenerator()
+        // Every byte, alone, doubled and between others, and some that begin or end with dots.
+        let ids = (0...255 as ClosedRange<UInt8>).flatMap { byte -> [[UInt8]] in
+            [[byte], [byte, byte], [0x61, byte, 0x2E], [0x2E, 0x2E, byte, 0x25, 0x62]]
+        }
+        var taken = 0
         for template in templates {
             let rules = try OriginRules(.test(url: template))
-            for _ in 0..<500 {
-                let id = (0..<Int.random(in: 1...12, using: &random)).map { _ in
-                    UInt8.random(in: 0...255, using: &random)
+            for id in ids {
+                let slot = Slot(profile: OpaqueID(ByteBuffer(bytes: id)))
+                let target: DownloadTarget
+                do {
+                    target = try rules.target(
+                        origin: .test(url: template), user: OpaqueID("alice"), slot: slot, url: nil)
+                } catch {
+                    // Segments of dots alone.
+                    #expect(id.allSatisfy { $0 == 0x2E })
+                    continue
                 }
-                let profile = OpaqueID(ByteBuffer(bytes: id))
-                guard
-                    let target = try? rules.target(
-                        origin: .test(url: template), user: OpaqueID("alice"), slot: Slot(profile: profile), url: nil)
-                else { continue }
                 let whole = try WebURL(target.url)
                 #expect(target.url == whole.string)
                 #expect(rules.template.takenApart(target.url) == whole)
+                taken += 1
             }
         }
+        #expect(taken > 6_000)
     }
 
     @Test(arguments: [

@@ -73,10 +73,9 @@ final class TestDaemon: Sendable {
         group = try SocketLoopGroup(threads: setup.threads)
         let disk = ThreadPool(threads: 2)
         let settings = setup.settings
-        let writes = WriteBehind(pool: disk, time: time, stepAside: {}, isBusy: { false })
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: FakeTokenEndpoint(), memory: MemoryTier(capacity: setup.memory),
-            disk: disk, writes: writes,
+            disk: disk,
             lifecycle: ThreadPool(threads: setup.lifecycleThreads), time: time, framing: Self.framing,
             counters: CacheCounters(), stepAside: {}, settings: { settings })
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
