@@ -43,6 +43,9 @@ import Testing
                             let step: FakeStore.Step = random.next() % 2 == 0 ? .commitPurge : .commitLogout
                             world.store.fail(step, times: 1, afterEffect: step == .commitLogout)
                         }
+                        // What is judged and written at once now waits its turn then; what is seen without waiting, too.
+                        world.fetcher.isBusy = random.next() % 3 == 0
+                        world.store.isInPageCache = random.next() % 2 == 0
                         await Self.act(
                             random.next() % 100, worker: worker, owner, profile, daemon, ledger)
                         world.time.advance(milliseconds: 300)
@@ -118,11 +121,15 @@ import Testing
         } catch {
             return
         }
+        let query = ImageQuery(slot: slot)
+        let promises = ledger.promises(owner, slot.profile.text)
+        let glimpse = cache.glance(query)
+        if let served = glimpse.image { return ledger.saw(served.image.label, against: promises) }
         if leaving {
-            return cache.leave(cache.get(ImageQuery(slot: slot)) { ledger.answered($0, owner, slot.profile.text) })
+            return cache.leave(cache.get(query, after: glimpse) { ledger.answered($0, owner, slot.profile.text) })
         }
         await withCheckedContinuation { continuation in
-            cache.get(ImageQuery(slot: slot)) { outcome in
+            cache.get(query, after: glimpse) { outcome in
                 ledger.answered(outcome, owner, slot.profile.text)
                 continuation.resume()
             }
