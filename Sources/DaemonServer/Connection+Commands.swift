@@ -8,7 +8,7 @@ import ThumbnailCache
 
 extension Connection {
     func execute(_ request: Request) {
-        if let reply = readyReply(to: request) { return respond(reply) }
+        if let reply = readyReply(to: request), hasRoom(forReply: reply.readableBytes) { return respond(reply) }
         let command: Command
         do throws(CommandError) {
             // What waits somewhere had better not keep the loop's whole buffer. A plain GET seldom waits as a command.
@@ -70,7 +70,7 @@ extension Connection {
         } then: { connection, result in
             switch result {
             case .success(let cache):
-                guard !connection.isClosed else { return }
+                guard !connection.isClosed else { return connection.abandon() }
                 if thenLettingPass { connection.letOthersPass() }
                 then(connection, cache, ticket)
                 connection.carryOn()

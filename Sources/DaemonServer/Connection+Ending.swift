@@ -46,7 +46,7 @@ extension Connection {
         batch = nil
         for session in held { release(session) }
         held = []
-        dispatcher.registry.leave(place.id)
+        letGo()
     }
 
     // MARK: Peers that stall
@@ -77,6 +77,7 @@ extension Connection {
     private var progress: PeerProgress {
         PeerProgress(
             sent: stream.sent, unread: unread, frames: reader.count,
-            isInsideFrame: phase == .serving && reader.isInsideFrame)
+            // Nothing is owed by a peer that is not read.
+            isInsideFrame: phase == .serving && stream.isReading && reader.isInsideFrame)
     }
 }

@@ -65,17 +65,28 @@ final class Connection: StreamHandler {
     var reader: RequestReader
     var isInputClosed = false
     /// A command runs that later ones of this connection have to wait for.
-    private var isHeldUp = false
+    private(set) var isHeldUp = false
     /// Many commands were started in one go; others have their turn first.
-    private var isResting = false
+    private(set) var isResting = false
     /// What was done in this go.
     var effort = 0
 
     var replies = ReplyQueue()
     var waiting: [ReplyQueue.Ticket: Waiting] = [:]
     /// Small replies, gathered to be written at once.
-    private var gathered = ByteBuffer()
+    var gathered = ByteBuffer()
     var watchdog: Scheduled<Void>?
+
+    /// Bytes of the request that holds up the others, or whose images are asked for one by one.
+    var begun = 0
+    /// A PUT of this connection is being written.
+    var isWriting = false
+    /// Bytes taken of what the connections of the uid may hold together.
+    var charged = 0
+    /// Room that is waited for.
+    var claim: Claim?
+    /// Bytes of the reply at hand that there was no room for; 0 if there was.
+    var unplaced = 0
 
     init(
         dispatcher: Dispatcher, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, stream: Stream,
@@ -106,8 +117,8 @@ final class Connection: StreamHandler {
         let isDone = startCommands()
         flush()
         if isDone { closeIfOver() }
+        settle()
         watch()
-        if phase != .closed { stream.isReading = mayRead }
     }
 
     /// Whether all that has come in is started.
@@ -124,6 +135,7 @@ final class Connection: StreamHandler {
             do throws(ProtocolError) {
                 guard let request = try reader.next() else { return true }
                 execute(request)
+                if isHeldUp || batch != nil { begun = request.byteCount }
             } catch {
                 refuse(error)
             }
@@ -148,17 +160,15 @@ final class Connection: StreamHandler {
 
     /// Whether the next command may start: none is in its way, and there is room for its reply.
     private var canStart: Bool {
-        guard phase != .closed, !isHeldUp, !isResting else { return false }
+        guard phase != .closed, !isHeldUp, !isResting, claim?.isForReply != true else { return false }
         if hasRoom { return true }
         flush()
         // Flushing finds out that a peer is gone.
-        return phase != .closed && hasRoom
+        return phase != .closed && findRoom()
     }
 
-    private var hasRoom: Bool { unread + replies.cost < limits.output }
-
     /// Reading goes on ahead of the work only as far as the limit on unprocessed input.
-    private var mayRead: Bool {
+    var mayRead: Bool {
         phase == .serving && (reader.readableBytes < limits.input || (!isHeldUp && !isResting && hasRoom))
     }
 
@@ -207,7 +217,7 @@ final class Connection: StreamHandler {
         while let reply = replies.popReady() { send(reply) }
     }
 
-    private func flush() {
+    func flush() {
         // A buffer for each small reply would take far more memory than what is in it.
         guard !stream.isBlocked else { return }
         writeGathered()
@@ -220,7 +230,9 @@ final class Connection: StreamHandler {
     /// A peer that reads again has its next commands started when it has taken most of what there was.
     func outputMoved() {
         flush()
-        if phase == .closing { closeIfSent() } else if unread <= limits.output / 4 { work() }
+        if phase == .closing { closeIfSent() } else if unread <= limits.output / 4 { return work() }
+        settle()
+        watch()
     }
 
     // MARK: Waiting
@@ -233,8 +245,17 @@ final class Connection: StreamHandler {
 
     /// The command that held up the others is done.
     func resume(_ ticket: ReplyQueue.Ticket, with reply: ByteBuffer) {
+        guard phase != .closed else { return abandon() }
         isHeldUp = false
+        isWriting = false
         answer(ticket, reply)
+    }
+
+    /// The command that held up the others is done, and there is nobody who would want to know.
+    func abandon() {
+        isHeldUp = false
+        isWriting = false
+        letGo()
     }
 
     /// The command that held up the others has found out where it leads, and waits there on its own.
@@ -269,7 +290,7 @@ final class Connection: StreamHandler {
 
     func answer(_ ticket: ReplyQueue.Ticket, _ reply: ByteBuffer) {
         guard phase != .closed else { return }
-        replies.fill(ticket, with: reply)
+        replies.fill(ticket, with: hasRoom(forReply: reply.readableBytes) ? reply : noRoom)
         sendReady()
         work()
     }

@@ -133,14 +133,28 @@ public final class PeerRegistry: Sendable {
         Statistics(connections: state.connections.count, accepted: state.accepted, refused: state.refused)
     }
 
+    /// What a uid's connections share. nil if it has none.
+    func load(of uid: UInt32) -> PeerLoad? {
+        state.withLockedValue { $0.loads[uid] }
+    }
+
     /// What INFO says of clients: of the caller's own, and to admins of all.
     public func lines(for peer: Peer) -> [(name: String, value: String)] {
-        let (own, statistics) = state.withLockedValue { ($0.perUID[peer.uid, default: 0], Self.statistics(of: $0)) }
-        guard peer.isAdmin else { return [("connected_clients", "\(own)")] }
+        let (own, statistics, loads) = state.withLockedValue { state in
+            (
+                state.perUID[peer.uid, default: 0], Self.statistics(of: state),
+                state.loads.filter { peer.isAdmin || $0.key == peer.uid }.map(\.value.memory)
+            )
+        }
+        let memory = [
+            ("held_bytes", "\(loads.reduce(0) { $0 + $1.bytes })"),
+            ("waiting_for_memory", "\(loads.reduce(0) { $0 + $1.waiting })"),
+        ]
+        guard peer.isAdmin else { return [("connected_clients", "\(own)")] + memory }
         return [
             ("connected_clients", "\(statistics.connections)"),
             ("connections_accepted", "\(statistics.accepted)"),
             ("connections_refused", "\(statistics.refused)"),
-        ]
+        ] + memory
     }
 }

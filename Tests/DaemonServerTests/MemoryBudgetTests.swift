@@ -1,0 +1,327 @@
+import CacheFakes
+import NIOCore
+import RESP
+import Testing
+import ThumbnailCache
+
+@testable import DaemonServer
+
+/// How much memory the connections of one uid can have the daemon hold: `memory-per-uid` (I8, F16, F17, F18, F20).
+@Suite(.timeLimit(.minutes(5))) struct MemoryBudgetTests {
+    private static let long: Int64 = 600_000
+    private static let budget = 2 << 20
+    private static let large = 600 << 10
+    private static let other = Peer(uid: 1001, pid: 1, isAdmin: false)
+
+    /// A daemon whose budget four large images fill.
+    private func run(
+        stall: Int64 = long, _ configure: (inout TestDaemon.Setup) -> Void = { _ in },
+        _ body: (TestDaemon) async throws -> Void
+    ) async throws {
+        try await TestDaemon.run(
+            {
+                $0.limits.memoryPerUID = Self.budget
+                $0.limits.input = Self.budget
+                $0.limits.output = Self.budget
+                $0.limits.image = Self.large
+                $0.limits.stall = stall
+                configure(&$0)
+            }, body)
+    }
+
+    private func put(_ profile: String, size: Int = large) -> ByteBuffer {
+        var bytes = ByteBuffer()
+        bytes.writeRequest(
+            ["PUT", "alice", profile].map { ByteBuffer(string: $0) } + [SampleImage.png(profile, size: size)])
+        return bytes
+    }
+
+    /// A PUT of a large image without its last bytes.
+    private func unfinishedPut() throws -> ByteBuffer {
+        let whole = put("bob")
+        return try #require(whole.getSlice(at: 0, length: whole.readableBytes - 1_000))
+    }
+
+    private func memory(_ daemon: TestDaemon, of uid: UInt32 = 1000) throws -> PeerMemory {
+        try #require(daemon.registry.load(of: uid)).memory
+    }
+
+    /// Small requests of somebody whose uid holds all that it may, and another uid's large ones.
+    private func expectOthersToBeServed(_ daemon: TestDaemon) async throws {
+        let client = try await daemon.connect()
+        #expect(try await client.call("PING") == .simpleString("PONG"))
+        #expect(try await client.call("LOGIN", "carol") == .ok)
+        let words = ["PUT", "carol", "small"].map { ByteBuffer(string: $0) }
+        #expect(try await client.call(words + [SampleImage.png("small", size: 100_000)]) == .ok)
+        #expect(try await client.call("GET", "carol", "small") == image("small", size: 100_000))
+        #expect(try await client.call("PURGE", "carol", "1", "small")["images"] == .integer(1))
+        #expect(try await client.call("LOGOUT", "carol")["users"] == .integer(1))
+        let admin = try await daemon.connect(as: TestDaemon.admin)
+        #expect(try await admin.call("LOGOUT", "*", "UID", "1000")["users"] == .integer(1))
+        let other = try await daemon.connectWithAlice(as: Self.other)
+        try await other.send(put("bob"))
+        #expect(try await other.reply() == .ok)
+        #expect(try await other.call("GET", "alice", "bob") == image("bob", size: Self.large))
+        try await other.close()
+    }
+
+    // MARK: Input
+
+    @Test func `I8, F18, F20, F53: unfinished requests of a uid take no more than its budget, and only its own`()
+        async throws
+    {
+        try await run { daemon in
+            let owner = try await daemon.connectWithAlice()
+            let memory = try memory(daemon)
+            var clients: [TestClient] = []
+            for _ in 0..<16 {
+                let client = try await daemon.connect()
+                client.sendWithoutWaiting(try unfinishedPut())
+                clients.append(client)
+            }
+            // Each takes room for all of its image or for nothing of it.
+            try await eventually { memory.waiting == 12 }
+            #expect(memory.bytes <= Self.budget)
+            #expect(memory.bytes > 3 * (Self.large - PeerMemory.share))
+            try await expectOthersToBeServed(daemon)
+            #expect(memory.waiting == 12 && memory.bytes <= Self.budget)
+            #expect(try await owner.call("PING") == .simpleString("PONG"))
+            // Those who hold it end, some by themselves, some by going: then the others have their turn.
+            for client in clients {
+                try await client.close()
+                #expect(memory.bytes <= Self.budget)
+            }
+            try await eventually { memory.bytes == 0 && memory.waiting == 0 }
+        }
+    }
+
+    @Test func `I8: more large PUTs at once than fit are all done, one after another`() async throws {
+        try await run { daemon in
+            _ = try await daemon.connectWithAlice()
+            let memory = try memory(daemon)
+            var clients: [TestClient] = []
+            for number in 0..<16 {
+                let client = try await daemon.connect()
+                // Two in a row: the second is read ahead as far as there is room.
+                var bytes = put("bob\(number)")
+                bytes.writeImmutableBuffer(put("again\(number)"))
+                client.sendWithoutWaiting(bytes)
+                clients.append(client)
+            }
+            for client in clients { #expect(try await client.replies(2) == [.ok, .ok]) }
+            try await eventually { memory.bytes == 0 && memory.waiting == 0 }
+        }
+    }
+
+    @Test func `F18, I8: unfinished requests are ended by the stall, and what waited for them goes on`() async throws {
+        try await run(stall: 2_000) { daemon in
+            let owner = try await daemon.connectWithAlice()
+            let memory = try memory(daemon)
+            var unfinished: [TestClient] = []
+            for _ in 1...4 { unfinished.append(try await daemon.connect()) }
+            // Most of it has been read when all of it is sent. The four have then taken what there is.
+            for client in unfinished { try await client.send(try unfinishedPut()) }
+            owner.sendWithoutWaiting(put("bob"))
+            #expect(try await owner.reply() == .ok)
+            for client in unfinished { #expect(try await client.rest() == "") }
+            #expect(try await owner.call("GET", "alice", "bob") == image("bob", size: Self.large))
+            try await eventually { memory.bytes == 0 && memory.waiting == 0 }
+        }
+    }
+
+    @Test func `I8: a request that found no room in time is told BUSY, and its connection is closed`() async throws {
+        try await run(stall: 100) { daemon in
+            let client = try await daemon.connectWithAlice()
+            let memory = try memory(daemon)
+            memory.add(Self.budget)
+            client.sendWithoutWaiting(put("bob"))
+            let rest = try await client.rest()
+            #expect(
+                rest.hasPrefix("-BUSY connections of uid 1000 hold 2097152 bytes of unfinished requests and unread"))
+            #expect(rest.hasSuffix("(limit memory-per-uid, 2097152): finish or read those, or try again\r\n"))
+            #expect(memory.waiting == 0 && memory.bytes == Self.budget)
+        }
+    }
+
+    @Test func `F53, I8: a PURGE is never BUSY, however long its list and however little room there is`() async throws {
+        try await run(stall: 2_000) {
+            $0.limits.arguments = 2_000
+        } _: { daemon in
+            let owner = try await daemon.connectWithAlice()
+            let memory = try memory(daemon)
+            memory.add(Self.budget)
+            let client = try await daemon.connect()
+            let profiles = (0..<1_000).map { "\($0)" + String(repeating: "x", count: 500) }
+            client.sendWithoutWaiting(TestClient.request(["purge", "alice", "1000"] + profiles))
+            try await eventually { memory.waiting == 1 }
+            // A PUT that came behind it has given up by now.
+            let late = try await daemon.connect()
+            late.sendWithoutWaiting(put("bob"))
+            #expect(try await late.rest().hasPrefix("-BUSY "))
+            #expect(memory.waiting == 1)
+            memory.give(Self.budget)
+            #expect(try await client.reply()["users"] == .integer(1))
+            #expect(try await owner.call("PING") == .simpleString("PONG"))
+        }
+    }
+
+    // MARK: Output
+
+    @Test func `I8, F17, F20: unread replies of a uid take no more than its budget, and all are read in the end`()
+        async throws
+    {
+        try await run { daemon in
+            let owner = try await daemon.connectWithAlice()
+            try await owner.send(put("bob"))
+            #expect(try await owner.reply() == .ok)
+            let memory = try memory(daemon)
+            var clients: [TestClient] = []
+            for _ in 0..<16 {
+                let client = try await daemon.connect(reads: false)
+                // A map is put together for the one who asks; the image alone lies ready.
+                let words =
+                    clients.count.isMultiple(of: 2) ? ["GET", "alice", "bob"] : ["GET", "alice", "bob", "META"]
+                try await client.pipeline([words, ["PING"]])
+                clients.append(client)
+            }
+            try await eventually { memory.waiting >= 4 }
+            #expect(memory.bytes <= Self.budget)
+            try await expectBusy(owner)
+            try await expectOthersToBeServed(daemon)
+            #expect(memory.bytes <= Self.budget)
+            // The admin has logged alice out while the others waited.
+            for client in clients { try await client.startReading() }
+            var images = 0
+            for client in clients {
+                let reply = try await client.reply()
+                if reply.code == nil { images += 1 } else { #expect(reply.code == "CANCELLED") }
+                #expect(try await client.reply() == .simpleString("PONG"))
+            }
+            #expect(images >= 4)
+            try await eventually { memory.bytes == 0 && memory.waiting == 0 }
+        }
+    }
+
+    /// A large reply that is not waited for long is BUSY, and the connection stays usable.
+    private func expectBusy(_ client: TestClient) async throws {
+        #expect(try await client.call("GET", "alice", "bob", "WAIT", "1").code == "BUSY")
+        let batch = try await client.call("MGET", "alice", "2", "bob", "bob", "WAIT", "1")
+        #expect(batch.elements?.map(\.code) == ["BUSY", "BUSY"])
+        #expect(try await client.call("PING") == .simpleString("PONG"))
+    }
+
+    @Test(arguments: [["GET", "alice", "bob"], ["MGET", "alice", "1", "bob"], ["GET", "alice", "bob", "META"]])
+    func `I8: a large reply that finds no room waits for it`(_ words: [String]) async throws {
+        try await run { daemon in
+            let client = try await daemon.connectWithAlice()
+            try await client.send(put("bob"))
+            #expect(try await client.reply() == .ok)
+            let memory = try memory(daemon)
+            memory.add(Self.budget)
+            try await client.pipeline([words, ["PING"]])
+            try await eventually { memory.waiting == 1 }
+            // No more than the header of an array.
+            #expect(client.received < 10)
+            memory.give(Self.budget)
+            let reply = try await client.reply()
+            #expect(
+                reply == image("bob", size: Self.large) || reply.elements?.first == image("bob", size: Self.large)
+                    || reply["image"] == image("bob", size: Self.large))
+            #expect(try await client.reply() == .simpleString("PONG"))
+            try await eventually { memory.bytes == 0 && memory.waiting == 0 }
+        }
+    }
+
+    @Test func `I8: a download that lands where there is no room for it is BUSY, and kept`() async throws {
+        try await run { daemon in
+            let client = try await daemon.connectWithAlice()
+            let memory = try memory(daemon)
+            try await client.pipeline([["GET", "alice", "bob"], ["GET", "alice", "carol"]])
+            await daemon.fetcher.started(2)
+            memory.add(Self.budget)
+            daemon.land("bob", size: Self.large)
+            daemon.land("carol")
+            #expect(try await client.reply().code == "BUSY")
+            #expect(try await client.reply() == image("carol"))
+            memory.give(Self.budget)
+            #expect(try await client.call("GET", "alice", "bob") == image("bob", size: Self.large))
+            #expect(daemon.fetcher.downloads.count == 2)
+        }
+    }
+
+    @Test func `hits within the free share touch nothing that connections share, however many come at once`()
+        async throws
+    {
+        try await run { daemon in
+            let client = try await daemon.connectWithAlice()
+            try await client.send(put("bob", size: 8_000))
+            #expect(try await client.reply() == .ok)
+            // With no room at all, and nobody who would give any back.
+            try memory(daemon).add(2 * Self.budget)
+            for count in [1, 20] {
+                try await client.pipeline(Array(repeating: ["GET", "alice", "bob"], count: count))
+                #expect(try await client.replies(count) == Array(repeating: image("bob", size: 8_000), count: count))
+            }
+        }
+    }
+
+    // MARK: The end
+
+    @Test(arguments: ["half-close", "close", "malformed", "drain", "server"])
+    func `F19, I8: what a connection held is given back, whichever way it ends`(_ way: String) async throws {
+        try await run { daemon in
+            let owner = try await daemon.connectWithAlice()
+            try await owner.send(put("bob"))
+            #expect(try await owner.reply() == .ok)
+            let memory = try memory(daemon)
+            let client = try await daemon.connect()
+            var bytes = try unfinishedPut()
+            if way == "malformed" {
+                bytes = ByteBuffer(string: "*4\r\n$3\r\nPUT\r\n$5\r\nalice\r\n$3\r\nbob\r\n$\(Self.large)\r\n")
+            }
+            client.sendWithoutWaiting(bytes)
+            try await eventually { memory.bytes > 0 }
+            switch way {
+            case "half-close": try await client.halfClose()
+            case "malformed": client.sendWithoutWaiting(ByteBuffer(repeating: UInt8(ascii: "x"), count: Self.large + 2))
+            case "drain": try await daemon.server.drain(grace: .zero)
+            case "server": daemon.server.close()
+            default: try await client.close()
+            }
+            try await eventually { memory.bytes == 0 }
+        }
+    }
+
+    @Test func `F19, I8: a PUT whose peer is gone keeps its memory and its place until it is written`() async throws {
+        try await run { daemon in
+            let owner = try await daemon.connectWithAlice()
+            let memory = try memory(daemon)
+            let gate = daemon.store.hold(.seal)
+            let client = try await daemon.connect()
+            try await client.send(put("bob"))
+            await gate.reached()
+            let held = memory.bytes
+            #expect(held >= Self.large - PeerMemory.share)
+            try await client.close()
+            // Behind it on its loop.
+            for _ in 0..<3 { #expect(try await owner.call("PING") == .simpleString("PONG")) }
+            #expect(memory.bytes >= Self.large - PeerMemory.share)
+            #expect(daemon.registry.statistics.connections == 2)
+            daemon.store.release(.seal)
+            try await eventually { memory.bytes == 0 && daemon.registry.statistics.connections == 1 }
+        }
+    }
+
+    @Test func `INFO tells a uid what it holds, and an admin what all do`() async throws {
+        try await run { daemon in
+            _ = try await daemon.connect().call("PING")
+            _ = try await daemon.connect(as: Self.other).call("PING")
+            try memory(daemon).add(7)
+            try memory(daemon, of: 1001).add(4)
+            let own = daemon.registry.lines(for: TestDaemon.somebody).map { "\($0.name)=\($0.value)" }
+            #expect(own == ["connected_clients=1", "held_bytes=7", "waiting_for_memory=0"])
+            let all = daemon.registry.lines(for: TestDaemon.admin).map { "\($0.name)=\($0.value)" }
+            #expect(all.suffix(2) == ["held_bytes=11", "waiting_for_memory=0"])
+        }
+    }
+}
