@@ -23,7 +23,9 @@ extension Connection {
         case .stat(let stat): self.stat(stat)
         case .login(let login): logIn(login)
         case .logout(let logout): logOut(logout)
-        case .purge(let purge): lifecycle { .receipt(try await $0.purge(purge, peer: $1)) }
+        case .purge(let purge):
+            keepsPlace = true
+            lifecycle { .receipt(try await $0.purge(purge, peer: $1)) }
         case .users: lifecycle { .users(try await $0.sessions.users(of: $1.uid)) }
         case .hello(let hello): self.hello(hello)
         case .ping(nil): respond(.reply { $0.writeSimpleString(ReplyWord.pong) })

@@ -144,7 +144,7 @@ extension Connection {
     private static var bytesOpenedInOneEffort: Int { 8 << 10 }
 
     func put(_ command: PutCommand) {
-        isWriting = true
+        keepsPlace = true
         guard let cache = dispatcher.sessions.openCache(owner(command.user)) else {
             return lookUp(command.user, thenLettingPass: false) { $0.put(command, into: $1, ticket: $2) }
         }

@@ -192,15 +192,15 @@ extension Connection {
 
     // MARK: The end
 
-    /// Frees what was held. What a PUT writes stays, and with it the connection's place: else somebody who comes, puts and goes could
-    /// have any number of images wait for the disk.
+    /// Frees what was held. What a PUT writes stays, or the list of a PURGE, and with it the connection's place: else somebody who comes,
+    /// puts and goes could have any number of images wait for the disk.
     func letGo() {
         reader.clear()
         replies = ReplyQueue()
         gathered = ByteBuffer()
         leaveLine(forReply: true)
         leaveLine(forReply: false)
-        charge(isWriting ? counted(begun) : 0)
-        if !isWriting { dispatcher.registry.leave(place.id) }
+        charge(keepsPlace ? counted(begun) : 0)
+        if !keepsPlace { dispatcher.registry.leave(place.id) }
     }
 }

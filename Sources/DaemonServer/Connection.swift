@@ -79,8 +79,8 @@ final class Connection: StreamHandler {
 
     /// Bytes of the request that holds up the others, or whose images are asked for one by one.
     var begun = 0
-    /// A PUT of this connection is being written.
-    var isWriting = false
+    /// A command runs that holds much memory until it is done, whether or not its peer is still there.
+    var keepsPlace = false
     /// Bytes taken of what the connections of the uid may hold together.
     var charged = 0
     /// Room that is waited for.
@@ -247,14 +247,14 @@ final class Connection: StreamHandler {
     func resume(_ ticket: ReplyQueue.Ticket, with reply: ByteBuffer) {
         guard phase != .closed else { return abandon() }
         isHeldUp = false
-        isWriting = false
+        keepsPlace = false
         answer(ticket, reply)
     }
 
     /// The command that held up the others is done, and there is nobody who would want to know.
     func abandon() {
         isHeldUp = false
-        isWriting = false
+        keepsPlace = false
         letGo()
     }
 

@@ -312,6 +312,38 @@ import ThumbnailCache
         }
     }
 
+    @Test func `F19, I8: a PURGE whose peer is gone keeps its place until it is done`() async throws {
+        try await run { daemon in
+            let owner = try await daemon.connectWithAlice()
+            let gate = daemon.store.hold(.commitPurge)
+            let client = try await daemon.connect()
+            try await client.send("PURGE", "alice")
+            await gate.reached()
+            try await client.close()
+            for _ in 0..<3 { #expect(try await owner.call("PING") == .simpleString("PONG")) }
+            #expect(daemon.registry.statistics.connections == 2)
+            daemon.store.release(.commitPurge)
+            try await eventually { daemon.registry.statistics.connections == 1 }
+        }
+    }
+
+    @Test func `F19, I8: a PUT for a user who cannot be found gives its place back`() async throws {
+        try await run { daemon in
+            let owner = try await daemon.connectWithAlice()
+            let gate = daemon.store.hold(.load)
+            let client = try await daemon.connect()
+            var bytes = ByteBuffer()
+            bytes.writeRequest(["PUT", "nobody", "bob"].map { ByteBuffer(string: $0) } + [SampleImage.png("bob")])
+            try await client.send(bytes)
+            await gate.reached()
+            try await client.close()
+            #expect(try await owner.call("PING") == .simpleString("PONG"))
+            #expect(daemon.registry.statistics.connections == 2)
+            daemon.store.release(.load)
+            try await eventually { daemon.registry.statistics.connections == 1 }
+        }
+    }
+
     @Test func `INFO tells a uid what it holds, and an admin what all do`() async throws {
         try await run { daemon in
             _ = try await daemon.connect().call("PING")
