@@ -92,7 +92,8 @@ extension Connection {
 
     // MARK: Input
 
-    /// Makes what is taken fit what is held, and reads on if there is room for more.
+    /// Makes what is taken fit what is held, and reads on if there is room for more. At the end of most requests nothing is held, nothing
+    /// was taken, and nothing that connections share is touched.
     func settle() {
         guard phase != .closed else { return }
         let held = heldBytes

@@ -143,12 +143,12 @@ public final class PeerRegistry: Sendable {
         let (own, statistics, loads) = state.withLockedValue { state in
             (
                 state.perUID[peer.uid, default: 0], Self.statistics(of: state),
-                state.loads.filter { peer.isAdmin || $0.key == peer.uid }.map(\.value.memory)
+                peer.isAdmin ? Array(state.loads.values) : [state.loads[peer.uid]].compactMap { $0 }
             )
         }
         let memory = [
-            ("held_bytes", "\(loads.reduce(0) { $0 + $1.bytes })"),
-            ("waiting_for_memory", "\(loads.reduce(0) { $0 + $1.waiting })"),
+            ("held_bytes", "\(loads.reduce(0) { $0 + $1.memory.bytes })"),
+            ("waiting_for_memory", "\(loads.reduce(0) { $0 + $1.memory.waiting })"),
         ]
         guard peer.isAdmin else { return [("connected_clients", "\(own)")] + memory }
         return [
