@@ -8,7 +8,7 @@ import ThumbnailCache
 
 extension Connection {
     func execute(_ request: Request) {
-        if let reply = readyReply(to: request), hasRoom(forReply: reply.readableBytes) { return respond(reply) }
+        if let reply = readyReply(to: request) { return respond(reply) }
         let command: Command
         do throws(CommandError) {
             // What waits somewhere had better not keep the loop's whole buffer. A plain GET seldom waits as a command.
@@ -23,9 +23,7 @@ extension Connection {
         case .stat(let stat): self.stat(stat)
         case .login(let login): logIn(login)
         case .logout(let logout): logOut(logout)
-        case .purge(let purge):
-            keepsPlace = true
-            lifecycle { .receipt(try await $0.purge(purge, peer: $1)) }
+        case .purge(let purge): lifecycle { .receipt(try await $0.purge(purge, peer: $1)) }
         case .users: lifecycle { .users(try await $0.sessions.users(of: $1.uid)) }
         case .hello(let hello): self.hello(hello)
         case .ping(nil): respond(.reply { $0.writeSimpleString(ReplyWord.pong) })
@@ -72,7 +70,7 @@ extension Connection {
         } then: { connection, result in
             switch result {
             case .success(let cache):
-                guard !connection.isClosed else { return connection.abandon() }
+                guard !connection.isClosed else { return connection.letOthersPass() }
                 if thenLettingPass { connection.letOthersPass() }
                 then(connection, cache, ticket)
                 connection.carryOn()

@@ -47,6 +47,7 @@ extension Connection {
         for session in held { release(session) }
         held = []
         letGo()
+        dispatcher.registry.leave(place.id)
     }
 
     // MARK: Peers that stall

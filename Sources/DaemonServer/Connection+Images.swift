@@ -7,7 +7,7 @@ import ThumbnailCache
 /// GET, MGET, PUT and STAT.
 extension Connection {
     func get(_ command: GetCommand) {
-        if let reply = readyReply(to: command), hasRoom(forReply: reply.readableBytes) { return respond(reply) }
+        if let reply = readyReply(to: command) { return respond(reply) }
         guard let cache = dispatcher.sessions.openCache(owner(command.user)) else {
             lastCache = nil
             let command = command.detached()
@@ -63,14 +63,11 @@ extension Connection {
         batch = Batch(command, from: cache)
     }
 
-    /// Asks for the next image of a batch. False when it has to wait for a place, or for room.
+    /// Asks for the next image of a batch. False when it has to wait for a place, or for the peer to read.
     func continueBatch() -> Bool {
         guard let batch, let query = batch.queries.first else { return true }
+        guard findRoomForImage() else { return false }
         guard tryAsk(batch.cache, query, batch.shape, patience: batch.patience) else { return false }
-        if let bytes = takeUnplaced() {
-            awaitRoom(forReply: bytes)
-            return false
-        }
         self.batch?.queries.removeFirst()
         if batch.queries.count == 1 { self.batch = nil }
         return true
@@ -93,16 +90,13 @@ extension Connection {
         lifecycle { dispatcher, _ in .status(try await dispatcher.sessions.status(owner)) }
     }
 
-    /// Answers at once what memory holds; anything else waits, if need be for a place, or for room for the reply, first.
+    /// Answers at once what memory holds; anything else waits, if need be for a place first.
     private func ask(
         _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, patience: Int64?,
         ticket: ReplyQueue.Ticket?
     ) {
-        let isDone = tryAsk(cache, query, shape, patience: patience, ticket: ticket)
-        let unplaced = takeUnplaced()
-        if isDone && unplaced == nil { return }
+        guard !tryAsk(cache, query, shape, patience: patience, ticket: ticket) else { return }
         batch = Batch(cache: cache, queries: [query], shape: shape, patience: patience)
-        if let unplaced { awaitRoom(forReply: unplaced) }
     }
 
     /// False when the queue of this uid is full: with others of this connection in it, the request is to be tried again when
@@ -144,7 +138,6 @@ extension Connection {
     private static var bytesOpenedInOneEffort: Int { 8 << 10 }
 
     func put(_ command: PutCommand) {
-        keepsPlace = true
         guard let cache = dispatcher.sessions.openCache(owner(command.user)) else {
             return lookUp(command.user, thenLettingPass: false) { $0.put(command, into: $1, ticket: $2) }
         }
@@ -167,17 +160,8 @@ extension Connection {
         }
     }
 
-    /// Answers a request. Where there is no room for the reply it is dropped, and ``takeUnplaced()`` says so: what can be had again
-    /// need not be kept.
     func reply(_ ticket: ReplyQueue.Ticket?, _ reply: ByteBuffer) {
-        if let ticket { return answer(ticket, reply) }
-        if hasRoom(forReply: reply.readableBytes) { respond(reply) } else { unplaced = reply.readableBytes }
-    }
-
-    /// Bytes of the reply to the last request, if there was no room for it.
-    private func takeUnplaced() -> Int? {
-        defer { unplaced = 0 }
-        return unplaced > 0 ? unplaced : nil
+        if let ticket { answer(ticket, reply) } else { respond(reply) }
     }
 }
 

@@ -2,57 +2,41 @@ import Logging
 import NIOCore
 import SocketLoops
 import ThumbcacheProtocol
-import ThumbnailCache
 
-/// What the daemon holds for a connection, and the room for it among all connections of its uid (I8).
+/// Room for what the daemon holds for a connection, among all connections of its uid (I8). How much that is says ``HeldMemory``.
 ///
-/// Up to its free share a connection asks nobody: then all that is done here is to add up numbers of its own. Beyond it, it takes room of
-/// its uid's ``PeerMemory`` before it reads on, and before it takes on a long reply; it gives it back when what it holds has gone. Where
-/// there is no room it waits in line: is not read, or starts nothing more.
+/// Up to its free share a connection asks nobody. Beyond it, it takes room of its uid's ``PeerMemory`` before it takes on a long reply,
+/// which is BUSY where there is none; and before it reads on, which waits in line. What is held no more is given back at once.
 extension Connection {
-    /// Room that this connection waits for.
-    struct Claim {
-        let id: UInt64
-        /// For the reply to the first image of the batch; otherwise for the rest of a frame.
-        let isForReply: Bool
-        let patience: Scheduled<Void>
+    /// The frame that has found no room, and is not waited for much longer.
+    struct Patience {
+        /// Frames before it.
+        let frame: Int
+        let timer: Scheduled<Void>
+        var isOver = false
     }
 
-    /// Bytes that a stream reads at once.
-    private static var readAtOnce: Int { 64 << 10 }
-    /// A reply that is taken on, room or not: an error, a null, a receipt. There is one for each command that has started.
+    /// A reply that is taken on, room or not: an error, a null, a receipt.
     private static var shortReply: Int { 4 << 10 }
-    /// Output with which commands start, room or not: else a little of it, beside a lot of input, would hold up what ends the input.
-    private static var littleOutput: Int { 64 << 10 }
-
-    /// Bytes that are held for the peer: input that is not yet worked on, the requests that are being worked on and hold up others,
-    /// and output that the peer has not taken.
-    private var heldBytes: Int {
-        reader.readableBytes + (isHeldUp || batch != nil ? begun : 0) + unread + replies.cost
-    }
+    /// A PURGE that is read on, room or not, when it has waited: the default of limits.arguments, of 512 bytes each, is half of it.
+    private static var longestPurge: Int { 1 << 20 }
 
     private var memory: PeerMemory { place.load.memory }
 
-    /// How much of so many bytes counts.
-    private func counted(_ bytes: Int) -> Int {
-        min(max(0, bytes - PeerMemory.share), limits.memoryPerUID)
+    private var memoryHeld: HeldMemory {
+        HeldMemory(
+            input: reader.readableBytes, missing: reader.missingBytes, isInsideFrame: reader.isInsideFrame,
+            other: (isHeldUp || batch != nil ? begun : 0) + unread + replies.cost, charged: charged)
     }
 
-    /// Whether so many bytes may be held by what has been taken. That of a connection which holds little is nothing.
-    private func fits(_ bytes: Int) -> Bool {
-        bytes <= PeerMemory.share &+ charged
-    }
-
-    /// Takes what is missing for so many bytes to be held; false if there is no room.
-    private func reserve(_ bytes: Int, passingLine: Bool = false) -> Bool {
-        let missing = counted(bytes) - charged
-        if missing <= 0 { return true }
-        guard memory.take(missing, limit: limits.memoryPerUID, passingLine: passingLine) else { return false }
-        charged += missing
+    private func take(_ bytes: Int, behindLine: Bool = false) -> Bool {
+        if bytes == 0 { return true }
+        guard memory.take(bytes, limit: limits.memoryPerUID, behindLine: behindLine) else { return false }
+        charged += bytes
         return true
     }
 
-    /// Brings what is taken to so many bytes.
+    /// Brings what counts to so many bytes, room or not.
     private func charge(_ bytes: Int) {
         if bytes > charged { memory.add(bytes - charged) }
         if bytes < charged { memory.give(charged - bytes) }
@@ -61,128 +45,109 @@ extension Connection {
 
     // MARK: Output
 
-    /// Whether a command may start by what is known without sending or asking.
+    /// Whether the next command may start. Where the uid has no room, short replies that nobody reads are bounded like long ones.
     var hasRoom: Bool {
         let output = unread + replies.cost
-        return output < limits.output && (output <= Self.littleOutput || fits(heldBytes + Self.shortReply))
+        return output < limits.output && (output < 2 * HeldMemory.share || memory.bytes < limits.memoryPerUID)
     }
 
-    /// Whether a command may start, now that what could be sent has been.
-    func findRoom() -> Bool {
-        hasRoom || (unread + replies.cost < limits.output && reserve(heldBytes + Self.shortReply))
+    /// Whether the next image of an MGET may be asked for. Where there may be no room for it the peer has to read first: so who reads
+    /// gets all images that fit into half of the free share.
+    func findRoomForImage() -> Bool {
+        let little = HeldMemory.share / 2
+        if unread <= little || memory.bytes + limits.image <= limits.memoryPerUID { return true }
+        flush()
+        return phase != .closed && unread <= little
     }
 
-    /// Whether a reply of so many bytes may be taken on.
-    ///
-    /// A hit comes by here. Within the free share, as its reply is that leaves in one send, it meets a handful of additions; one
-    /// beyond that has had the chance to leave before anything is counted.
-    func hasRoom(forReply bytes: Int) -> Bool {
-        if fits(heldBytes + bytes) { return true }
+    /// Whether a reply of so many bytes may be taken on. One that does not fit into the free share lets those before it leave first.
+    func makeRoom(forReply bytes: Int) -> Bool {
+        if bytes <= Self.shortReply || memoryHeld.toTake(forReply: bytes) == 0 { return true }
         flush()
         // A peer that is gone takes nothing.
-        return phase == .closed || bytes <= Self.shortReply || reserve(heldBytes + bytes)
-    }
-
-    /// Holds back what comes next until there is room for the reply to the first image of the batch.
-    /// - Parameter bytes: of that reply.
-    func awaitRoom(forReply bytes: Int) {
-        guard phase != .closed, claim == nil, let batch else { return }
-        claim(heldBytes + bytes, isForReply: true, patience: batch.patience ?? batch.cache.patience)
+        return phase == .closed || take(memoryHeld.toTake(forReply: bytes))
     }
 
     // MARK: Input
 
-    /// Makes what is taken fit what is held, and reads on if there is room for more. At the end of most requests nothing is held, nothing
-    /// was taken, and nothing that connections share is touched.
+    /// Has what is held count, and reads on if there is room for what comes. Within the free share nothing that connections share is
+    /// touched.
     func settle() {
         guard phase != .closed else { return }
-        let held = heldBytes
-        let mayRead = mayRead
-        if held + max(Self.readAtOnce, reader.missingBytes) <= PeerMemory.share && charged == 0 && claim == nil {
-            stream.isReading = mayRead
-        } else {
-            settle(held, mayRead: mayRead)
-        }
-    }
-
-    private func settle(_ held: Int, mayRead: Bool) {
-        // Once an argument has been declared there is room for all of it and for what is behind it, or none of it is read: connections
-        // that each had a part of theirs, and no room for the rest, would wait for each other.
-        let wanted = held + reader.missingBytes + 2 * Self.readAtOnce
-        let isInside = reader.isInsideFrame
-        let isReading =
-            mayRead
-            && (fits(held + max(Self.readAtOnce, reader.missingBytes))
-                || reserve(wanted, passingLine: isInside && charged > 0))
-        charge(max(counted(held), isReading ? min(charged, counted(wanted)) : 0))
-        if isReading || !mayRead { leaveLine(forReply: false) }
-        // Otherwise it is looked at again when what stands in the way has gone.
-        if mayRead && !isReading && isInside && claim == nil && isIdle {
-            claim(wanted, isForReply: false, patience: 2 * limits.stall)
-        }
+        charge(max(charged, memoryHeld.counted))
+        let (held, mayRead) = (memoryHeld, mayRead)
+        let isReading = mayRead && (held.isReadFreely || isLatePurge(held) || takeForFrame(held))
+        charge(isReading ? min(charged, held.countedReading) : held.counted)
+        if held.isInsideFrame && mayRead && !isReading { wait(held) } else { leaveLine() }
         stream.isReading = isReading
     }
 
-    /// Whether nothing is under way that would look at the input again when it ends.
-    private var isIdle: Bool { !isHeldUp && !isResting && batch == nil && hasRoom }
+    /// Takes room for the rest of a frame. Input that nobody has looked at yet is read ahead within the free share alone.
+    private func takeForFrame(_ held: HeldMemory) -> Bool {
+        held.isInsideFrame && take(held.toTakeForReading, behindLine: !held.isInsideLongFrame)
+    }
+
+    /// A PURGE is never BUSY, unless it is far longer than it need be.
+    private func isLatePurge(_ held: HeldMemory) -> Bool {
+        patience?.frame == reader.count && patience?.isOver == true && held.input + held.missing <= Self.longestPurge
+            && reader.isInsideFrame(of: "PURGE")
+    }
 
     // MARK: Waiting in line
 
-    /// - Parameters:
-    ///   - bytes: that are to be held then.
-    ///   - patience: milliseconds.
-    private func claim(_ bytes: Int, isForReply: Bool, patience: Int64) {
-        let missing = counted(bytes) - charged
+    /// A frame waits in line for room, for the time of its patience in all, however often it has to.
+    private func wait(_ held: HeldMemory) {
+        if patience?.frame != reader.count { beginPatience() }
+        if patience?.isOver == true { return giveUp() }
+        guard claim == nil else { return }
+        let bytes = held.toTakeForReading
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
-        let id = memory.wait(for: missing, limit: limits.memoryPerUID, isFirst: !isForReply && charged > 0) { id in
-            loop.execute { me.value.granted(id, missing) }
+        claim = memory.wait(for: bytes, limit: limits.memoryPerUID, isFirst: held.isInsideLongFrame) { id in
+            loop.execute { me.value.granted(id, bytes) }
         }
-        let timer = loop.assumeIsolated().scheduleTask(in: .milliseconds(patience)) { [weak self] in
-            if let self { self.ranOutOfPatience(id) }
-        }
-        claim = Claim(id: id, isForReply: isForReply, patience: timer)
     }
 
     private func granted(_ id: UInt64, _ bytes: Int) {
         guard phase != .closed else { return memory.give(bytes) }
         charged += bytes
-        if claim?.id == id {
-            claim?.patience.cancel()
+        if claim == id {
             claim = nil
+            // Who has waited is read on, whatever replies have come meanwhile.
+            charge(max(charged, memoryHeld.countedWhole))
         }
         // Also gives back what was granted too late.
         work()
     }
 
-    private func leaveLine(forReply: Bool) {
-        guard let claim, claim.isForReply == forReply else { return }
-        claim.patience.cancel()
+    private func leaveLine() {
+        guard let claim else { return }
         self.claim = nil
-        _ = memory.leave(claim.id)
+        _ = memory.leave(claim)
     }
 
-    private func ranOutOfPatience(_ id: UInt64) {
-        guard let claim, claim.id == id, phase != .closed else { return }
-        if claim.isForReply {
-            leaveLine(forReply: true)
-            _ = batch?.queries.popFirst()
-            if batch?.queries.isEmpty == true { batch = nil }
-            respond(noRoom)
-        } else {
-            // Never BUSY for a PURGE, however long its list is: it waits on. A LOGOUT fits into the free share.
-            if reader.isInsideFrame(of: "PURGE") { return }
-            leaveLine(forReply: false)
-            dispatcher.log.info(
-                "disconnected a peer whose uid has no memory left",
-                metadata: ["uid": "\(peer.uid)", "pid": "\(peer.pid)", "held": "\(memory.bytes)"])
-            respond(noRoom)
-            finish()
+    private func beginPatience() {
+        patience?.timer.cancel()
+        let frame = reader.count
+        let timer = eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(2 * limits.stall)) { [weak self] in
+            guard let self, self.patience?.frame == frame, self.reader.count == frame else { return }
+            self.patience?.isOver = true
+            self.work()
         }
+        patience = Patience(frame: frame, timer: timer)
+    }
+
+    private func giveUp() {
+        leaveLine()
+        dispatcher.log.info(
+            "disconnected a peer whose uid has no memory left",
+            metadata: ["uid": "\(peer.uid)", "pid": "\(peer.pid)", "held": "\(memory.bytes)"])
+        respond(noRoom)
+        finish()
         work()
     }
 
-    /// The answer to what found no room in time.
+    /// The answer to what found no room.
     var noRoom: ByteBuffer {
         .error(
             CommandError(
@@ -193,15 +158,14 @@ extension Connection {
 
     // MARK: The end
 
-    /// Frees what was held. What a PUT writes stays, or the list of a PURGE, and with it the connection's place: else somebody who comes,
-    /// puts and goes could have any number of images wait for the disk.
+    /// Frees what was held. A request that is worked on to its end, as a PUT is, counts until then, and all of it: the free share has gone
+    /// with the connection's place.
     func letGo() {
         reader.clear()
         replies = ReplyQueue()
         gathered = ByteBuffer()
-        leaveLine(forReply: true)
-        leaveLine(forReply: false)
-        charge(keepsPlace ? counted(begun) : 0)
-        if !keepsPlace { dispatcher.registry.leave(place.id) }
+        leaveLine()
+        patience?.timer.cancel()
+        charge(isHeldUp ? begun : 0)
     }
 }

@@ -32,7 +32,7 @@ final class Connection: StreamHandler {
     }
 
     /// What is left of an MGET, or of a GET that found no place to wait: its images are asked for one by one, as far as there
-    /// are places and room for their replies.
+    /// are places.
     struct Batch {
         let cache: UserCache
         var queries: ArraySlice<ImageQuery>
@@ -67,7 +67,7 @@ final class Connection: StreamHandler {
     /// A command runs that later ones of this connection have to wait for.
     private(set) var isHeldUp = false
     /// Many commands were started in one go; others have their turn first.
-    private(set) var isResting = false
+    private var isResting = false
     /// What was done in this go.
     var effort = 0
 
@@ -79,14 +79,11 @@ final class Connection: StreamHandler {
 
     /// Bytes of the request that holds up the others, or whose images are asked for one by one.
     var begun = 0
-    /// A command runs that holds much memory until it is done, whether or not its peer is still there.
-    var keepsPlace = false
     /// Bytes taken of what the connections of the uid may hold together.
     var charged = 0
-    /// Room that is waited for.
-    var claim: Claim?
-    /// Bytes of the reply at hand that there was no room for; 0 if there was.
-    var unplaced = 0
+    /// The place in the line of those who wait for room.
+    var claim: UInt64?
+    var patience: Patience?
 
     init(
         dispatcher: Dispatcher, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, stream: Stream,
@@ -160,11 +157,11 @@ final class Connection: StreamHandler {
 
     /// Whether the next command may start: none is in its way, and there is room for its reply.
     private var canStart: Bool {
-        guard phase != .closed, !isHeldUp, !isResting, claim?.isForReply != true else { return false }
+        guard phase != .closed, !isHeldUp, !isResting else { return false }
         if hasRoom { return true }
         flush()
         // Flushing finds out that a peer is gone.
-        return phase != .closed && findRoom()
+        return phase != .closed && hasRoom
     }
 
     /// Reading goes on ahead of the work only as far as the limit on unprocessed input.
@@ -190,8 +187,9 @@ final class Connection: StreamHandler {
 
     // MARK: Replying
 
-    /// Answers the request at hand.
+    /// Answers the request at hand, with BUSY if there is no room for the reply.
     func respond(_ reply: ByteBuffer) {
+        let reply = makeRoom(forReply: reply.readableBytes) ? reply : noRoom
         if replies.isEmpty { send(reply) } else { replies.append(reply) }
     }
 
@@ -245,22 +243,14 @@ final class Connection: StreamHandler {
 
     /// The command that held up the others is done.
     func resume(_ ticket: ReplyQueue.Ticket, with reply: ByteBuffer) {
-        guard phase != .closed else { return abandon() }
-        isHeldUp = false
-        keepsPlace = false
+        letOthersPass()
         answer(ticket, reply)
     }
 
-    /// The command that held up the others is done, and there is nobody who would want to know.
-    func abandon() {
-        isHeldUp = false
-        keepsPlace = false
-        letGo()
-    }
-
-    /// The command that held up the others has found out where it leads, and waits there on its own.
+    /// The command that held up the others is done, or has found out where it leads, and waits there on its own.
     func letOthersPass() {
         isHeldUp = false
+        if isClosed { letGo() }
     }
 
     /// Starts what stood behind a command that held it up.
@@ -290,7 +280,7 @@ final class Connection: StreamHandler {
 
     func answer(_ ticket: ReplyQueue.Ticket, _ reply: ByteBuffer) {
         guard phase != .closed else { return }
-        replies.fill(ticket, with: hasRoom(forReply: reply.readableBytes) ? reply : noRoom)
+        replies.fill(ticket, with: makeRoom(forReply: reply.readableBytes) ? reply : noRoom)
         sendReady()
         work()
     }

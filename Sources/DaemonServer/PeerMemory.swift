@@ -2,23 +2,19 @@ import DequeModule
 import NIOConcurrencyHelpers
 import Synchronization
 
-/// What the connections of one uid hold in memory together, beyond what each of them may hold freely (I8).
+/// What the connections of one uid hold in memory together, beyond the free share of each (I8).
 ///
-/// A number that nobody touches whose connection stays within its free share. Whoever is told that there is no room can wait in
+/// A number that nobody touches whose connection stays within ``HeldMemory/share``. Whoever is told that there is no room can wait in
 /// line; only those who do, and those who give back while somebody does, take a lock.
 ///
 /// The limit comes with each call: connections of one uid may have begun before and after a reload.
 final class PeerMemory: Sendable {
-    /// Bytes that a connection may hold and that count for nothing: every request but a PUT of a large image, or a PURGE of a list of
-    /// many long names, and a reply of the size that the kernel takes in one send (208 KiB, net.core.wmem_default). So nobody's
-    /// LOGOUT waits for what others of the uid hold, and a hit that leaves at once touches nothing that connections share.
-    static var share: Int { 256 << 10 }
-
     /// Somebody who waits for room.
     private struct Claim: Sendable {
         let id: UInt64
         let bytes: Int
         let limit: Int
+        let isFirst: Bool
         let granted: @Sendable (UInt64) -> Void
     }
 
@@ -38,14 +34,10 @@ final class PeerMemory: Sendable {
     /// How many connections wait for room.
     var waiting: Int { line.withLockedValue { $0.claims.count } }
 
-    /// Takes so many bytes more; false if there is no room, or others wait for it.
-    /// - Parameter passingLine: for who has begun something that others wait for the end of.
-    func take(_ count: Int, limit: Int, passingLine: Bool = false) -> Bool {
-        if !passingLine && hasLine.load(ordering: .sequentiallyConsistent) { return false }
-        return tryTake(count, limit: limit)
-    }
-
-    private func tryTake(_ count: Int, limit: Int) -> Bool {
+    /// Takes so many bytes more; false if there is no room.
+    /// - Parameter behindLine: whether those who wait in line come first.
+    func take(_ count: Int, limit: Int, behindLine: Bool = false) -> Bool {
+        if behindLine && hasLine.load(ordering: .sequentiallyConsistent) { return false }
         var before = taken.load(ordering: .sequentiallyConsistent)
         while before + count <= limit {
             let (isDone, found) = taken.weakCompareExchange(
@@ -71,7 +63,7 @@ final class PeerMemory: Sendable {
 
     /// Waits in line for so many bytes.
     /// - Parameters:
-    ///   - isFirst: before the others, for who has begun something that others wait for the end of.
+    ///   - isFirst: before those who are not, for who has begun something that others wait for the end of.
     ///   - granted: told once, on any thread, when the bytes are taken in its name; with the number of the claim.
     /// - Returns: a number to leave the line by.
     func wait(
@@ -79,8 +71,9 @@ final class PeerMemory: Sendable {
     ) -> UInt64 {
         let id = line.withLockedValue { line in
             line.lastID += 1
-            let claim = Claim(id: line.lastID, bytes: count, limit: limit, granted: granted)
-            if isFirst { line.claims.prepend(claim) } else { line.claims.append(claim) }
+            let claim = Claim(id: line.lastID, bytes: count, limit: limit, isFirst: isFirst, granted: granted)
+            let index = isFirst ? line.claims.firstIndex { !$0.isFirst } : nil
+            line.claims.insert(claim, at: index ?? line.claims.endIndex)
             hasLine.store(true, ordering: .sequentiallyConsistent)
             return line.lastID
         }
@@ -105,7 +98,7 @@ final class PeerMemory: Sendable {
     private func grant() {
         let granted = line.withLockedValue { line in
             var granted: [Claim] = []
-            while let first = line.claims.first, tryTake(first.bytes, limit: first.limit) {
+            while let first = line.claims.first, take(first.bytes, limit: first.limit) {
                 granted.append(line.claims.removeFirst())
             }
             hasLine.store(!line.claims.isEmpty, ordering: .sequentiallyConsistent)

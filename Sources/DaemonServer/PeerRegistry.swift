@@ -82,7 +82,8 @@ public final class PeerRegistry: Sendable {
             state.perUID[member.uid, default: 1] -= 1
             if state.perUID[member.uid] == 0 {
                 state.perUID[member.uid] = nil
-                state.loads[member.uid] = nil
+                // What its connections have left to be done still counts.
+                if state.loads[member.uid]?.memory.bytes == 0 { state.loads[member.uid] = nil }
             }
             guard state.isDraining, state.connections.isEmpty else { return nil }
             defer { state.drained = nil }
@@ -133,7 +134,7 @@ public final class PeerRegistry: Sendable {
         Statistics(connections: state.connections.count, accepted: state.accepted, refused: state.refused)
     }
 
-    /// What a uid's connections share. nil if it has none.
+    /// What a uid's connections share. nil if it has none, and nothing of theirs is left.
     func load(of uid: UInt32) -> PeerLoad? {
         state.withLockedValue { $0.loads[uid] }
     }

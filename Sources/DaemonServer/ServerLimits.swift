@@ -12,7 +12,7 @@ public struct ServerLimits: Sendable, Equatable {
     public var input: Int
     /// Bytes of output of one connection that its peer has not yet read.
     public var output: Int
-    /// Bytes of both that all connections of one uid hold together, beyond ``PeerMemory/share`` of each.
+    /// Bytes of both that all connections of one uid hold together, beyond ``HeldMemory/share`` of each.
     public var memoryPerUID: Int
     /// Milliseconds after which a peer is disconnected that reads nothing, or leaves a frame unfinished.
     public var stall: Int64

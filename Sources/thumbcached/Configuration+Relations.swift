@@ -19,12 +19,9 @@ extension Configuration {
             Relation(
                 lesser: "limits.image", place: \.limits.image,
                 greater: "storage.user-quota", bound: \.storage.userQuota, format: ByteSize.format),
-            // Before what has to fit into the input: one connection's is never more than what all may hold.
+            // Before what has to fit into the input: a request that is allowed finds room, when it is alone.
             Relation(
                 lesser: "limits.input", place: \.limits.input,
-                greater: "limits.memory-per-uid", bound: \.limits.memoryPerUID, format: ByteSize.format),
-            Relation(
-                lesser: "limits.output", place: \.limits.output,
                 greater: "limits.memory-per-uid", bound: \.limits.memoryPerUID, format: ByteSize.format),
             Relation(
                 lesser: "limits.image", place: \.limits.image,

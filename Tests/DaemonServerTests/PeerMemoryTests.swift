@@ -44,18 +44,18 @@ import Testing
         #expect(memory.waiting == 0 && memory.bytes == 100)
     }
 
-    @Test func `I8: nobody takes what others wait for, but who has begun what they wait for the end of`() {
+    @Test func `I8: who has begun what others wait for the end of comes first, in the order of coming`() {
         memory.add(90)
         let first = wait(for: 50)
-        #expect(!memory.take(5, limit: 100))
-        #expect(memory.take(5, limit: 100, passingLine: true))
-        memory.add(5)
-        let begun = wait(for: 5, isFirst: true)
-        memory.give(5)
-        #expect(seen() == [begun])
-        memory.give(100)
-        #expect(seen() == [begun, first])
+        #expect(!memory.take(5, limit: 100, behindLine: true))
         #expect(memory.take(5, limit: 100))
+        memory.add(5)
+        let begun = [wait(for: 5, isFirst: true), wait(for: 3, isFirst: true)]
+        memory.give(5)
+        #expect(seen() == [begun[0]])
+        memory.give(100)
+        #expect(seen() == begun + [first])
+        #expect(memory.take(5, limit: 100, behindLine: true))
     }
 
     @Test func `what there is room for is granted to who waits at once`() {
@@ -81,7 +81,7 @@ import Testing
             for _ in 0..<8 {
                 group.addTask {
                     for _ in 0..<count {
-                        if !memory.take(40, limit: 100) {
+                        if !memory.take(40, limit: 100, behindLine: true) {
                             await withCheckedContinuation { continuation in
                                 _ = memory.wait(for: 40, limit: 100, isFirst: false) { _ in continuation.resume() }
                             }

@@ -258,10 +258,6 @@ import Testing
             "f.toml:2: limits.input: 65MiB is more than limits.memory-per-uid (64MiB, the default): "
                 + "lower the one or raise the other"),
         Case(
-            "[limits]\nmemory-per-uid = \"8MiB\"\noutput = \"16MiB\"",
-            "f.toml:3: limits.output: 16MiB is more than limits.memory-per-uid (8MiB): "
-                + "lower the one or raise the other"),
-        Case(
             "[limits]\nmemory-per-uid = \"4095B\"",
             "f.toml:2: limits.memory-per-uid: \"4095B\" is too little: at least 4KiB"),
         Case(

@@ -185,8 +185,7 @@ import ThumbnailCache
         #expect(narrow.limits.token == 4 << 10)
 
         let frugal = try Fixture.decode("limits.memory-per-uid = \"4MiB\"")
-        #expect(frugal.limits.input == 4 << 20 && frugal.limits.output == 4 << 20)
-        #expect(frugal.limits.image == 4 << 20)
+        #expect(frugal.limits.input == 4 << 20 && frugal.limits.image == 4 << 20)
     }
 
     @Test func `markers are looked for beside the state directory, unless something else is said`() throws {
