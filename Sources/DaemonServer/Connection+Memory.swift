@@ -74,10 +74,10 @@ extension Connection {
     /// touched.
     func settle() {
         guard phase != .closed else { return }
-        charge(max(charged, memoryHeld.counted))
+        charge(memoryHeld.settled)
         let (held, mayRead) = (memoryHeld, mayRead)
         let isReading = mayRead && (held.isReadFreely || isLatePurge(held) || takeForFrame(held))
-        charge(isReading ? min(charged, held.countedReading) : held.counted)
+        if !isReading { charge(held.counted) }
         if held.isInsideFrame && mayRead && !isReading { wait(held) } else { leaveLine() }
         stream.isReading = isReading
     }

@@ -27,6 +27,8 @@ struct HeldMemory {
     var countedWhole: Int { Self.counted(input + other + max(missing, 1)) }
     /// The same while the peer is read: behind an argument comes what stands behind it.
     var countedReading: Int { Self.counted(input + other + missing + Self.readAtOnce) }
+    /// Bytes that are to count by what is held, and by what was taken to read the rest of a frame.
+    var settled: Int { isInsideFrame ? min(max(charged, counted), countedReading) : counted }
 
     /// Bytes to take before a reply of so many is taken on.
     func toTake(forReply bytes: Int) -> Int { max(0, Self.counted(input + other + bytes) - charged) }
