@@ -123,7 +123,7 @@ extension Connection {
     private func leaveLine() {
         guard let claim else { return }
         self.claim = nil
-        _ = memory.leave(claim)
+        memory.leave(claim)
     }
 
     private func beginPatience() {

@@ -1,13 +1,10 @@
 import DequeModule
 import NIOConcurrencyHelpers
-import Synchronization
 
-/// What the connections of one uid hold in memory together, beyond the free share of each (I8).
+/// What the connections of one uid hold in memory together, beyond the free share of each (I8), and the line of those who wait for room.
 ///
-/// A number that nobody touches whose connection stays within ``HeldMemory/share``. Whoever is told that there is no room can wait in
-/// line; only those who do, and those who give back while somebody does, take a lock.
-///
-/// The limit comes with each call: connections of one uid may have begun before and after a reload.
+/// Nobody comes here whose connection stays within ``HeldMemory/share``. The limit comes with each call: connections of one uid may have
+/// begun before and after a reload.
 final class PeerMemory: Sendable {
     /// Somebody who waits for room.
     private struct Claim: Sendable {
@@ -18,45 +15,39 @@ final class PeerMemory: Sendable {
         let granted: @Sendable (UInt64) -> Void
     }
 
-    private struct Line {
+    private struct State {
+        var bytes = 0
         var lastID: UInt64 = 0
-        var claims: Deque<Claim> = []
+        var line: Deque<Claim> = []
+
+        mutating func take(_ count: Int, limit: Int) -> Bool {
+            guard bytes + count <= limit else { return false }
+            bytes += count
+            return true
+        }
     }
 
-    // Whoever joins the line looks for room behind it, and whoever gives back looks for a line behind it, both in the one order
-    // that all threads see: so one of the two finds the other.
-    private let taken = Atomic<Int>(0)
-    private let hasLine = Atomic<Bool>(false)
-    private let line = NIOLockedValueBox(Line())
+    private let state = NIOLockedValueBox(State())
 
     /// Bytes that count now.
-    var bytes: Int { taken.load(ordering: .relaxed) }
+    var bytes: Int { state.withLockedValue { $0.bytes } }
     /// How many connections wait for room.
-    var waiting: Int { line.withLockedValue { $0.claims.count } }
+    var waiting: Int { state.withLockedValue { $0.line.count } }
 
     /// Takes so many bytes more; false if there is no room.
     /// - Parameter behindLine: whether those who wait in line come first.
     func take(_ count: Int, limit: Int, behindLine: Bool = false) -> Bool {
-        if behindLine && hasLine.load(ordering: .sequentiallyConsistent) { return false }
-        var before = taken.load(ordering: .sequentiallyConsistent)
-        while before + count <= limit {
-            let (isDone, found) = taken.weakCompareExchange(
-                expected: before, desired: before + count, ordering: .sequentiallyConsistent)
-            if isDone { return true }
-            before = found
-        }
-        return false
+        state.withLockedValue { (!behindLine || $0.line.isEmpty) && $0.take(count, limit: limit) }
     }
 
     /// Counts what is there already, room or not.
     func add(_ count: Int) {
-        taken.add(count, ordering: .sequentiallyConsistent)
+        state.withLockedValue { $0.bytes += count }
     }
 
     /// Gives bytes back, to those who wait first.
     func give(_ count: Int) {
-        taken.subtract(count, ordering: .sequentiallyConsistent)
-        if hasLine.load(ordering: .sequentiallyConsistent) { grant() }
+        change { $0.bytes -= count }
     }
 
     // MARK: Waiting
@@ -69,41 +60,31 @@ final class PeerMemory: Sendable {
     func wait(
         for count: Int, limit: Int, isFirst: Bool, granted: @escaping @Sendable (UInt64) -> Void
     ) -> UInt64 {
-        let id = line.withLockedValue { line in
-            line.lastID += 1
-            let claim = Claim(id: line.lastID, bytes: count, limit: limit, isFirst: isFirst, granted: granted)
-            let index = isFirst ? line.claims.firstIndex { !$0.isFirst } : nil
-            line.claims.insert(claim, at: index ?? line.claims.endIndex)
-            hasLine.store(true, ordering: .sequentiallyConsistent)
-            return line.lastID
+        change { state in
+            state.lastID += 1
+            let claim = Claim(id: state.lastID, bytes: count, limit: limit, isFirst: isFirst, granted: granted)
+            let index = isFirst ? state.line.firstIndex { !$0.isFirst } : nil
+            state.line.insert(claim, at: index ?? state.line.endIndex)
+            return claim.id
         }
-        grant()
-        return id
     }
 
-    /// Leaves the line. False if the bytes were taken already: then the claim is, or is about to be, told so.
-    func leave(_ id: UInt64) -> Bool {
-        let wasThere = line.withLockedValue { line in
-            guard let index = line.claims.firstIndex(where: { $0.id == id }) else { return false }
-            line.claims.remove(at: index)
-            hasLine.store(!line.claims.isEmpty, ordering: .sequentiallyConsistent)
-            return true
-        }
-        // It may have been what held up those behind it.
-        if wasThere { grant() }
-        return wasThere
+    /// Leaves the line. Who is not there has been granted the bytes, and is, or is about to be, told so.
+    func leave(_ id: UInt64) {
+        change { $0.line.removeAll { $0.id == id } }
     }
 
-    /// Gives those in front what they wait for, as far as there is room.
-    private func grant() {
-        let granted = line.withLockedValue { line in
+    /// Changes what there is, and gives those in front what they wait for, as far as there is room then.
+    private func change<Result>(_ body: (inout State) -> Result) -> Result {
+        let (result, granted) = state.withLockedValue { state in
+            let result = body(&state)
             var granted: [Claim] = []
-            while let first = line.claims.first, take(first.bytes, limit: first.limit) {
-                granted.append(line.claims.removeFirst())
+            while let first = state.line.first, state.take(first.bytes, limit: first.limit) {
+                granted.append(state.line.removeFirst())
             }
-            hasLine.store(!line.claims.isEmpty, ordering: .sequentiallyConsistent)
-            return granted
+            return (result, granted)
         }
         for claim in granted { claim.granted(claim.id) }
+        return result
     }
 }
