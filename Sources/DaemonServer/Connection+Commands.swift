@@ -70,7 +70,7 @@ extension Connection {
         } then: { connection, result in
             switch result {
             case .success(let cache):
-                guard !connection.isClosed else { return }
+                guard !connection.isClosed else { return connection.letOthersPass() }
                 if thenLettingPass { connection.letOthersPass() }
                 then(connection, cache, ticket)
                 connection.carryOn()

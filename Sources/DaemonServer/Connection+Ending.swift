@@ -46,6 +46,7 @@ extension Connection {
         batch = nil
         for session in held { release(session) }
         held = []
+        letGo()
         dispatcher.registry.leave(place.id)
     }
 
@@ -77,6 +78,7 @@ extension Connection {
     private var progress: PeerProgress {
         PeerProgress(
             sent: stream.sent, unread: unread, frames: reader.count,
-            isInsideFrame: phase == .serving && reader.isInsideFrame)
+            // Nothing is owed by a peer that is not read.
+            isInsideFrame: phase == .serving && stream.isReading && reader.isInsideFrame)
     }
 }

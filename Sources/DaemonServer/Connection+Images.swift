@@ -63,9 +63,10 @@ extension Connection {
         batch = Batch(command, from: cache)
     }
 
-    /// Asks for the next image of a batch. False when it has to wait for a place.
+    /// Asks for the next image of a batch. False when it has to wait for a place, or for the peer to read.
     func continueBatch() -> Bool {
         guard let batch, let query = batch.queries.first else { return true }
+        guard findRoomForImage() else { return false }
         guard tryAsk(batch.cache, query, batch.shape, patience: batch.patience) else { return false }
         self.batch?.queries.removeFirst()
         if batch.queries.count == 1 { self.batch = nil }

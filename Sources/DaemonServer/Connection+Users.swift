@@ -17,7 +17,7 @@ extension Connection {
         // In the loop's next turn, when it is known whether the peer was gone before its command was read: one that died while the
         // daemon was away may have been logged out since, by a log-out that was honoured before anybody was served.
         eventLoop.execute {
-            if !me.value.isClosed { me.value.logIn(command, session, ticket) }
+            if me.value.isClosed { me.value.letOthersPass() } else { me.value.logIn(command, session, ticket) }
         }
     }
 

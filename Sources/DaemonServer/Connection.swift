@@ -32,7 +32,7 @@ final class Connection: StreamHandler {
     }
 
     /// What is left of an MGET, or of a GET that found no place to wait: its images are asked for one by one, as far as there
-    /// are places and room for their replies.
+    /// are places.
     struct Batch {
         let cache: UserCache
         var queries: ArraySlice<ImageQuery>
@@ -65,7 +65,7 @@ final class Connection: StreamHandler {
     var reader: RequestReader
     var isInputClosed = false
     /// A command runs that later ones of this connection have to wait for.
-    private var isHeldUp = false
+    private(set) var isHeldUp = false
     /// Many commands were started in one go; others have their turn first.
     private var isResting = false
     /// What was done in this go.
@@ -74,8 +74,16 @@ final class Connection: StreamHandler {
     var replies = ReplyQueue()
     var waiting: [ReplyQueue.Ticket: Waiting] = [:]
     /// Small replies, gathered to be written at once.
-    private var gathered = ByteBuffer()
+    var gathered = ByteBuffer()
     var watchdog: Scheduled<Void>?
+
+    /// Bytes of the request that holds up the others, or whose images are asked for one by one.
+    var begun = 0
+    /// Bytes taken of what the connections of the uid may hold together.
+    var charged = 0
+    /// The place in the line of those who wait for room.
+    var claim: UInt64?
+    var patience: Patience?
 
     init(
         dispatcher: Dispatcher, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, stream: Stream,
@@ -106,8 +114,8 @@ final class Connection: StreamHandler {
         let isDone = startCommands()
         flush()
         if isDone { closeIfOver() }
+        settle()
         watch()
-        if phase != .closed { stream.isReading = mayRead }
     }
 
     /// Whether all that has come in is started.
@@ -124,6 +132,7 @@ final class Connection: StreamHandler {
             do throws(ProtocolError) {
                 guard let request = try reader.next() else { return true }
                 execute(request)
+                if isHeldUp || batch != nil { begun = request.byteCount }
             } catch {
                 refuse(error)
             }
@@ -155,10 +164,8 @@ final class Connection: StreamHandler {
         return phase != .closed && hasRoom
     }
 
-    private var hasRoom: Bool { unread + replies.cost < limits.output }
-
     /// Reading goes on ahead of the work only as far as the limit on unprocessed input.
-    private var mayRead: Bool {
+    var mayRead: Bool {
         phase == .serving && (reader.readableBytes < limits.input || (!isHeldUp && !isResting && hasRoom))
     }
 
@@ -180,8 +187,9 @@ final class Connection: StreamHandler {
 
     // MARK: Replying
 
-    /// Answers the request at hand.
+    /// Answers the request at hand, with BUSY if there is no room for the reply.
     func respond(_ reply: ByteBuffer) {
+        let reply = makeRoom(forReply: reply.readableBytes) ? reply : noRoom
         if replies.isEmpty { send(reply) } else { replies.append(reply) }
     }
 
@@ -207,7 +215,7 @@ final class Connection: StreamHandler {
         while let reply = replies.popReady() { send(reply) }
     }
 
-    private func flush() {
+    func flush() {
         // A buffer for each small reply would take far more memory than what is in it.
         guard !stream.isBlocked else { return }
         writeGathered()
@@ -220,7 +228,9 @@ final class Connection: StreamHandler {
     /// A peer that reads again has its next commands started when it has taken most of what there was.
     func outputMoved() {
         flush()
-        if phase == .closing { closeIfSent() } else if unread <= limits.output / 4 { work() }
+        if phase == .closing { closeIfSent() } else if unread <= limits.output / 4 { return work() }
+        settle()
+        watch()
     }
 
     // MARK: Waiting
@@ -233,13 +243,14 @@ final class Connection: StreamHandler {
 
     /// The command that held up the others is done.
     func resume(_ ticket: ReplyQueue.Ticket, with reply: ByteBuffer) {
-        isHeldUp = false
+        letOthersPass()
         answer(ticket, reply)
     }
 
-    /// The command that held up the others has found out where it leads, and waits there on its own.
+    /// The command that held up the others is done, or has found out where it leads, and waits there on its own.
     func letOthersPass() {
         isHeldUp = false
+        if isClosed { letGo() }
     }
 
     /// Starts what stood behind a command that held it up.
@@ -269,7 +280,7 @@ final class Connection: StreamHandler {
 
     func answer(_ ticket: ReplyQueue.Ticket, _ reply: ByteBuffer) {
         guard phase != .closed else { return }
-        replies.fill(ticket, with: reply)
+        replies.fill(ticket, with: makeRoom(forReply: reply.readableBytes) ? reply : noRoom)
         sendReady()
         work()
     }

@@ -82,7 +82,8 @@ public final class PeerRegistry: Sendable {
             state.perUID[member.uid, default: 1] -= 1
             if state.perUID[member.uid] == 0 {
                 state.perUID[member.uid] = nil
-                state.loads[member.uid] = nil
+                // What its connections have left to be done still counts.
+                if state.loads[member.uid]?.memory.bytes == 0 { state.loads[member.uid] = nil }
             }
             guard state.isDraining, state.connections.isEmpty else { return nil }
             defer { state.drained = nil }
@@ -133,14 +134,28 @@ public final class PeerRegistry: Sendable {
         Statistics(connections: state.connections.count, accepted: state.accepted, refused: state.refused)
     }
 
+    /// What a uid's connections share. nil if it has none, and nothing of theirs is left.
+    func load(of uid: UInt32) -> PeerLoad? {
+        state.withLockedValue { $0.loads[uid] }
+    }
+
     /// What INFO says of clients: of the caller's own, and to admins of all.
     public func lines(for peer: Peer) -> [(name: String, value: String)] {
-        let (own, statistics) = state.withLockedValue { ($0.perUID[peer.uid, default: 0], Self.statistics(of: $0)) }
-        guard peer.isAdmin else { return [("connected_clients", "\(own)")] }
+        let (own, statistics, loads) = state.withLockedValue { state in
+            (
+                state.perUID[peer.uid, default: 0], Self.statistics(of: state),
+                peer.isAdmin ? Array(state.loads.values) : [state.loads[peer.uid]].compactMap { $0 }
+            )
+        }
+        let memory = [
+            ("held_bytes", "\(loads.reduce(0) { $0 + $1.memory.bytes })"),
+            ("waiting_for_memory", "\(loads.reduce(0) { $0 + $1.memory.waiting })"),
+        ]
+        guard peer.isAdmin else { return [("connected_clients", "\(own)")] + memory }
         return [
             ("connected_clients", "\(statistics.connections)"),
             ("connections_accepted", "\(statistics.accepted)"),
             ("connections_refused", "\(statistics.refused)"),
-        ]
+        ] + memory
     }
 }

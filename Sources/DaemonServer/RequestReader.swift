@@ -30,6 +30,19 @@ struct RequestReader {
     /// Whether the peer owes the rest of a frame. False as long as there are bytes that nobody has looked at.
     var isInsideFrame: Bool { decoder.isInsideFrame && behind.readableBytes == 0 }
 
+    /// Bytes that the peer is known to owe, of the argument it is in the middle of. 0 if unknown.
+    var missingBytes: Int { isInsideFrame ? decoder.missingBytes : 0 }
+
+    /// Whether the peer owes the rest of a frame of that command.
+    /// - Parameter command: in upper case.
+    func isInsideFrame(of command: String) -> Bool {
+        guard isInsideFrame else { return false }
+        // The line that counts the arguments has been taken; a length has one way to be written.
+        let start = "$\(command.utf8.count)\r\n\(command)\r\n".utf8
+        let isSmall = { (byte: UInt8) in UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte }
+        return front.readableBytesView.prefix(start.count).map { isSmall($0) ? $0 & 0xDF : $0 }.elementsEqual(start)
+    }
+
     /// - Parameter bytes: lent until ``keep()``.
     mutating func append(_ bytes: ByteBuffer) {
         isLent = true

@@ -12,6 +12,8 @@ public struct ServerLimits: Sendable, Equatable {
     public var input: Int
     /// Bytes of output of one connection that its peer has not yet read.
     public var output: Int
+    /// Bytes of both that all connections of one uid hold together, beyond ``HeldMemory/share`` of each.
+    public var memoryPerUID: Int
     /// Milliseconds after which a peer is disconnected that reads nothing, or leaves a frame unfinished.
     public var stall: Int64
     /// Requests of one uid that may wait for a download.
@@ -24,14 +26,15 @@ public struct ServerLimits: Sendable, Equatable {
 
     public init(
         connections: Int = 1024, connectionsPerUID: Int = 256, adminConnections: Int = 16, input: Int = 16 << 20,
-        output: Int = 16 << 20, stall: Int64 = 30_000, queuePerUID: Int = 1024, arguments: Int = 1024, id: Int = 512,
-        image: Int = 5 << 20, token: Int = 8 << 10
+        output: Int = 16 << 20, memoryPerUID: Int = 64 << 20, stall: Int64 = 30_000, queuePerUID: Int = 1024,
+        arguments: Int = 1024, id: Int = 512, image: Int = 5 << 20, token: Int = 8 << 10
     ) {
         self.connections = connections
         self.connectionsPerUID = connectionsPerUID
         self.adminConnections = adminConnections
         self.input = input
         self.output = output
+        self.memoryPerUID = memoryPerUID
         self.stall = stall
         self.queuePerUID = queuePerUID
         self.arguments = arguments

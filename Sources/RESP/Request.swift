@@ -26,6 +26,9 @@ public struct Request: Sendable {
     /// Arguments, the command's name included; at least 1 in what a ``RequestDecoder`` returns.
     @inlinable public var count: Int { arguments.count }
 
+    /// Bytes of all arguments with the lines that declare them.
+    @inlinable public var byteCount: Int { frame.readableBytes }
+
     /// An argument, sharing the request's storage. Costs a reference count, no copy.
     @inlinable public subscript(index: Int) -> ByteBuffer {
         let span = arguments[index]

@@ -19,6 +19,10 @@ extension Configuration {
             Relation(
                 lesser: "limits.image", place: \.limits.image,
                 greater: "storage.user-quota", bound: \.storage.userQuota, format: ByteSize.format),
+            // Before what has to fit into the input: a request that is allowed finds room, when it is alone.
+            Relation(
+                lesser: "limits.input", place: \.limits.input,
+                greater: "limits.memory-per-uid", bound: \.limits.memoryPerUID, format: ByteSize.format),
             Relation(
                 lesser: "limits.image", place: \.limits.image,
                 greater: "limits.input", bound: \.limits.input, format: ByteSize.format),

@@ -32,8 +32,8 @@ extension Configuration {
         ServerLimits(
             connections: limits.connections, connectionsPerUID: limits.connectionsPerUID,
             adminConnections: limits.adminConnections, input: limits.input, output: limits.output,
-            stall: limits.stall.milliseconds, queuePerUID: limits.queuePerUID, arguments: limits.arguments,
-            id: limits.id, image: limits.image, token: limits.token)
+            memoryPerUID: limits.memoryPerUID, stall: limits.stall.milliseconds, queuePerUID: limits.queuePerUID,
+            arguments: limits.arguments, id: limits.id, image: limits.image, token: limits.token)
     }
 
     var adminRule: AdminRule {

@@ -71,6 +71,8 @@ struct Configuration: Equatable, Sendable {
         var input = 16 << 20
         /// Bytes of unread output of one connection.
         var output = 16 << 20
+        /// Bytes of unprocessed input and unread output of all connections of one uid, beyond 256 KiB of each.
+        var memoryPerUID = 64 << 20
         /// How long a peer may read nothing, or leave a frame unfinished.
         var stall = Duration.seconds(30)
         /// Bytes of a token.

@@ -112,6 +112,20 @@ import Testing
         #expect(try requests(&reader) == [["ECHO", String(repeating: "x", count: size)]])
     }
 
+    @Test(arguments: ["PURGE", "purge", "PuRgE", "PUT", "PURGED", ""])
+    func `I8: an unfinished frame says what it is and how much it wants`(_ name: String) throws {
+        var reader = reader()
+        #expect(reader.missingBytes == 0 && !reader.isInsideFrame(of: "PURGE"))
+        reader.append(ByteBuffer(string: "*2\r\n$\(name.utf8.count)\r\n\(name)\r\n$100\r\n0123456789"))
+        #expect(reader.missingBytes == 0 && !reader.isInsideFrame(of: "PURGE"))
+        #expect(try isEmpty(&reader))
+        #expect(reader.missingBytes == 92)
+        #expect(reader.isInsideFrame(of: "PURGE") == (name.uppercased() == "PURGE"))
+        reader.append(ByteBuffer(string: String(repeating: "x", count: 90) + "\r\n"))
+        #expect(try !isEmpty(&reader))
+        #expect(reader.missingBytes == 0 && !reader.isInsideFrame(of: "PURGE"))
+    }
+
     @Test func `an idle connection holds no memory of what it sent`() throws {
         var reader = reader()
         reader.append(TestClient.request(["ECHO", String(repeating: "x", count: 1 << 20)]))

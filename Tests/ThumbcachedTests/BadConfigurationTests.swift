@@ -254,6 +254,13 @@ import Testing
             "[limits]\nimage = \"3MiB\"\n[storage]\nuser-quota = \"2MiB\"",
             "f.toml:2: limits.image: 3MiB is more than storage.user-quota (2MiB): lower the one or raise the other"),
         Case(
+            "[limits]\ninput = \"65MiB\"",
+            "f.toml:2: limits.input: 65MiB is more than limits.memory-per-uid (64MiB, the default): "
+                + "lower the one or raise the other"),
+        Case(
+            "[limits]\nmemory-per-uid = \"4095B\"",
+            "f.toml:2: limits.memory-per-uid: \"4095B\" is too little: at least 4KiB"),
+        Case(
             "[limits]\nconnections = 8\nconnections-per-uid = 9",
             "f.toml:3: limits.connections-per-uid: 9 is more than limits.connections (8): "
                 + "lower the one or raise the other"),

@@ -116,6 +116,7 @@ import ThumbnailCache
             arguments = 32
             input = "2MiB"
             output = "3MiB"
+            memory-per-uid = "4MiB"
             stall = "5s"
             token = "1KiB"
             connections = 100
@@ -162,9 +163,9 @@ import ThumbnailCache
         expected.origins["work"]?.tokenEndpoint = TokenEndpoint(url: "https://id.example.org/token", clientID: "c")
         expected.limits = .init(
             image: 1 << 20, dimension: 100, id: 64, arguments: 32, input: 2 << 20, output: 3 << 20,
-            stall: .seconds(5), token: 1024, connections: 100, connectionsPerUID: 10, adminConnections: 2,
-            usersPerUID: 3, sessionsPerUser: 4, subscriptions: 5, downloads: 6, downloadsPerUID: 6, queuePerUID: 0,
-            negativeEntries: 0)
+            memoryPerUID: 4 << 20, stall: .seconds(5), token: 1024, connections: 100, connectionsPerUID: 10,
+            adminConnections: 2, usersPerUID: 3, sessionsPerUser: 4, subscriptions: 5, downloads: 6,
+            downloadsPerUID: 6, queuePerUID: 0, negativeEntries: 0)
         expected.metrics.listen = LoopbackAddress("[::1]:9187")
         expected.access.admins = Admins(uids: [1000, 12], gids: [10, 34])
         expected.log.level = .debug
@@ -182,6 +183,9 @@ import ThumbnailCache
         let narrow = try Fixture.decode("limits.input = \"4KiB\"")
         #expect(narrow.limits.image == 4 << 10)
         #expect(narrow.limits.token == 4 << 10)
+
+        let frugal = try Fixture.decode("limits.memory-per-uid = \"4MiB\"")
+        #expect(frugal.limits.input == 4 << 20 && frugal.limits.image == 4 << 20)
     }
 
     @Test func `markers are looked for beside the state directory, unless something else is said`() throws {
