@@ -26,8 +26,10 @@ extension Connection {
     private var memoryHeld: HeldMemory {
         HeldMemory(
             input: reader.readableBytes, missing: reader.missingBytes, isInsideFrame: reader.isInsideFrame,
-            other: (isHeldUp || batch != nil ? begun : 0) + unread + replies.cost, charged: charged)
+            other: heldBesideInput, charged: charged)
     }
+
+    private var heldBesideInput: Int { (isHeldUp || batch != nil ? begun : 0) + unread + replies.cost }
 
     private func take(_ bytes: Int, behindLine: Bool = false) -> Bool {
         if bytes == 0 { return true }
@@ -62,7 +64,9 @@ extension Connection {
 
     /// Whether a reply of so many bytes may be taken on. One that does not fit into the free share lets those before it leave first.
     func makeRoom(forReply bytes: Int) -> Bool {
-        if bytes <= Self.shortReply || memoryHeld.toTake(forReply: bytes) == 0 { return true }
+        // All that a hit comes to: two numbers that are added.
+        let fits = HeldMemory.counted(reader.readableBytes + heldBesideInput + bytes) <= charged
+        if fits || bytes <= Self.shortReply { return true }
         flush()
         // A peer that is gone takes nothing.
         return phase == .closed || take(memoryHeld.toTake(forReply: bytes))
@@ -74,10 +78,14 @@ extension Connection {
     /// touched.
     func settle() {
         guard phase != .closed else { return }
-        charge(memoryHeld.settled)
-        let (held, mayRead) = (memoryHeld, mayRead)
+        var held = memoryHeld
+        if held.settled != charged {
+            charge(held.settled)
+            held = memoryHeld
+        }
+        let mayRead = mayRead
         let isReading = mayRead && (held.isReadFreely || isLatePurge(held) || takeForFrame(held))
-        if !isReading { charge(held.counted) }
+        if !isReading { charge(memoryHeld.counted) }
         if held.isInsideFrame && mayRead && !isReading { wait(held) } else { leaveLine() }
         stream.isReading = isReading
     }
