@@ -139,6 +139,8 @@ extension Connection {
     private static var bytesOpenedInOneEffort: Int { 8 << 10 }
 
     func put(_ command: PutCommand) {
+        // Those whose peers have left count, and have no place: nothing else would end their number.
+        if isOverLimit { return respond(noRoom) }
         guard let cache = dispatcher.sessions.openCache(owner(command.user)) else {
             return lookUp(command.user, thenLettingPass: false) { $0.put(command, into: $1, ticket: $2) }
         }

@@ -31,9 +31,9 @@ extension Connection {
 
     private var heldBesideInput: Int { (isHeldUp || batch != nil ? begun : 0) + unread + replies.cost }
 
-    private func take(_ bytes: Int, behindLine: Bool = false) -> Bool {
+    private func take(_ bytes: Int) -> Bool {
         if bytes == 0 { return true }
-        guard memory.take(bytes, limit: limits.memoryPerUID, behindLine: behindLine) else { return false }
+        guard memory.take(bytes, limit: limits.memoryPerUID) else { return false }
         charged += bytes
         return true
     }
@@ -44,6 +44,9 @@ extension Connection {
         if bytes < charged { memory.give(charged - bytes) }
         charged = bytes
     }
+
+    /// Whether what is held for the uid is beyond its limit, as it may come to be by what is counted and not asked for.
+    var isOverLimit: Bool { memory.bytes > limits.memoryPerUID }
 
     // MARK: Output
 
@@ -85,14 +88,26 @@ extension Connection {
         }
         let mayRead = mayRead
         let isReading = mayRead && (held.isReadFreely || isLatePurge(held) || takeForFrame(held))
-        if !isReading { charge(memoryHeld.counted) }
+        if !isReading {
+            // What was taken for the frame goes back: it is claimed anew, and whole.
+            charge(memoryHeld.counted)
+            held = memoryHeld
+        }
         if held.isInsideFrame && mayRead && !isReading { wait(held) } else { leaveLine() }
         stream.isReading = isReading
     }
 
     /// Takes room for the rest of a frame. Input that nobody has looked at yet is read ahead within the free share alone.
     private func takeForFrame(_ held: HeldMemory) -> Bool {
-        held.isInsideFrame && take(held.toTakeForReading, behindLine: !held.isInsideLongFrame)
+        guard held.isInsideFrame else { return false }
+        let bytes = held.toTakeForReading
+        if bytes == 0 { return true }
+        let isTaken =
+            held.isInsideLongFrame
+            ? memory.take(bytes, limit: limits.memoryPerUID)
+            : memory.takeInTurn(bytes, limit: limits.memoryPerUID, claim: claim)
+        if isTaken { charged += bytes }
+        return isTaken
     }
 
     /// A PURGE is never BUSY, unless it is far longer than it need be.

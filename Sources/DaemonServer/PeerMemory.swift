@@ -34,10 +34,18 @@ final class PeerMemory: Sendable {
     /// How many connections wait for room.
     var waiting: Int { state.withLockedValue { $0.line.count } }
 
-    /// Takes so many bytes more; false if there is no room.
-    /// - Parameter behindLine: whether those who wait in line come first.
-    func take(_ count: Int, limit: Int, behindLine: Bool = false) -> Bool {
-        state.withLockedValue { (!behindLine || $0.line.isEmpty) && $0.take(count, limit: limit) }
+    /// Takes so many bytes more, whoever waits; false if there is no room.
+    func take(_ count: Int, limit: Int) -> Bool {
+        state.withLockedValue { $0.take(count, limit: limit) }
+    }
+
+    /// The same, unless others wait in line before.
+    /// - Parameter claim: the caller's own place in the line, which may be for more than it needs by now.
+    func takeInTurn(_ count: Int, limit: Int, claim: UInt64?) -> Bool {
+        state.withLockedValue { state in
+            let isNext = state.line.first.map { $0.id == claim } ?? true
+            return isNext && state.take(count, limit: limit)
+        }
     }
 
     /// Counts what is there already, room or not.

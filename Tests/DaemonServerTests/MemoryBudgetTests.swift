@@ -1,4 +1,5 @@
 import CacheFakes
+import NIOConcurrencyHelpers
 import NIOCore
 import RESP
 import Testing
@@ -145,6 +146,42 @@ import ThumbnailCache
                 rest.hasPrefix("-BUSY connections of uid 1000 hold 2097152 bytes of unfinished requests and unread"))
             #expect(rest.hasSuffix("(limit memory-per-uid, 2097152): finish or read those, or try again\r\n"))
             #expect(memory.waiting == 0 && memory.bytes == Self.budget)
+        }
+    }
+
+    @Test func `F16, I8: a PUT is BUSY while more is held than may be, as by PUTs whose peers have left`() async throws
+    {
+        try await run { daemon in
+            let client = try await daemon.connectWithAlice()
+            let memory = try memory(daemon)
+            memory.add(Self.budget + 1)
+            client.sendWithoutWaiting(put("bob", size: 1_000))
+            #expect(try await client.reply().code == "BUSY")
+            memory.give(1)
+            client.sendWithoutWaiting(put("bob", size: 1_000))
+            #expect(try await client.reply() == .ok)
+        }
+    }
+
+    @Test func `F18, I8: a frame whose room went to a reply claims all of it anew`() async throws {
+        try await run { daemon in
+            let owner = try await daemon.connectWithAlice()
+            let memory = try memory(daemon)
+            let client = try await daemon.connect(reads: false)
+            client.sendWithoutWaiting(TestClient.request(["GET", "alice", "carol"]))
+            await daemon.fetcher.started(1)
+            client.sendWithoutWaiting(try #require(put("bob").getSlice(at: 0, length: 64 << 10)))
+            try await eventually { memory.bytes > 0 }
+            memory.add(Self.budget - memory.bytes)
+            let isGranted = NIOLockedValueBox(false)
+            _ = memory.wait(for: 400 << 10, limit: Self.budget, isFirst: false) { _ in
+                isGranted.withLockedValue { $0 = true }
+            }
+            daemon.fetcher.downloads[0].end(
+                SampleImage.downloaded("carol", size: 300 << 10, framing: TestDaemon.framing))
+            try await eventually { isGranted.withLockedValue { $0 } && memory.waiting == 1 }
+            #expect(memory.bytes <= Self.budget)
+            #expect(try await owner.call("PING") == .simpleString("PONG"))
         }
     }
 

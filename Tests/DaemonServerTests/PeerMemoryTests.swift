@@ -44,10 +44,19 @@ import Testing
         #expect(memory.waiting == 0 && memory.bytes == 100)
     }
 
+    @Test func `I8: who is next and needs less by now is not held up by what it claimed before`() {
+        memory.add(60)
+        let (first, second) = (wait(for: 50), wait(for: 30))
+        #expect(!memory.takeInTurn(20, limit: 100, claim: second))
+        #expect(memory.takeInTurn(30, limit: 100, claim: first))
+        memory.leave(first)
+        #expect(seen().isEmpty && memory.waiting == 1 && memory.bytes == 90)
+    }
+
     @Test func `I8: who has begun what others wait for the end of comes first, in the order of coming`() {
         memory.add(90)
         let first = wait(for: 50)
-        #expect(!memory.take(5, limit: 100, behindLine: true))
+        #expect(!memory.takeInTurn(5, limit: 100, claim: nil))
         #expect(memory.take(5, limit: 100))
         memory.add(5)
         let begun = [wait(for: 5, isFirst: true), wait(for: 3, isFirst: true)]
@@ -55,7 +64,7 @@ import Testing
         #expect(seen() == [begun[0]])
         memory.give(100)
         #expect(seen() == begun + [first])
-        #expect(memory.take(5, limit: 100, behindLine: true))
+        #expect(memory.takeInTurn(5, limit: 100, claim: nil))
     }
 
     @Test func `what there is room for is granted to who waits at once`() {
@@ -81,7 +90,7 @@ import Testing
             for _ in 0..<8 {
                 group.addTask {
                     for _ in 0..<count {
-                        if !memory.take(40, limit: 100, behindLine: true) {
+                        if !memory.takeInTurn(40, limit: 100, claim: nil) {
                             await withCheckedContinuation { continuation in
                                 _ = memory.wait(for: 40, limit: 100, isFirst: false) { _ in continuation.resume() }
                             }
