@@ -102,6 +102,8 @@ public final class DaemonServer: Sendable {
     /// Returns when the last is gone, or after `grace` with the rest still open: ``close()`` ends those.
     public func drain(grace: TimeAmount) async throws {
         try await listener.stop()
+        // Who was let in before, by an accept(2) whose connection has yet to come to its loop, is no later than the stop.
+        for loop in group.loops { try await loop.submit {}.get() }
         let drained = group.next().makePromise(of: Void.self)
         let deadline = drained.futureResult.eventLoop.scheduleTask(in: grace) { drained.succeed() }
         dispatcher.registry.drain { drained.succeed() }

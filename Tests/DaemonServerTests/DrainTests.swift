@@ -1,6 +1,7 @@
 import CacheFakes
 import NIOCore
 import RESP
+import SocketLoops
 import Testing
 import ThumbnailCache
 
@@ -25,6 +26,29 @@ import ThumbnailCache
             try await draining.value
             #expect(daemon.store.calls(.commitLogin) == 1)
             await #expect(throws: (any Error).self) { try await daemon.connect() }
+        }
+    }
+
+    @Test func `F47: who was let in before the stop is not told that he came too late`() async throws {
+        try await TestDaemon.run {
+            $0.threads = 2
+        } _: { daemon in
+            // Loops take connections in turn: of each two, the second is the second loop's, which is busy from here on.
+            for _ in 0..<2 {
+                #expect(try await daemon.connect().call("PING") == .simpleString("PONG"))
+            }
+            let gate = Gate()
+            daemon.group.loops[1].execute { gate.pass() }
+            await gate.reached()
+            let clients = [try await daemon.connect(), try await daemon.connect(), try await daemon.connect()]
+            clients[1].sendWithoutWaiting(TestClient.request(["PING"]))
+            // With the third the first loop has accepted the second, too.
+            #expect(try await clients[2].call("PING") == .simpleString("PONG"))
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            await withCheckedContinuation { closed in daemon.server.whenListenerCloses { closed.resume() } }
+            gate.open()
+            #expect(["", "+PONG\r\n"].contains(try await clients[1].rest()))
+            try await draining.value
         }
     }
 

@@ -20,7 +20,7 @@ final class TestDaemon: Sendable {
     let registry = PeerRegistry()
     let server: DaemonServer
     private let sessions: UserSessions
-    private let group: SocketLoopGroup
+    let group: SocketLoopGroup
     private let clients = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     private let peers: NIOLockedValueBox<[Peer]>
 
