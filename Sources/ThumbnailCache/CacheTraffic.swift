@@ -259,11 +259,13 @@ struct CacheTraffic: Sendable {
         guard storable else { return overtaken + drop(slot, flight: number) }
         activity[slot, default: SlotActivity()].dropping = nil
         let inMemory = ServedImage(image: served.image, source: .memory, isStale: false)
-        activity[slot]?.storing = SlotActivity.Storing(flight: number, served: inMemory)
+        // A confirmed image that has never reached the disk has it no more than one that came just now.
+        let isOnDisk = served.source == .revalidated && activity[slot]?.storing?.isConfirmed != false
+        activity[slot]?.storing = SlotActivity.Storing(flight: number, served: inMemory, isConfirmed: isOnDisk)
         return overtaken + [.store(slot, flight: number)]
     }
 
-    private mutating func drop(_ slot: Slot, flight number: UInt64) -> [Effect] {
+    mutating func drop(_ slot: Slot, flight number: UInt64) -> [Effect] {
         activity[slot, default: SlotActivity()].storing = nil
         activity[slot]?.dropping = number
         return [.drop(slot, flight: number)]
@@ -287,40 +289,6 @@ struct CacheTraffic: Sendable {
             }
         }
         return effects
-    }
-
-    /// Asked right before a downloaded image appears on disk.
-    func mayStore(_ slot: Slot, _ number: UInt64) -> Bool {
-        activity[slot]?.storing?.flight == number
-    }
-
-    /// The downloaded image that is on its way to the disk.
-    func storing(_ slot: Slot) -> ServedImage? { activity[slot]?.storing?.served }
-
-    /// Whether a downloaded image is on its way to the disk.
-    var isStoring: Bool { activity.values.contains { $0.storing != nil } }
-
-    /// The write of a downloaded image has ended, well or not.
-    mutating func stored(_ slot: Slot, _ number: UInt64) {
-        guard mayStore(slot, number) else { return }
-        activity[slot]?.storing = nil
-        tidy(slot)
-    }
-
-    /// A downloaded image could not be written, or too much waits for that: whoever waited has it, but nothing older may take its place.
-    mutating func notStored(_ slot: Slot, _ number: UInt64) -> [Effect] {
-        mayStore(slot, number) ? drop(slot, flight: number) : []
-    }
-
-    /// Asked right before an image that the origin no longer has is removed: not if another has come since.
-    func mayDrop(_ slot: Slot, _ number: UInt64) -> Bool {
-        activity[slot]?.dropping == number
-    }
-
-    mutating func dropped(_ slot: Slot, _ number: UInt64) {
-        guard mayDrop(slot, number) else { return }
-        activity[slot]?.dropping = nil
-        tidy(slot)
     }
 
     /// - Parameter fallback: the stale image that is held, which is better than some failures.

@@ -14,6 +14,8 @@ struct SlotActivity: Sendable {
     struct Storing: Sendable {
         let flight: UInt64
         let served: ServedImage
+        /// Whether the disk has these bytes already, with older dates.
+        let isConfirmed: Bool
     }
 
     var isIdle: Bool { read == nil && downloads.isEmpty && storing == nil && dropping == nil && puts.count == 0 }
