@@ -96,7 +96,7 @@ extension Connection {
             case .success(.receipt(let receipt)): buffer.writeReceipt(receipt, version)
             case .success(.users(let users)):
                 buffer.writeArrayHeader(count: users.count)
-                for user in users { buffer.writeBulkString(user.bytes) }
+                for user in users { user.withBytes { buffer.writeBulkString($0) } }
             case .success(.status(let status?)): buffer.writeStatus(status, version)
             case .success(.status(nil)): buffer.writeNull(kind: .map, version: version)
             case .failure(let error): buffer.writeError(CommandError(error))
@@ -111,8 +111,8 @@ extension LogoutCommand {
         let isUser =
             switch target {
             case .all: true
-            case .user(let user): owner.user.bytes == user
+            case .user(let user): owner.user == OpaqueID(user)
             }
-        return owner.uid == uid && isUser && (self.session.map { $0 == session.bytes } ?? true)
+        return owner.uid == uid && isUser && (self.session.map { OpaqueID($0) == session } ?? true)
     }
 }

@@ -48,7 +48,7 @@ final class Mac: @unchecked Sendable {
 
     /// The name of a profile, under a key of the user's generation.
     func profileName(of profile: OpaqueID) throws -> SealedName {
-        try profile.bytes.withUnsafeReadableBytes { try name("profile", $0) }
+        try profile.withBytes { try name("profile", $0) }
     }
 
     private func update(_ part: UnsafeRawBufferPointer) throws {

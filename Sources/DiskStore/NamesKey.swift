@@ -58,7 +58,7 @@ final class NamesKey: Sendable {
     func name(of owner: Owner) throws -> SealedName {
         try mac.withLockedValue { mac in
             try withUnsafeBytes(of: owner.uid.bigEndian) { uid in
-                try owner.user.bytes.withUnsafeReadableBytes { try mac.name("user", uid, $0) }
+                try owner.user.withBytes { try mac.name("user", uid, $0) }
             }
         }
     }

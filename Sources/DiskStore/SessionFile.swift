@@ -81,12 +81,12 @@ package struct SessionRecord: Equatable {
 
     /// The record as it is sealed; holds the tokens, so wipe it. Throws when a field is too long to be kept.
     func encoded() throws -> ByteWriter {
-        let fields = login.sessions.map(\.bytes.readableBytes) + [user.bytes.readableBytes]
+        let fields = login.sessions.map(\.count) + [user.count]
         let tokens = login.tokens
         let texts = (login.origin?.utf8.count ?? 0) + (tokens.access?.count ?? 0) + (tokens.refresh?.count ?? 0)
         var writer = ByteWriter(capacity: 64 + texts + fields.reduce(0) { $0 + $1 + 2 })
         writer.integer(Self.version)
-        user.bytes.withUnsafeReadableBytes { writer.field($0) }
+        user.withBytes { writer.field($0) }
         writer.integer(login.loggedInAt)
         writer.integer(UInt8(login.origin == nil ? 0 : 1))
         if let origin = login.origin { writer.text(origin) }
@@ -96,7 +96,7 @@ package struct SessionRecord: Equatable {
             throw StoreError.failed("a log-in keeps at most 65,535 sessions, and an origin or token of that many bytes")
         }
         writer.integer(count)
-        for session in login.sessions { session.bytes.withUnsafeReadableBytes { writer.field($0) } }
+        for session in login.sessions { session.withBytes { writer.field($0) } }
         return writer
     }
 }

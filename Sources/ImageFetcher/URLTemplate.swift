@@ -57,8 +57,8 @@ struct URLTemplate: Sendable {
         for piece in pieces {
             switch piece {
             case .text(let part): text += part
-            case .place(.profile): text += percentEncoded(profile.bytes.readableBytesView)
-            case .place(.user): text += percentEncoded(user.bytes.readableBytesView)
+            case .place(.profile): text += profile.withBytes { percentEncoded($0) }
+            case .place(.user): text += user.withBytes { percentEncoded($0) }
             case .place(.size): text += String(size)
             case .place(.hashedSHA256): text += try hash(profile, EVP_sha256(), "SHA-256")
             case .place(.hashedMD5): text += try hash(profile, EVP_md5(), "MD5")
@@ -141,7 +141,7 @@ struct URLTemplate: Sendable {
     /// Gravatar and Libravatar derive theirs from a mail address.
     private func hash(_ id: OpaqueID, _ algorithm: OpaquePointer?, _ name: String) throws(TargetError) -> String {
         let blanks: Set<UInt8> = [0x20, 0x09, 0x0A, 0x0B, 0x0C, 0x0D]
-        var bytes = Array(id.bytes.readableBytesView.drop { blanks.contains($0) })
+        var bytes = id.withBytes { Array($0.drop { blanks.contains($0) }) }
         while let last = bytes.last, blanks.contains(last) { bytes.removeLast() }
         bytes = bytes.map { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) ? $0 | 0x20 : $0 }
         var digest = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))

@@ -144,5 +144,5 @@ public final class FakeDownload: DownloadHandle {
 
 extension OpaqueID {
     /// The bytes as text, for tests, whose ids are.
-    public var text: String { String(buffer: bytes) }
+    public var text: String { withBytes { String(decoding: $0, as: UTF8.self) } }
 }
