@@ -9,6 +9,8 @@ import ThumbnailCache
 extension Connection {
     func execute(_ request: Request) {
         if let reply = readyReply(to: request) { return respond(reply) }
+        var look: Look?
+        if let reply = glancedReply(to: request, &look) { return respond(reply) }
         let command: Command
         do throws(CommandError) {
             // What waits somewhere had better not keep the loop's whole buffer. A plain GET seldom waits as a command.
@@ -17,7 +19,7 @@ extension Connection {
             return respond(.error(error))
         }
         switch command {
-        case .get(let get): self.get(get)
+        case .get(let get): self.get(get, after: look)
         case .mget(let mget): self.mget(mget)
         case .put(let put): self.put(put)
         case .stat(let stat): self.stat(stat)

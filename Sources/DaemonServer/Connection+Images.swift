@@ -6,15 +6,21 @@ import ThumbnailCache
 
 /// GET, MGET, PUT and STAT.
 extension Connection {
-    func get(_ command: GetCommand) {
-        if let reply = readyReply(to: command) { return respond(reply) }
+    /// What was seen of an image on the short way, for the long one to go on with.
+    struct Look {
+        let cache: UserCache
+        let glimpse: Glimpse
+    }
+
+    func get(_ command: GetCommand, after look: Look?) {
+        if look == nil, let reply = readyReply(to: command) { return respond(reply) }
         guard let cache = dispatcher.sessions.openCache(owner(command.user)) else {
             lastCache = nil
             let command = command.detached()
             return lookUp(command.user) { $0.get(command, from: $1, ticket: $2) }
         }
         lastCache = cache
-        get(command, from: cache, ticket: nil)
+        get(command, from: cache, after: look?.cache === cache ? look?.glimpse : nil, ticket: nil)
     }
 
     /// The whole way of most hits: `GET user profile` of the user whom this connection asked about last, of an image in
@@ -22,10 +28,25 @@ extension Connection {
     ///
     /// Reading such a request as a ``Command`` first takes about 1,000 instructions more, a fifth of all that a hit takes.
     func readyReply(to request: Request) -> ByteBuffer? {
+        cacheOfPlainGet(request)?.readyReply(Slot(profile: request.id(at: 2)))
+    }
+
+    /// The same for an image that the kernel's page cache holds.
+    /// - Parameter look: what was seen otherwise.
+    func glancedReply(to request: Request, _ look: inout Look?) -> ByteBuffer? {
+        guard let cache = cacheOfPlainGet(request) else { return nil }
+        let slot = Slot(profile: request.id(at: 2))
+        guard slot.profile.count <= limits.command.id else { return nil }
+        let glimpse = glance(ImageQuery(slot: slot), in: cache)
+        look = Look(cache: cache, glimpse: glimpse)
+        return glimpse.image?.image.bytes.framed
+    }
+
+    private func cacheOfPlainGet(_ request: Request) -> UserCache? {
         guard request.isPlainGet, let lastCache, request.withBytes(of: 1, { lastCache.isOf(user: $0) }) else {
             return nil
         }
-        return lastCache.readyReply(Slot(profile: OpaqueID(request[2])))
+        return lastCache
     }
 
     /// The same for a request with options, such as SIZE.
@@ -37,7 +58,9 @@ extension Connection {
     }
 
     /// - Parameter ticket: the place of the reply, where one was taken while the user was looked up.
-    func get(_ command: GetCommand, from cache: UserCache, ticket: ReplyQueue.Ticket?) {
+    func get(
+        _ command: GetCommand, from cache: UserCache, after glimpse: Glimpse? = nil, ticket: ReplyQueue.Ticket?
+    ) {
         let slot = Slot(profile: OpaqueID(command.profile), size: command.size)
         let shape = ImageReplyShape(keys: command.meta ? MetaKey.allCases : nil, ifNot: command.ifNot)
         var named: DownloadTarget?
@@ -49,7 +72,7 @@ extension Connection {
             }
         }
         let query = ImageQuery(slot: slot, named: named, cachedOnly: command.cachedOnly)
-        ask(cache, query, shape, patience: command.wait, ticket: ticket)
+        ask(cache, query, shape, patience: command.wait, after: glimpse, ticket: ticket)
     }
 
     func mget(_ command: MGetCommand) {
@@ -93,9 +116,9 @@ extension Connection {
     /// Answers at once what memory holds; anything else waits, if need be for a place first.
     private func ask(
         _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, patience: Int64?,
-        ticket: ReplyQueue.Ticket?
+        after glimpse: Glimpse? = nil, ticket: ReplyQueue.Ticket?
     ) {
-        guard !tryAsk(cache, query, shape, patience: patience, ticket: ticket) else { return }
+        guard !tryAsk(cache, query, shape, patience: patience, after: glimpse, ticket: ticket) else { return }
         batch = Batch(cache: cache, queries: [query], shape: shape, patience: patience)
     }
 
@@ -103,16 +126,11 @@ extension Connection {
     /// one of them is answered. With none it is BUSY, as is one that has a place among the replies already.
     private func tryAsk(
         _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, patience: Int64?,
-        ticket: ReplyQueue.Ticket? = nil
+        after glimpse: Glimpse? = nil, ticket: ReplyQueue.Ticket? = nil
     ) -> Bool {
-        if let served = cache.hit(query.slot, url: query.named?.url) {
-            reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: dispatcher.time.now, version))
-            return true
-        }
-        effort += Self.effortOfGlance
-        let glimpse = cache.glance(query)
-        if let served = glimpse.image {
-            effort += served.image.bytes.count / Self.bytesOpenedInOneEffort
+        let held = glimpse == nil ? cache.hit(query.slot, url: query.named?.url) : nil
+        let glimpse = held == nil ? glimpse ?? glance(query, in: cache) : .unknown
+        if let served = held ?? glimpse.image {
             reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: dispatcher.time.now, version))
             return true
         }
@@ -132,6 +150,13 @@ extension Connection {
         let timer = loop.scheduleTask(in: .milliseconds(patience ?? cache.patience)) { cache.expire(id) }
         wait(ticket, for: Waiting(cache: cache, id: id, shape: shape.detached(), version: version, timer: timer))
         return true
+    }
+
+    /// Looks at the disk without waiting for it.
+    private func glance(_ query: ImageQuery, in cache: UserCache) -> Glimpse {
+        let glimpse = cache.glance(query)
+        effort += Self.effortOfGlance + (glimpse.image?.image.bytes.count ?? 0) / Self.bytesOpenedInOneEffort
+        return glimpse
     }
 
     /// A look at the disk takes some 10 µs, and opening what was found 1 µs for each 4 KiB.
@@ -165,6 +190,13 @@ extension Connection {
 
     func reply(_ ticket: ReplyQueue.Ticket?, _ reply: ByteBuffer) {
         if let ticket { answer(ticket, reply) } else { respond(reply) }
+    }
+}
+
+extension Request {
+    /// An argument as an id, for a look-up.
+    fileprivate func id(at index: Int) -> OpaqueID {
+        withBytes(of: index) { OpaqueID(short: $0) } ?? OpaqueID(self[index])
     }
 }
 

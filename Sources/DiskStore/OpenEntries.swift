@@ -13,15 +13,20 @@ final class OpenEntry: Sendable {
     let file: OpenFile
     /// Bytes of the file.
     let size: Int
+    /// What the file says of the image. Nobody writes to a file that has a name, so it need not be taken apart for each hit.
+    let record: HeldRecord
     /// Seconds since 1970.
     let openedAt: Int64
     private let isUsed = Atomic<Bool>(false)
 
     init(
-        _ file: consuming OpenFile, size: Int, generation: UInt64, slot: Slot, address: EntryAddress, openedAt: Int64
+        _ file: consuming OpenFile, size: Int, record: HeldRecord, generation: UInt64, slot: Slot,
+        address: EntryAddress,
+        openedAt: Int64
     ) {
         self.file = file
         self.size = size
+        self.record = record
         self.generation = generation
         self.slot = slot
         self.address = address

@@ -25,8 +25,7 @@ extension Vault {
                     let address = EntryAddress(
                         profile: try crypter.names.profileName(of: slot.profile), size: slot.size)
                     if generation.holdsNothing(in: address.bucket) { return .nothing }
-                    guard canGlance, let entry = try opened(slot, at: address, now),
-                        let image = try image(in: entry, with: crypter, framing: framing)
+                    guard canGlance, let (entry, image) = try opened(slot, at: address, now, with: crypter, framing)
                     else { return .unknown }
                     open.keep(entry, ifNothingChangedSince: changes)
                     return .image(image)
@@ -41,7 +40,9 @@ extension Vault {
         }
     }
 
-    private func opened(_ slot: Slot, at address: EntryAddress, _ now: Int64) throws -> OpenEntry? {
+    private func opened(
+        _ slot: Slot, at address: EntryAddress, _ now: Int64, with crypter: Crypter, _ framing: ReplyFraming
+    ) throws -> (OpenEntry, Image)? {
         // One open directory a user, and not one for each bucket, of which a few users' would fill the cache of them.
         let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
         guard let directory = files.disk.directories[key] else { return nil }
@@ -50,16 +51,25 @@ extension Vault {
         guard isInOrder(status), status.size <= Self.largestGlance,
             !Eviction.isWorthNoting(lastUse: status.modifiedSeconds, now: now)
         else { return nil }
-        return OpenEntry(
-            file, size: Int(status.size), generation: generation.number, slot: slot.detached(), address: address,
-            openedAt: now)
+        let size = Int(status.size)
+        let image = try image(in: file, of: size, at: address, with: crypter, framing: framing, read: Self.readCached)
+        guard let image else { return nil }
+        let entry = OpenEntry(
+            file, size: size, record: image.held, generation: generation.number, slot: slot.detached(),
+            address: address, openedAt: now)
+        return (entry, image)
     }
 
     private func image(in entry: OpenEntry, with crypter: Crypter, framing: ReplyFraming) throws -> Image? {
-        try image(in: entry.file, of: entry.size, at: entry.address, with: crypter, framing: framing) {
-            file, buffer throws(SystemError) in
-            try file.readCached(into: buffer)
-        }
+        try image(
+            in: entry.file, of: entry.size, at: entry.address, known: entry.record, with: crypter, framing: framing,
+            read: Self.readCached)
+    }
+
+    private static func readCached(
+        _ file: borrowing OpenFile, into buffer: UnsafeMutableRawBufferPointer
+    ) throws(SystemError) -> Int {
+        try file.readCached(into: buffer)
     }
 }
 

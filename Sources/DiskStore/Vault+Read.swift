@@ -78,9 +78,10 @@ extension Vault {
 
     /// Reads an entry of `size` bytes into the buffer that is later sent, and opens it there. Nil when anything about it is not
     /// as it was sealed (I5), or when not all of it was read.
+    /// - Parameter known: the entry's record, where it has been read from this file before.
     func image(
-        in file: borrowing OpenFile, of size: Int, at address: EntryAddress, with crypter: Crypter,
-        framing: ReplyFraming,
+        in file: borrowing OpenFile, of size: Int, at address: EntryAddress, known: HeldRecord? = nil,
+        with crypter: Crypter, framing: ReplyFraming,
         read: (borrowing OpenFile, UnsafeMutableRawBufferPointer) throws(SystemError) -> Int
     ) throws(SystemError) -> Image? {
         // The header goes into the room that the builder keeps before the image, which the reply's prefix takes later.
@@ -89,17 +90,17 @@ extension Vault {
         builder.buffer.moveWriterIndex(to: start + size)
         let opened = try builder.buffer.withUnsafeMutableReadableBytes { bytes throws(SystemError) in
             let entry = UnsafeMutableRawBufferPointer(rebasing: bytes[start...])
-            return try read(file, entry) == size ? open(entry, at: address, with: crypter) : nil
+            return try read(file, entry) == size ? open(entry, at: address, known: known, with: crypter) : nil
         }
         guard let (record, length) = opened else { return nil }
         builder.buffer.moveWriterIndex(to: ImageBytes.Builder.headroom + length)
-        return Image(record: record, bytes: builder.finish(framing))
+        return Image(record, bytes: builder.finish(framing))
     }
 
     /// Opens and verifies an entry where it lies. Nil when anything about it is not as it was sealed (I5).
     private func open(
-        _ entry: UnsafeMutableRawBufferPointer, at address: EntryAddress, with crypter: Crypter
-    ) -> (ImageRecord, imageLength: Int)? {
+        _ entry: UnsafeMutableRawBufferPointer, at address: EntryAddress, known: HeldRecord?, with crypter: Crypter
+    ) -> (HeldRecord, imageLength: Int)? {
         guard let header = EntryHeader(UnsafeRawBufferPointer(entry), fileSize: entry.count) else { return nil }
         let nonce = UnsafeRawBufferPointer(rebasing: entry[(EntryHeader.size - Crypter.nonceLength)..<EntryHeader.size])
         let tagStart = entry.count - Crypter.tagLength
@@ -108,11 +109,11 @@ extension Vault {
                 UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.size..<tagStart]), nonce: nonce,
                 bound: bound, tag: UnsafeMutableRawBufferPointer(rebasing: entry[tagStart...]))
         }
+        guard isWhole else { return nil }
+        if let known { return (known, header.imageLength) }
         let recordStart = EntryHeader.size + header.imageLength
-        guard isWhole,
-            let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: entry[recordStart..<tagStart]))
-        else { return nil }
-        return (record, header.imageLength)
+        let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: entry[recordStart..<tagStart]))
+        return record.map { (HeldRecord($0), header.imageLength) }
     }
 
     /// Marks an image as used, at most once an hour.

@@ -106,13 +106,29 @@ public struct ImageRecord: Hashable, Sendable {
     }
 }
 
+/// What is known of an image, held once by all that hold the image: it is 300 bytes long, and an image goes through eight hands on its
+/// way from the disk.
+public final class HeldRecord: Sendable {
+    public let record: ImageRecord
+
+    public init(_ record: ImageRecord) {
+        self.record = record
+    }
+}
+
 /// An image with what is known of it.
 public struct Image: Sendable {
-    public var record: ImageRecord
-    public var bytes: ImageBytes
+    public let held: HeldRecord
+    public internal(set) var bytes: ImageBytes
+
+    public var record: ImageRecord { held.record }
+
+    public init(_ held: HeldRecord, bytes: ImageBytes) {
+        self.held = held
+        self.bytes = bytes
+    }
 
     public init(record: ImageRecord, bytes: ImageBytes) {
-        self.record = record
-        self.bytes = bytes
+        self.init(HeldRecord(record), bytes: bytes)
     }
 }

@@ -7,6 +7,8 @@ import Synchronization
 final class MemoryEntry: Sendable {
     /// Written again only when the entry goes, and nobody else can look.
     nonisolated(unsafe) private(set) var served: ServedImage
+    /// Of the image. Here as well, since every hit looks at it.
+    let freshness: Freshness
     let slot: Slot
     let uid: UInt32
     /// Told by the tier when it took the entry out for lack of room.
@@ -16,6 +18,7 @@ final class MemoryEntry: Sendable {
 
     init(served: ServedImage, slot: Slot, uid: UInt32, onEvict: @escaping @Sendable (MemoryEntry) -> Void) {
         self.served = served
+        freshness = served.image.record.freshness
         self.slot = slot
         self.uid = uid
         self.onEvict = onEvict

@@ -50,10 +50,10 @@ extension UserCache {
         let answer = StoredFields(headers)
         guard basis.record.fields.areConfirmed(by: answer, now: reception.forDates) else { return nil }
         services.counters.notModified.count()
-        var image = basis
-        image.record.fields = basis.record.fields.updated(by: answer)
-        let verdict = StoringVerdict(image.record.fields, headers, origin: origin, at: reception)
-        image.record.freshness = verdict.freshness
-        return .confirmed(image, storable: verdict.mayStore)
+        var record = basis.record
+        record.fields = record.fields.updated(by: answer)
+        let verdict = StoringVerdict(record.fields, headers, origin: origin, at: reception)
+        record.freshness = verdict.freshness
+        return .confirmed(Image(record: record, bytes: basis.bytes), storable: verdict.mayStore)
     }
 }

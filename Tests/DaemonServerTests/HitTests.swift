@@ -13,14 +13,28 @@ import ThumbnailCache
         #expect(try await client.call(arguments) == .ok)
     }
 
-    /// A plain GET goes the short way, one with an option the long one.
-    @Test(arguments: [[], ["SIZE", "64"], ["CACHED"], ["META"]])
-    func `I3: who has had hits gets none after a PURGE, and what is put after it from then on`(
-        _ options: [String]
-    ) async throws {
+    /// Where the image lies that is hit.
+    enum Place: CaseIterable {
+        case memory, pageCache
+    }
+
+    /// A daemon without origins.
+    private func withDaemon(_ place: Place, _ body: @Sendable (TestDaemon) async throws -> Void) async throws {
         try await TestDaemon.run {
             $0.settings.origins = [:]
+            if place == .pageCache { $0.memory = 0 }
         } _: { daemon in
+            daemon.store.isInPageCache = place == .pageCache
+            try await body(daemon)
+        }
+    }
+
+    /// A plain GET goes the short way, one with an option the long one.
+    @Test(arguments: [[], ["SIZE", "64"], ["CACHED"], ["META"]], Place.allCases)
+    func `I3: who has had hits gets none after a PURGE, and what is put after it from then on`(
+        _ options: [String], _ place: Place
+    ) async throws {
+        try await withDaemon(place) { daemon in
             let client = try await daemon.connectWithAlice()
             let other = try await daemon.connect()
             let size = options.first == "SIZE" ? options : []
@@ -42,12 +56,11 @@ import ThumbnailCache
         }
     }
 
-    @Test func `I2: who has had hits gets NOLOGIN after a LOGOUT, and nothing of the past after the next LOGIN`()
-        async throws
-    {
-        try await TestDaemon.run {
-            $0.settings.origins = [:]
-        } _: { daemon in
+    @Test(arguments: Place.allCases)
+    func `I2: who has had hits gets NOLOGIN after a LOGOUT, and nothing of the past after the next LOGIN`(
+        _ place: Place
+    ) async throws {
+        try await withDaemon(place) { daemon in
             let client = try await daemon.connectWithAlice()
             let other = try await daemon.connect()
             try await put("alice", "bob", "bob", on: client)
@@ -89,6 +102,17 @@ import ThumbnailCache
         }
     }
 
+    @Test func `an image that is not there is looked for once`() async throws {
+        try await withDaemon(.pageCache) { daemon in
+            let client = try await daemon.connectWithAlice()
+            // The connection remembers whom it asked.
+            #expect(try await client.call("GET", "alice", "bob") == .null)
+            let looks = daemon.store.calls(.glance)
+            #expect(try await client.call("GET", "alice", "carol") == .null)
+            #expect(daemon.store.calls(.glance) == looks + 1 && daemon.store.calls(.read) == 0)
+        }
+    }
+
     @Test func `one that it does not hold is read by the pool`() async throws {
         try await TestDaemon.run {
             $0.memory = 0
@@ -100,12 +124,16 @@ import ThumbnailCache
         }
     }
 
-    @Test func `short requests that are wrong are told so, also right after a hit`() async throws {
-        try await TestDaemon.run { daemon in
+    @Test(arguments: Place.allCases)
+    func `F23: short requests that are wrong are told so, also right after a hit`(_ place: Place) async throws {
+        try await withDaemon(place) { daemon in
             let client = try await daemon.connectWithAlice()
             try await put("alice", "bob", "bob", on: client)
             #expect(try await client.call("GET", "alice", "bob") == image("bob"))
             #expect(try await client.call("GET", "alice", "").code == "ERR")
+            let looks = daemon.store.calls(.glance)
+            let long = String(repeating: "b", count: 513)
+            #expect(try await client.call("GET", "alice", long).code == "ERR" && daemon.store.calls(.glance) == looks)
             #expect(try await client.call("GET", "", "bob").code == "ERR")
             #expect(try await client.call("GOT", "alice", "bob").code == "ERR")
             #expect(try await client.call("get", "alice", "bob") == image("bob"))

@@ -42,6 +42,18 @@ import ThumbnailCache
         }
     }
 
+    @Test func `what is known of an image is the same whether its file was opened just now or before`() throws {
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            let image = picture(1, url: "https://example.org/bob")
+            try vault.put(slot("bob"), image)
+            for _ in 0..<3 { #expect(vault.glance(slot("bob"), framing: .bare).image?.record == image.record) }
+            let newer = picture(2, url: "https://example.org/bob?2")
+            try vault.put(slot("bob"), newer)
+            for _ in 0..<3 { #expect(vault.glance(slot("bob"), framing: .bare).image?.record == newer.record) }
+        }
+    }
+
     @Test func `I7: an image that is put over an open one is the one that is read, and the older file is closed`()
         throws
     {
