@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import threading
-import time
 
 import clients
 import disk
@@ -13,104 +11,144 @@ import peers
 import processes
 import resp
 import rows_writes
+from beside import Beside, stand_back
 from figures import Figure, Row, ratio
 
 #: Connections that ask for hits: few enough that a hit waits for its turn and not for its like.
 CONNECTIONS = 4
+#: What goes on beside them each second, of what one client after another can do.
 MISSES = 200
+STEPS = 500
 #: After how many misses it is looked whether the store still deletes: ten times a second.
 LOOK_EVERY = 20
+PICTURE = images.image(8 << 10)
+#: As many as the origin has.
+PICTURES = 1_000
 
 
 def rows(run):
     folder = run.home / "tail"
     pictures = folder / "images"
-    images.write_images(pictures, 1_000, 8 << 10)
-    server_core, client_core = (0, 1) if (os.cpu_count() or 1) > 1 else (0, 0)
-    quiet, disturbed, misses, deletion = [], [], [], []
+    images.write_images(pictures, PICTURES, 8 << 10)
     with disk.own(folder, run.scaled(300_000, 20_000)) as place, peers.origin(folder, pictures) as origin:
         for pid in origin.pids():
             stand_back(pid)
-        for number in range(run.few_rounds):
-            home = place / f"round-{number}"
+        tail = Tail(run, place, origin)
+        yield tail.purge()
+        yield tail.other("eviction", "a full quota makes each of 500 PUTs/s evict an image", put, quota="4MiB")
+        yield tail.other("revalidation", "500 stale images/s are served and revalidated", revalidate, ttl="1s")
+        yield tail.other("log", f"{MISSES} misses/s are downloaded and told of in a debug log", miss, MISSES, level="debug")
+        yield tail.start()
+
+
+class Tail:
+    """Hits of alice's one image, quiet and beside something else, with a daemon of its own in each round."""
+
+    def __init__(self, run, place, origin):
+        self.run = run
+        self.place = place
+        self.origin = origin
+        self.server_core, self.client_core = (0, 1) if (os.cpu_count() or 1) > 1 else (0, 0)
+        self.requests = run.scaled(300_000, 20_000)
+
+    def daemon(self, home, **settings):
+        return self.run.subject.start(home, origin=self.origin.url, core=self.server_core, **settings)
+
+    def p99(self, daemon):
+        return clients.redis_benchmark(
+            daemon.address, ["GET", "alice", "me"], self.requests, connections=CONNECTIONS,
+            core=self.client_core)["p99_latency_ms"]
+
+    def rounds(self, name, body, **settings):
+        """What `body` finds out in each round, with a daemon that holds alice's image and a thousand of carol's."""
+        for number in range(self.run.few_rounds):
+            home = self.place / f"{name}-{number}"
             home.mkdir()
-            with run.subject.start(home, origin=origin.url, core=server_core) as daemon:
+            with self.daemon(home, **settings) as daemon:
                 daemon.wait_for(daemon.address)
-                rows_writes.fill_user(daemon.address, "bob", run.scaled(100_000, 5_000))
                 with resp.Client(daemon.address) as client:
                     client("LOGIN", "alice")
                     client("LOGIN", "carol")
-                    client("PUT", "alice", "me", images.image(8 << 10))
-                requests = run.scaled(300_000, 20_000)
-                quiet.append(p99(daemon, requests, client_core))
-                with Disturbance(daemon.address) as disturbance:
-                    disturbed.append(p99(daemon, requests, client_core))
-                misses.append(disturbance.misses_per_second)
-                deletion.append(disturbance.share_of_deletion * 100)
+                    client("PUT", "alice", "me", PICTURE)
+                    for picture in range(PICTURES):
+                        revalidate(client, picture)
+                yield body(home, daemon)
                 daemon.stop(signal.SIGKILL)
             shutil.rmtree(home)
-    mine, other = Figure("disturbed", "ms", disturbed), Figure("quiet", "ms", quiet)
-    yield Row("P11", f"p99 of a hit while 100,000 images are purged and {MISSES} misses/s are downloaded", "quiet p99",
-              ratio(mine, other), 3.0, False,
-              figures=[mine, other, Figure("misses that were answered", "misses/s", misses),
-                       Figure("purged images were being deleted", "% of the time", deletion)],
-              note="client and server on a core each")
 
+    def row(self, id, what, found, *units, **goal):
+        """A row of two tails and of further figures, in the order in which each round found them."""
+        values = list(zip(*found))
+        mine, other = Figure("disturbed", "ms", values[0]), Figure("quiet", "ms", values[1])
+        further = [Figure(name, unit, value) for (name, unit), value in zip(units, values[2:])]
+        return Row(id, what, "quiet p99", ratio(mine, other), more_is_better=False, figures=[mine, other, *further], **goal)
 
-def p99(daemon, requests, core):
-    return clients.redis_benchmark(
-        daemon.address, ["GET", "alice", "me"], requests, connections=CONNECTIONS, core=core)["p99_latency_ms"]
+    def purge(self):
+        def disturb(home, daemon):
+            rows_writes.fill_user(daemon.address, "bob", self.run.scaled(100_000, 5_000))
+            quiet, looks = self.p99(daemon), []
 
+            def step(client, number):
+                miss(client, number)
+                if number % LOOK_EVERY == 0:
+                    looks.append(client.info("store")["trash_bytes"] != "0")
 
-def stand_back(pid=0):
-    """Leaves a process, or the calling thread, only what processor time others leave: sched(7), SCHED_IDLE.
-
-    Client and server have a core each, and the origin and who asks for misses have none: on a machine of two cores they would
-    stand in the way of one or the other, and what is measured is what the daemon does to its own hits.
-    """
-    os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
-
-
-class Disturbance:
-    """Purges bob at once, and asks for images of carol's that nobody has, evenly spread over time, until it is left."""
-
-    def __init__(self, address):
-        self.address = address
-        self.is_over = threading.Event()
-        self.failure = None
-        #: How many misses a second were answered: fewer than MISSES if they did not keep up.
-        self.misses_per_second = 0.0
-        #: In which part of the looks at it the store still had purged images to delete.
-        self.share_of_deletion = 0.0
-        self.thread = threading.Thread(target=self.work)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.is_over.set()
-        self.thread.join()
-        if self.failure:
-            raise processes.Failed(f"while others were measured: {type(self.failure).__name__}: {self.failure}")
-
-    def work(self):
-        stand_back()
-        try:
-            with resp.Client(self.address) as misses, resp.Client(self.address) as purge:
+            with resp.Client(daemon.address) as purge:
                 purge.send("PURGE", "bob")
-                begin, sent, looks = time.monotonic(), 0, []
-                while not self.is_over.wait(max(0, begin + sent / MISSES - time.monotonic())):
-                    if sent % 1_000 == 0 and sent:
-                        misses("PURGE", "carol")
-                    if not misses("GET", "carol", f"{sent % 1_000:012}"):
-                        raise processes.Failed("the origin's image did not come")
-                    sent += 1
-                    if sent % LOOK_EVERY == 0:
-                        looks.append(misses.info("store")["trash_bytes"] != "0")
-                self.misses_per_second = sent / (time.monotonic() - begin)
-                self.share_of_deletion = sum(looks) / max(len(looks), 1)
+                with Beside(daemon.address, MISSES, step) as beside:
+                    disturbed = self.p99(daemon)
                 purge.reply()
-        except Exception as error:
-            # Whatever it is: who measures beside it has to learn that it was not disturbed.
-            self.failure = error
+            return disturbed, quiet, beside.pace, sum(looks) / max(len(looks), 1) * 100
+
+        return self.row(
+            "P11", f"p99 of a hit while 100,000 images are purged and {MISSES} misses/s are downloaded",
+            self.rounds("purge", disturb), ("misses that were answered", "misses/s"),
+            ("purged images were being deleted", "% of the time"), goal=3.0, note="client and server on a core each")
+
+    def other(self, name, what, step, per_second=STEPS, **settings):
+        def disturb(home, daemon):
+            quiet = self.p99(daemon)
+            with Beside(daemon.address, per_second, step) as beside:
+                disturbed = self.p99(daemon)
+            return disturbed, quiet, beside.pace
+
+        return self.row(
+            f"P11 {name}", f"p99 of a hit while {what}", self.rounds(name, disturb, **settings),
+            ("of these were done", "a second"))
+
+    def start(self):
+        """The sweep after a start counts what is stored."""
+        def disturb(home, daemon):
+            rows_writes.fill_user(daemon.address, "bob", self.run.scaled(100_000, 5_000))
+            daemon.stop(signal.SIGTERM)
+            with self.daemon(home) as again:
+                again.wait_for(again.address)
+                with resp.Client(again.address) as client:
+                    client("GET", "alice", "me")
+                looks = []
+                with Beside(again.address, 10, lambda client, _: looks.append(client.info("store")["counted"] == "0")):
+                    disturbed = self.p99(again)
+                quiet = self.p99(again)
+                again.stop(signal.SIGKILL)
+            return disturbed, quiet, sum(looks) / max(len(looks), 1) * 100
+
+        return self.row(
+            "P11 start", "p99 of a hit right after a start with 100,000 images stored", self.rounds("start", disturb),
+            ("images were being counted", "% of the time"))
+
+
+def put(client, number):
+    if client("PUT", "carol", f"{number:012}", PICTURE) != b"OK":
+        raise processes.Failed("a PUT was not taken")
+
+
+def miss(client, number):
+    """Carol's images, when nobody has any."""
+    if number % PICTURES == 0:
+        client("PURGE", "carol")
+    revalidate(client, number)
+
+
+def revalidate(client, number):
+    if not client("GET", "carol", f"{number % PICTURES:012}"):
+        raise processes.Failed("the origin's image did not come")
