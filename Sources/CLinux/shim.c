@@ -24,7 +24,6 @@
 #define SO_PEERGROUPS 59
 #endif
 
-_Static_assert(sizeof(long) == 8 && sizeof(time_t) == 8, "offsets and times are handed to the kernel as one word");
 _Static_assert(sizeof(gid_t) == sizeof(uint32_t), "a group id has 32 bits");
 _Static_assert(offsetof(struct dirent64, d_reclen) == 16, "the layout of a directory entry");
 _Static_assert(offsetof(struct dirent64, d_type) == 18, "the layout of a directory entry");
@@ -83,7 +82,7 @@ int clinux_epoll_change(int epoll, int fd, uint32_t events, uint64_t tag) {
 int clinux_epoll_wait(int epoll, struct clinux_ready *ready, int64_t nanoseconds) {
     struct epoll_event events[CLINUX_READY_AT_ONCE];
     struct timespec timeout = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
-    int count = (int)syscall(SYS_epoll_pwait2, epoll, events, CLINUX_READY_AT_ONCE, nanoseconds < 0 ? NULL : &timeout, NULL, 0);
+    int count = epoll_pwait2(epoll, events, CLINUX_READY_AT_ONCE, nanoseconds < 0 ? NULL : &timeout, NULL);
     if (count == -1 && (errno == ENOSYS || errno == EPERM)) {
         int64_t milliseconds = nanoseconds < 0 ? -1 : (nanoseconds + 999999) / 1000000;
         count = epoll_wait(epoll, events, CLINUX_READY_AT_ONCE, milliseconds > INT_MAX ? INT_MAX : (int)milliseconds);
@@ -103,14 +102,9 @@ int clinux_accept(int fd) {
     return accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
-ptrdiff_t clinux_receive(int fd, void *buffer, size_t length) {
-    return syscall(SYS_recvfrom, fd, buffer, length, 0, NULL, NULL);
-}
-
 ptrdiff_t clinux_send(int fd, const struct clinux_span *spans, size_t count) {
-    if (count == 1) return syscall(SYS_sendto, fd, spans[0].start, spans[0].length, MSG_NOSIGNAL, NULL, 0);
     struct msghdr message = {.msg_iov = (struct iovec *)spans, .msg_iovlen = count};
-    return syscall(SYS_sendmsg, fd, &message, MSG_NOSIGNAL);
+    return sendmsg(fd, &message, MSG_NOSIGNAL);
 }
 
 int clinux_is_remote(int fd) {
@@ -143,7 +137,7 @@ int clinux_openat2(int directory, const char *path, uint64_t flags, uint64_t mod
 
 ptrdiff_t clinux_pread_nowait(int fd, void *buffer, size_t length, int64_t offset) {
     struct iovec vector = {.iov_base = buffer, .iov_len = length};
-    return syscall(SYS_preadv2, fd, &vector, 1, (long)offset, 0L, RWF_NOWAIT);
+    return preadv2(fd, &vector, 1, (off_t)offset, RWF_NOWAIT);
 }
 
 int clinux_rename_exchange(int from_directory, const char *from, int to_directory, const char *to) {

@@ -84,6 +84,11 @@ public final class Stream: Source {
     }
 
     private func send() -> Int {
+        if pending.count == 1 {
+            return pending[0].withUnsafeReadableBytes {
+                Glibc.send(descriptor, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL))
+            }
+        }
         let count = min(pending.count, buffers.spans.count)
         for index in 0..<count {
             // The bytes stay where they are for as long as the buffer is not changed, and it stands in `pending`.
@@ -136,7 +141,7 @@ public final class Stream: Source {
         buffers.input.clear()
         var failure: CInt = 0
         let count = buffers.input.writeWithUnsafeMutableBytes(minimumWritableBytes: StreamBuffers.inputSize) { bytes in
-            let count = clinux_receive(descriptor, bytes.baseAddress, StreamBuffers.inputSize)
+            let count = Glibc.recv(descriptor, bytes.baseAddress, StreamBuffers.inputSize, 0)
             if count < 0 { failure = errno }
             return max(count, 0)
         }

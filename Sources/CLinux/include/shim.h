@@ -1,9 +1,6 @@
 /* What Linux offers and Swift's Glibc module hides, because it is a GNU extension, a macro or variadic. Each function
  * does one system call, unless it says otherwise, and returns what that returned, with errno set.
  *
- * A hit is three or four of the calls marked (*). They go to the kernel without the C library's functions of these names, at which a
- * thread may be cancelled: that takes two atomic operations each time, some 60 ns of a hit together, and nobody cancels threads here.
- *
  * The header itself is plain C and includes next to nothing: with _GNU_SOURCE here, types of the C library would have
  * another shape in this module than in others, and Swift refuses a program that imports both. */
 #ifndef CLINUX_SHIM_H
@@ -39,7 +36,7 @@ int clinux_epoll_create(void);
 int clinux_epoll_add(int epoll, int fd, uint32_t events, uint64_t tag);
 int clinux_epoll_change(int epoll, int fd, uint32_t events, uint64_t tag);
 
-/* (*) Waits until something is ready, for so many nanoseconds at most (for ever if negative), and fills in what is: at most
+/* Waits until something is ready, for so many nanoseconds at most (for ever if negative), and fills in what is: at most
  * CLINUX_READY_AT_ONCE, which there has to be room for. epoll_pwait2(2), Linux 5.11; where a filter knows no such call, a second one,
  * epoll_wait(2), in whole milliseconds. */
 enum { CLINUX_READY_AT_ONCE = 64 };
@@ -56,10 +53,7 @@ struct clinux_span {
     size_t length;
 };
 
-/* (*) What has come, at most so many bytes; 0 when nothing more will. recv(2). */
-ptrdiff_t clinux_receive(int fd, void *buffer, size_t length);
-
-/* (*) Sends the spans one behind the other and returns how many bytes were taken. No SIGPIPE. send(2), or sendmsg(2). */
+/* Sends the spans one behind the other and returns how many bytes were taken. No SIGPIPE. sendmsg(2). */
 ptrdiff_t clinux_send(int fd, const struct clinux_span *spans, size_t count);
 
 /* Whether the file system of an open file asks another machine or process for what it holds, which may not answer; also 1 when it
@@ -78,7 +72,7 @@ static const uint64_t CLINUX_RESOLVE_CACHED = 0x20;
 extern const int CLINUX_O_NOATIME;
 extern const int CLINUX_O_PATH;
 
-/* (*) Reads only what is in memory already, else -1 with EAGAIN; EOPNOTSUPP on file systems that cannot tell. May be
+/* Reads only what is in memory already, else -1 with EAGAIN; EOPNOTSUPP on file systems that cannot tell. May be
  * short. preadv2(2) with RWF_NOWAIT. */
 ptrdiff_t clinux_pread_nowait(int fd, void *buffer, size_t length, int64_t offset);
 
