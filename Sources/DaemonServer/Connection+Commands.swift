@@ -4,7 +4,7 @@ import RESP
 import ThumbcacheProtocol
 import ThumbnailCache
 
-// What each command does. The way of a hit is `execute`, `get`, `respond`.
+// What each command does. The way of a hit is `execute`, `readyReply` or `glancedReply`, `respond`.
 
 extension Connection {
     func execute(_ request: Request) {

@@ -6,7 +6,7 @@ import ThumbnailCache
 
 /// GET, MGET, PUT and STAT.
 extension Connection {
-    /// What was seen of an image on the short way, for the long one to go on with.
+    /// A look on disk, on the short way, that has shown no image, for the long one to go on with.
     struct Look {
         let cache: UserCache
         let glimpse: Glimpse
@@ -20,6 +20,7 @@ extension Connection {
             return lookUp(command.user) { $0.get(command, from: $1, ticket: $2) }
         }
         lastCache = cache
+        // What was seen in a cache that has ended since says nothing of the next.
         get(command, from: cache, after: look?.cache === cache ? look?.glimpse : nil, ticket: nil)
     }
 
@@ -32,24 +33,24 @@ extension Connection {
     }
 
     /// The same for an image that the kernel's page cache holds.
-    /// - Parameter look: what was seen otherwise.
+    /// - Parameter look: what was seen where it holds none.
     func glancedReply(to request: Request, _ look: inout Look?) -> ByteBuffer? {
         guard let cache = cacheOfPlainGet(request) else { return nil }
-        let slot = Slot(profile: request.id(at: 2))
-        guard slot.profile.count <= limits.command.id else { return nil }
-        let glimpse = glance(ImageQuery(slot: slot), in: cache)
+        let glimpse = glance(ImageQuery(slot: Slot(profile: request.id(at: 2))), in: cache)
+        if let served = glimpse.image { return served.image.bytes.framed }
         look = Look(cache: cache, glimpse: glimpse)
-        return glimpse.image?.image.bytes.framed
+        return nil
     }
 
+    /// The cache that this connection asked last, if that is whom a plain GET asks, and for an id that it may ask for.
     private func cacheOfPlainGet(_ request: Request) -> UserCache? {
-        guard request.isPlainGet, let lastCache, request.withBytes(of: 1, { lastCache.isOf(user: $0) }) else {
-            return nil
-        }
+        guard request.isPlainGet, let lastCache, request.withBytes(of: 1, { lastCache.isOf(user: $0) }),
+            (1...limits.command.id).contains(request.withBytes(of: 2) { $0.count })
+        else { return nil }
         return lastCache
     }
 
-    /// The same for a request with options, such as SIZE.
+    /// The reply with an image in memory to a request with options, such as SIZE, that it has all the same.
     func readyReply(to command: GetCommand) -> ByteBuffer? {
         guard command.isPlain, let lastCache, command.user.withUnsafeReadableBytes({ lastCache.isOf(user: $0) }) else {
             return nil
@@ -113,27 +114,45 @@ extension Connection {
         lifecycle { dispatcher, _ in .status(try await dispatcher.sessions.status(owner)) }
     }
 
-    /// Answers at once what memory holds; anything else waits, if need be for a place first.
+    /// Answers at once what memory or page cache holds; anything else waits, if need be for a place first.
     private func ask(
         _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, patience: Int64?,
         after glimpse: Glimpse? = nil, ticket: ReplyQueue.Ticket?
     ) {
-        guard !tryAsk(cache, query, shape, patience: patience, after: glimpse, ticket: ticket) else { return }
+        let isAsked =
+            if let glimpse {
+                tryWait(for: query, in: cache, after: glimpse, shape, patience: patience, ticket: ticket)
+            } else {
+                tryAsk(cache, query, shape, patience: patience, ticket: ticket)
+            }
+        guard !isAsked else { return }
         batch = Batch(cache: cache, queries: [query], shape: shape, patience: patience)
+    }
+
+    /// False when the request is to be tried again.
+    private func tryAsk(
+        _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, patience: Int64?,
+        ticket: ReplyQueue.Ticket? = nil
+    ) -> Bool {
+        var glimpse = Glimpse.unknown
+        var served = cache.hit(query.slot, url: query.named?.url)
+        if served == nil {
+            glimpse = glance(query, in: cache)
+            served = glimpse.image
+        }
+        if let served {
+            reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: dispatcher.time.now, version))
+            return true
+        }
+        return tryWait(for: query, in: cache, after: glimpse, shape, patience: patience, ticket: ticket)
     }
 
     /// False when the queue of this uid is full: with others of this connection in it, the request is to be tried again when
     /// one of them is answered. With none it is BUSY, as is one that has a place among the replies already.
-    private func tryAsk(
-        _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, patience: Int64?,
-        after glimpse: Glimpse? = nil, ticket: ReplyQueue.Ticket? = nil
+    private func tryWait(
+        for query: ImageQuery, in cache: UserCache, after glimpse: Glimpse, _ shape: ImageReplyShape, patience: Int64?,
+        ticket: ReplyQueue.Ticket?
     ) -> Bool {
-        let held = glimpse == nil ? cache.hit(query.slot, url: query.named?.url) : nil
-        let glimpse = held == nil ? glimpse ?? glance(query, in: cache) : .unknown
-        if let served = held ?? glimpse.image {
-            reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: dispatcher.time.now, version))
-            return true
-        }
         guard place.load.enter(limit: limits.queuePerUID) else {
             if isWaiting && ticket == nil { return false }
             let reason =

@@ -2,6 +2,14 @@ import NIOConcurrencyHelpers
 import Synchronization
 import ThumbnailCache
 
+/// What an entry says of its image, and the tag that it was sealed with: another text has another tag.
+struct SealedRecord: Sendable {
+    typealias Tag = SIMD16<UInt8>
+
+    let record: HeldRecord
+    let tag: Tag
+}
+
 /// An entry whose file is open. It is closed with the last reference: whoever reads it keeps it open, so that its descriptor
 /// cannot come to mean another file in the middle.
 final class OpenEntry: Sendable {
@@ -13,20 +21,19 @@ final class OpenEntry: Sendable {
     let file: OpenFile
     /// Bytes of the file.
     let size: Int
-    /// What the file says of the image. Nobody writes to a file that has a name, so it need not be taken apart for each hit.
-    let record: HeldRecord
+    /// So that the record need not be taken apart for each hit.
+    let sealed: SealedRecord?
     /// Seconds since 1970.
     let openedAt: Int64
     private let isUsed = Atomic<Bool>(false)
 
     init(
-        _ file: consuming OpenFile, size: Int, record: HeldRecord, generation: UInt64, slot: Slot,
-        address: EntryAddress,
-        openedAt: Int64
+        _ file: consuming OpenFile, size: Int, sealed: SealedRecord?, generation: UInt64, slot: Slot,
+        address: EntryAddress, openedAt: Int64
     ) {
         self.file = file
         self.size = size
-        self.record = record
+        self.sealed = sealed
         self.generation = generation
         self.slot = slot
         self.address = address

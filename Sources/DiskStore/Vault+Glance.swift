@@ -6,6 +6,9 @@ extension Vault {
     /// Bytes of the largest entry that is opened on an event loop: it takes about 40 µs.
     private static var largestGlance: Int64 { 128 << 10 }
 
+    /// Bytes of the longest record that stays in memory with an open entry.
+    private static var longestRecordKept: Int { 2 << 10 }
+
     /// One entry, as far as the kernel holds all of it. Costs preadv2, and where the entry is not open yet openat2 and fstat before
     /// it, none of which waits for the disk.
     ///
@@ -25,7 +28,8 @@ extension Vault {
                     let address = EntryAddress(
                         profile: try crypter.names.profileName(of: slot.profile), size: slot.size)
                     if generation.holdsNothing(in: address.bucket) { return .nothing }
-                    guard canGlance, let (entry, image) = try opened(slot, at: address, now, with: crypter, framing)
+                    guard canGlance,
+                        let (entry, image) = try opened(slot, at: address, at: now, with: crypter, framing: framing)
                     else { return .unknown }
                     open.keep(entry, ifNothingChangedSince: changes)
                     return .image(image)
@@ -41,7 +45,7 @@ extension Vault {
     }
 
     private func opened(
-        _ slot: Slot, at address: EntryAddress, _ now: Int64, with crypter: Crypter, _ framing: ReplyFraming
+        _ slot: Slot, at address: EntryAddress, at now: Int64, with crypter: Crypter, framing: ReplyFraming
     ) throws -> (OpenEntry, Image)? {
         // One open directory a user, and not one for each bucket, of which a few users' would fill the cache of them.
         let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
@@ -52,18 +56,20 @@ extension Vault {
             !Eviction.isWorthNoting(lastUse: status.modifiedSeconds, now: now)
         else { return nil }
         let size = Int(status.size)
-        let image = try image(in: file, of: size, at: address, with: crypter, framing: framing, read: Self.readCached)
-        guard let image else { return nil }
+        let found = try image(in: file, of: size, at: address, with: crypter, framing: framing, read: Self.readCached)
+        guard let (image, sealed) = found else { return nil }
+        // A record is 100 bytes and its URLs and fields, of which a few may be long (I8).
+        let isShort = size - image.bytes.count <= Self.longestRecordKept
         let entry = OpenEntry(
-            file, size: size, record: image.held, generation: generation.number, slot: slot.detached(),
+            file, size: size, sealed: isShort ? sealed : nil, generation: generation.number, slot: slot.detached(),
             address: address, openedAt: now)
         return (entry, image)
     }
 
     private func image(in entry: OpenEntry, with crypter: Crypter, framing: ReplyFraming) throws -> Image? {
         try image(
-            in: entry.file, of: entry.size, at: entry.address, known: entry.record, with: crypter, framing: framing,
-            read: Self.readCached)
+            in: entry.file, of: entry.size, at: entry.address, known: entry.sealed, with: crypter, framing: framing,
+            read: Self.readCached)?.image
     }
 
     private static func readCached(

@@ -60,7 +60,7 @@ extension Vault {
             found = try image(in: file, of: Int(status.size), at: address, with: crypter, framing: framing) {
                 file, buffer throws(SystemError) in
                 try file.read(into: buffer)
-            }
+            }?.image
         } catch {
             // The disk cannot give it back (F6): as good as torn.
             found = nil
@@ -78,12 +78,12 @@ extension Vault {
 
     /// Reads an entry of `size` bytes into the buffer that is later sent, and opens it there. Nil when anything about it is not
     /// as it was sealed (I5), or when not all of it was read.
-    /// - Parameter known: the entry's record, where it has been read from this file before.
+    /// - Parameter known: what was read from this file before. Its record is that of the image as long as the tag is the same.
     func image(
-        in file: borrowing OpenFile, of size: Int, at address: EntryAddress, known: HeldRecord? = nil,
+        in file: borrowing OpenFile, of size: Int, at address: EntryAddress, known: SealedRecord? = nil,
         with crypter: Crypter, framing: ReplyFraming,
         read: (borrowing OpenFile, UnsafeMutableRawBufferPointer) throws(SystemError) -> Int
-    ) throws(SystemError) -> Image? {
+    ) throws(SystemError) -> (image: Image, sealed: SealedRecord)? {
         // The header goes into the room that the builder keeps before the image, which the reply's prefix takes later.
         let start = ImageBytes.Builder.headroom - EntryHeader.size
         var builder = ImageBytes.Builder(capacity: size - EntryHeader.size)
@@ -92,15 +92,15 @@ extension Vault {
             let entry = UnsafeMutableRawBufferPointer(rebasing: bytes[start...])
             return try read(file, entry) == size ? open(entry, at: address, known: known, with: crypter) : nil
         }
-        guard let (record, length) = opened else { return nil }
+        guard let (sealed, length) = opened else { return nil }
         builder.buffer.moveWriterIndex(to: ImageBytes.Builder.headroom + length)
-        return Image(record, bytes: builder.finish(framing))
+        return (Image(sealed.record, bytes: builder.finish(framing)), sealed)
     }
 
     /// Opens and verifies an entry where it lies. Nil when anything about it is not as it was sealed (I5).
     private func open(
-        _ entry: UnsafeMutableRawBufferPointer, at address: EntryAddress, known: HeldRecord?, with crypter: Crypter
-    ) -> (HeldRecord, imageLength: Int)? {
+        _ entry: UnsafeMutableRawBufferPointer, at address: EntryAddress, known: SealedRecord?, with crypter: Crypter
+    ) -> (SealedRecord, imageLength: Int)? {
         guard let header = EntryHeader(UnsafeRawBufferPointer(entry), fileSize: entry.count) else { return nil }
         let nonce = UnsafeRawBufferPointer(rebasing: entry[(EntryHeader.size - Crypter.nonceLength)..<EntryHeader.size])
         let tagStart = entry.count - Crypter.tagLength
@@ -110,10 +110,11 @@ extension Vault {
                 bound: bound, tag: UnsafeMutableRawBufferPointer(rebasing: entry[tagStart...]))
         }
         guard isWhole else { return nil }
-        if let known { return (known, header.imageLength) }
+        let tag = entry.loadUnaligned(fromByteOffset: tagStart, as: SealedRecord.Tag.self)
+        if let known, known.tag == tag { return (known, header.imageLength) }
         let recordStart = EntryHeader.size + header.imageLength
         let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: entry[recordStart..<tagStart]))
-        return record.map { (HeldRecord($0), header.imageLength) }
+        return record.map { (SealedRecord(record: HeldRecord($0), tag: tag), header.imageLength) }
     }
 
     /// Marks an image as used, at most once an hour.

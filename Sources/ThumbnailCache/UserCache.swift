@@ -28,10 +28,8 @@ public final class UserCache: Sendable {
         var isOpen: Bool { ending == nil }
 
         /// The entry of a slot if it is fresh and came from the URL, if one is named; marks it as used.
-        fileprivate mutating func useFresh(
-            _ slot: Slot, url: String?, now: @autoclosure () -> Int64
-        ) -> MemoryEntry? {
-            guard let entry = memory[slot], entry.freshness.state(at: now()) == .fresh else { return nil }
+        fileprivate mutating func useFresh(_ slot: Slot, url: String?, now: Int64) -> MemoryEntry? {
+            guard let entry = memory[slot], entry.freshness.state(at: now) == .fresh else { return nil }
             if let url, entry.served.image.record.provenance != .url(url) { return nil }
             entry.markUsed()
             memoryHits += 1
@@ -87,13 +85,15 @@ public final class UserCache: Sendable {
 
     /// The image in memory, when it is fresh and the one asked for: the whole of a hit. Costs one lock and one look-up.
     public func hit(_ slot: Slot, url: String? = nil) -> ServedImage? {
-        state.withLockedValue { $0.useFresh(slot, url: url, now: services.time.now)?.served }
+        let now = services.time.now
+        return state.withLockedValue { $0.useFresh(slot, url: url, now: now)?.served }
     }
 
     /// The reply, ready to be sent, with the image in memory when that is fresh: ``hit(_:url:)`` for whoever wants nothing
     /// but the image, without a copy of all that is known of it.
     public func readyReply(_ slot: Slot) -> ByteBuffer? {
-        state.withLockedValue { $0.useFresh(slot, url: nil, now: services.time.now)?.served.image.bytes.framed }
+        let now = services.time.now
+        return state.withLockedValue { $0.useFresh(slot, url: nil, now: now)?.served.image.bytes.framed }
     }
 
     /// Answers a GET that ``hit(_:url:)`` did not: from disk, from a download under way, or from one of its own.

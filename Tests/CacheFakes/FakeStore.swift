@@ -9,6 +9,8 @@ public final class FakeStore: ImageStore {
     public enum Step: String, Sendable {
         case load, users, countUsers, commitLogin, commitSessions, commitPurge, commitLogout
         case read, glance, remove, drop
+        /// A look that does not wait has seen what there is, and has left the vault. Cannot fail.
+        case glanced
         /// A write has begun.
         case seal
         /// A write is about to appear, before the commit lock is taken.

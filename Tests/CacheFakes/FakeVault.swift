@@ -47,12 +47,14 @@ public final class FakeVault: ImageVault {
     public func glance(_ slot: Slot, framing: ReplyFraming) -> Glance {
         guard store.isInPageCache else { return .unknown }
         do {
-            return try work {
+            let found = try work {
                 let found = kept(slot, framing)
                 // Held here, it has seen what may be gone when it goes on.
                 if let late = try store.pass(.glance) { throw late }
-                return found.map { .image($0) } ?? .nothing
+                return found
             }
+            store.note(.glanced)
+            return found.map { .image($0) } ?? .nothing
         } catch {
             return .unknown
         }

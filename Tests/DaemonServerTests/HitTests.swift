@@ -19,8 +19,11 @@ import ThumbnailCache
     }
 
     /// A daemon without origins.
-    private func withDaemon(_ place: Place, _ body: @Sendable (TestDaemon) async throws -> Void) async throws {
+    private func withDaemon(
+        _ place: Place, threads: Int = 1, _ body: @Sendable (TestDaemon) async throws -> Void
+    ) async throws {
         try await TestDaemon.run {
+            $0.threads = threads
             $0.settings.origins = [:]
             if place == .pageCache { $0.memory = 0 }
         } _: { daemon in
@@ -72,10 +75,12 @@ import ThumbnailCache
         }
     }
 
-    @Test func `I1: users whose names begin alike are never taken for each other`() async throws {
-        try await TestDaemon.run { daemon in
+    @Test(arguments: Place.allCases)
+    func `I1: users whose names begin alike are never taken for each other`(_ place: Place) async throws {
+        try await withDaemon(place) { daemon in
             let client = try await daemon.connect()
-            let users = ["a", "ab", "abc", "b", "A"]
+            let long = String(repeating: "a", count: 31)
+            let users = ["a", "ab", "abc", "b", "A", long, long + "a", long + "b", String(long.dropLast()) + "b"]
             for user in users {
                 #expect(try await client.call("LOGIN", user) == .ok)
                 try await put(user, "bob", user, on: client)
@@ -99,6 +104,29 @@ import ThumbnailCache
             #expect(try await client.call("GET", "alice", "bob", "META")["source"] == bulk("disk"))
             #expect(try await client.call("STAT", "alice", "bob")["length"] == .integer(128))
             #expect(daemon.store.calls(.read) == 0)
+        }
+    }
+
+    @Test func `I3, I7: what was seen before a PURGE says nothing of what is put after it`() async throws {
+        try await withDaemon(.pageCache, threads: 2) { daemon in
+            // Loops take connections in turn: the first loop, which is held below, has the first and the third.
+            let client = try await daemon.connectWithAlice()
+            let others = [try await daemon.connect(), try await daemon.connect(), try await daemon.connect()]
+            for other in others { #expect(try await other.call("PING") == .simpleString("PONG")) }
+            // Nothing tells the caches before and after the PURGE apart but that they are two: one PUT in each.
+            try await put("alice", "carol", "carol", on: client)
+            #expect(try await client.call("GET", "alice", "bob") == .null)
+            let (looking, purging) = (daemon.store.hold(.glanced), daemon.store.hold(.commitPurge))
+            async let answer = client.call("GET", "alice", "bob")
+            await looking.reached()
+            async let receipt = others[0].call("PURGE", "alice")
+            await purging.reached()
+            daemon.store.release(.commitPurge)
+            // Waits for the purge's end, which the receipt, behind what all loops have before it, does not keep.
+            try await put("alice", "bob", "bob", on: others[2])
+            daemon.store.release(.glanced)
+            #expect(try await answer == image("bob"))
+            #expect(try await receipt["users"] == .integer(1))
         }
     }
 
@@ -130,8 +158,8 @@ import ThumbnailCache
             let client = try await daemon.connectWithAlice()
             try await put("alice", "bob", "bob", on: client)
             #expect(try await client.call("GET", "alice", "bob") == image("bob"))
-            #expect(try await client.call("GET", "alice", "").code == "ERR")
             let looks = daemon.store.calls(.glance)
+            #expect(try await client.call("GET", "alice", "").code == "ERR")
             let long = String(repeating: "b", count: 513)
             #expect(try await client.call("GET", "alice", long).code == "ERR" && daemon.store.calls(.glance) == looks)
             #expect(try await client.call("GET", "", "bob").code == "ERR")

@@ -1,4 +1,5 @@
 import DiskStore
+import Foundation
 import Glibc
 import NIOConcurrencyHelpers
 import Testing
@@ -48,9 +49,29 @@ import ThumbnailCache
             let image = picture(1, url: "https://example.org/bob")
             try vault.put(slot("bob"), image)
             for _ in 0..<3 { #expect(vault.glance(slot("bob"), framing: .bare).image?.record == image.record) }
+            system.heal()
+            #expect(vault.glance(slot("bob"), framing: .bare).image?.record == image.record && system.calls == 1)
             let newer = picture(2, url: "https://example.org/bob?2")
             try vault.put(slot("bob"), newer)
             for _ in 0..<3 { #expect(vault.glance(slot("bob"), framing: .bare).image?.record == newer.record) }
+        }
+    }
+
+    /// As a copy that was kept of it may be put back by hand.
+    @Test func `I5: an older entry that is written into the open file comes with its own record`() throws {
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            let (older, newer) = (picture(1), picture(2))
+            try vault.put(slot("bob"), older)
+            let copy = try Data(contentsOf: URL(fileURLWithPath: try #require(tree.entries.first)))
+            try vault.put(slot("bob"), newer)
+            for _ in 0..<2 { #expect(vault.glance(slot("bob"), framing: .bare).image?.record == newer.record) }
+            let file = open(try #require(tree.entries.first), O_RDWR)
+            defer { close(file) }
+            #expect(copy.withUnsafeBytes { pwrite(file, $0.baseAddress, $0.count, 0) } == copy.count)
+            system.heal()
+            let found = try #require(vault.glance(slot("bob"), framing: .bare).image)
+            #expect(system.calls == 1 && found.content == older.content && found.record == older.record)
         }
     }
 

@@ -6,8 +6,10 @@ import ThumbnailCache
 @Suite struct IdentifierTests {
     /// About the length from which an id is held elsewhere, with bytes that look like a length or like nothing.
     private static let all: [[UInt8]] = [0, 1, 2, 7, 8, 29, 30, 31, 32, 33, 511, 512].flatMap { count in
-        [0, 1, 31, 0x41, 0xFF].map { [UInt8](repeating: $0, count: count) }
+        [0, 1, 31, 0x41, 0xFF].map { [UInt8](repeating: $0, count: count) } + [ascending(count)]
     }
+
+    private static func ascending(_ count: Int) -> [UInt8] { (0..<count).map { UInt8(truncatingIfNeeded: $0) } }
 
     private func id(_ bytes: [UInt8]) -> OpaqueID { OpaqueID(ByteBuffer(bytes: bytes)) }
 
@@ -23,6 +25,18 @@ import ThumbnailCache
         for left in Self.all {
             for right in Self.all {
                 #expect((id(left) == id(right)) == (left == right))
+            }
+        }
+    }
+
+    @Test func `I1, F23: ids that differ in one byte, wherever it stands, are two`() {
+        for count in 1...33 {
+            let bytes = Self.ascending(count)
+            for place in 0..<count {
+                var other = bytes
+                other[place] ^= 0x80
+                #expect(id(bytes) != id(other))
+                #expect(Set([id(bytes), id(other)]).count == 2)
             }
         }
     }
