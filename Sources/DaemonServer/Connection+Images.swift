@@ -24,26 +24,8 @@ extension Connection {
         get(command, from: cache, after: look?.cache === cache ? look?.glimpse : nil, ticket: nil)
     }
 
-    /// The whole way of most hits: `GET user profile` of the user whom this connection asked about last, of an image in
-    /// memory. No lock is taken but that user's. Anything else is nil, also what is wrong, and goes the way that can tell.
-    ///
-    /// Reading such a request as a ``Command`` first takes about 1,000 instructions more, a fifth of all that a hit takes.
-    func readyReply(to request: Request) -> ByteBuffer? {
-        cacheOfPlainGet(request)?.readyReply(Slot(profile: request.id(at: 2)))
-    }
-
-    /// The same for an image that the kernel's page cache holds.
-    /// - Parameter look: what was seen where it holds none.
-    func glancedReply(to request: Request, _ look: inout Look?) -> ByteBuffer? {
-        guard let cache = cacheOfPlainGet(request) else { return nil }
-        let glimpse = glance(ImageQuery(slot: Slot(profile: request.id(at: 2))), in: cache)
-        if let served = glimpse.image { return served.image.bytes.framed }
-        look = Look(cache: cache, glimpse: glimpse)
-        return nil
-    }
-
     /// The cache that this connection asked last, if that is whom a plain GET asks, and for an id that it may ask for.
-    private func cacheOfPlainGet(_ request: Request) -> UserCache? {
+    func cacheOfPlainGet(_ request: Request) -> UserCache? {
         guard request.isPlainGet, let lastCache, request.withBytes(of: 1, { lastCache.isOf(user: $0) }),
             (1...limits.command.id).contains(request.withBytes(of: 2) { $0.count })
         else { return nil }
@@ -172,7 +154,7 @@ extension Connection {
     }
 
     /// Looks at the disk without waiting for it.
-    private func glance(_ query: ImageQuery, in cache: UserCache) -> Glimpse {
+    func glance(_ query: ImageQuery, in cache: UserCache) -> Glimpse {
         let glimpse = cache.glance(query)
         effort += Self.effortOfGlance + (glimpse.image?.image.bytes.count ?? 0) / Self.bytesOpenedInOneEffort
         return glimpse
@@ -214,7 +196,7 @@ extension Connection {
 
 extension Request {
     /// An argument as an id, for a look-up.
-    fileprivate func id(at index: Int) -> OpaqueID {
+    func id(at index: Int) -> OpaqueID {
         withBytes(of: index) { OpaqueID(short: $0) } ?? OpaqueID(self[index])
     }
 }
