@@ -24,11 +24,13 @@ extension Connection {
         get(command, from: cache, after: look?.cache === cache ? look?.glimpse : nil, ticket: nil)
     }
 
-    /// The cache that this connection asked last, if that is whom a plain GET asks, and for an id that it may ask for.
+    /// The cache that a plain GET asks, if it is known to be open and what is asked for has a name that may be asked for.
     func cacheOfPlainGet(_ request: Request) -> UserCache? {
-        guard request.isPlainGet, let lastCache, request.withBytes(of: 1, { lastCache.isOf(user: $0) }),
-            (1...limits.command.id).contains(request.withBytes(of: 2) { $0.count })
-        else { return nil }
+        let lengths = 1...limits.command.id
+        guard request.isPlainGet, lengths.contains(request.withBytes(of: 2) { $0.count }) else { return nil }
+        if let lastCache, request.withBytes(of: 1, { lastCache.isOf(user: $0) }) { return lastCache }
+        guard lengths.contains(request.withBytes(of: 1) { $0.count }) else { return nil }
+        lastCache = dispatcher.sessions.openCache(Owner(uid: peer.uid, user: request.id(at: 1)))
         return lastCache
     }
 

@@ -60,7 +60,7 @@ class Tail:
             core=self.client_core)["p99_latency_ms"]
 
     def rounds(self, name, body, **settings):
-        """What `body` finds out in each round, with a daemon that holds alice's image and a thousand of carol's."""
+        """What `body` finds out in each round, with a daemon whose store is empty but for alice's image."""
         for number in range(self.run.few_rounds):
             home = self.place / f"{name}-{number}"
             home.mkdir()
@@ -70,8 +70,6 @@ class Tail:
                     client("LOGIN", "alice")
                     client("LOGIN", "carol")
                     client("PUT", "alice", "me", PICTURE)
-                    for picture in range(PICTURES):
-                        revalidate(client, picture)
                 yield body(home, daemon)
                 daemon.stop(signal.SIGKILL)
             shutil.rmtree(home)
@@ -107,6 +105,9 @@ class Tail:
 
     def other(self, name, what, step, per_second=STEPS, **settings):
         def disturb(home, daemon):
+            with resp.Client(daemon.address) as client:
+                for picture in range(PICTURES):
+                    revalidate(client, picture)
             quiet = self.p99(daemon)
             with Beside(daemon.address, per_second, step) as beside:
                 disturbed = self.p99(daemon)
