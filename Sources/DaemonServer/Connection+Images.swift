@@ -24,7 +24,8 @@ extension Connection {
         get(command, from: cache, after: look?.cache === cache ? look?.glimpse : nil, ticket: nil)
     }
 
-    /// The cache that a plain GET asks, if it is known to be open and what is asked for has a name that may be asked for.
+    /// The cache that a plain GET asks, if it is known and what is asked for has a name that may be asked for. It is open, or was when it
+    /// was asked last: then it holds nothing any more. It is the one that this connection asked last from here on.
     func cacheOfPlainGet(_ request: Request) -> UserCache? {
         let lengths = 1...limits.command.id
         guard request.isPlainGet, lengths.contains(request.withBytes(of: 2) { $0.count }) else { return nil }

@@ -163,6 +163,8 @@ import ThumbnailCache
             let long = String(repeating: "b", count: 513)
             #expect(try await client.call("GET", "alice", long).code == "ERR" && daemon.store.calls(.glance) == looks)
             #expect(try await client.call("GET", "", "bob").code == "ERR")
+            #expect(try await client.call("GET", "*", "bob").code == "ERR")
+            #expect(try await client.call("GET", long, "bob").code == "ERR")
             #expect(try await client.call("GOT", "alice", "bob").code == "ERR")
             #expect(try await client.call("get", "alice", "bob") == image("bob"))
         }

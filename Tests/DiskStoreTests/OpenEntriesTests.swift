@@ -57,6 +57,20 @@ import ThumbnailCache
         }
     }
 
+    /// A URL of that many bytes.
+    @Test(arguments: [(100, true), (3_000, false)])
+    func `I8: what is known of an image stays with its open file when it is short`(length: Int, stays: Bool) throws {
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            let image = picture(1, url: "https://example.org/" + String(repeating: "b", count: length - 20))
+            try vault.put(slot("bob"), image)
+            let found = try (0..<4).map { _ in try #require(vault.glance(slot("bob"), framing: .bare).image).held }
+            #expect(found.allSatisfy { $0.record == image.record })
+            // The second look is the first whose file stays open.
+            #expect((found[2] === found[1]) == stays && (found[3] === found[1]) == stays)
+        }
+    }
+
     /// As a copy that was kept of it may be put back by hand.
     @Test func `I5: an older entry that is written into the open file comes with its own record`() throws {
         try tree.withStore(system: system) { store in

@@ -11,7 +11,7 @@ from figures import Figure, Row, show
 #: the others say.
 EXPECTED = [f"P{number}" for number in range(1, 12)] + [
     "P2 limit", "P3 limit", "P3 piped", "P3 floor", "P3 floor, piped", "P3 cores", "P3 cores, one image", "P3 nginx", "P3 nginx limit",
-    "P4 limit", "P7 again", "P8 tree"]
+    "P4 limit", "P7 again", "P8 tree", "P11 eviction", "P11 revalidation", "P11 start"]
 BEGIN, END = "<!-- begin: written by make bench -->", "<!-- end: written by make bench -->"
 
 

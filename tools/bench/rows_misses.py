@@ -60,15 +60,15 @@ def cold_misses(run, folder, origin, count):
                ratio(mine, other), 0.9, figures=[mine, stored, other])
 
 
-def wait_until(client, field, value, pause, seconds=60):
-    """Returns when INFO says that of the store; looks every `pause` seconds."""
+def wait_until(client, field, value, pause, seconds=60, section="store"):
+    """Returns when INFO says that of the store, or of another section; looks every `pause` seconds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        found = client.info("store")[field]
+        found = client.info(section)[field]
         if found == str(value):
             return
         time.sleep(pause)
-    raise processes.Failed(f"{seconds} s after the last answer INFO says {field}:{found} of the store, not {value}")
+    raise processes.Failed(f"{seconds} s after the last answer INFO says {field}:{found} of the {section}, not {value}")
 
 
 def one_missing_image(run, folder, origin):

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import time
 
 import clients
 import disk
@@ -10,19 +11,20 @@ import images
 import peers
 import processes
 import resp
+import rows_misses
+import rows_scale
 import rows_writes
 from beside import Beside, stand_back
 from figures import Figure, Row, ratio
 
 #: Connections that ask for hits: few enough that a hit waits for its turn and not for its like.
 CONNECTIONS = 4
-#: What goes on beside them each second, of what one client after another can do.
-MISSES = 200
-STEPS = 500
+#: A second, one after another.
+MISSES, PUTS, STALE_GETS = 200, 500, 500
 #: After how many misses it is looked whether the store still deletes: ten times a second.
 LOOK_EVERY = 20
 PICTURE = images.image(8 << 10)
-#: As many as the origin has.
+#: Those of the origin, which are carol's contacts'.
 PICTURES = 1_000
 
 
@@ -35,9 +37,8 @@ def rows(run):
             stand_back(pid)
         tail = Tail(run, place, origin)
         yield tail.purge()
-        yield tail.other("eviction", "a full quota makes each of 500 PUTs/s evict an image", put, quota="4MiB")
-        yield tail.other("revalidation", "500 stale images/s are served and revalidated", revalidate, ttl="1s")
-        yield tail.other("log", f"{MISSES} misses/s are downloaded and told of in a debug log", miss, MISSES, level="debug")
+        yield tail.eviction()
+        yield tail.revalidation()
         yield tail.start()
 
 
@@ -74,82 +75,98 @@ class Tail:
                 daemon.stop(signal.SIGKILL)
             shutil.rmtree(home)
 
-    def row(self, id, what, found, *units, **goal):
-        """A row of two tails and of further figures, in the order in which each round found them."""
-        values = list(zip(*found))
-        mine, other = Figure("disturbed", "ms", values[0]), Figure("quiet", "ms", values[1])
-        further = [Figure(name, unit, value) for (name, unit), value in zip(units, values[2:])]
-        return Row(id, what, "quiet p99", ratio(mine, other), more_is_better=False, figures=[mine, other, *further], **goal)
+    def row(self, id, what, found, *figures, goal=None, note=""):
+        """`found` has for each round both tails, disturbed and quiet, and a value for each of the further `figures`."""
+        disturbed, quiet, *further = zip(*found)
+        mine, other = Figure("disturbed", "ms", disturbed), Figure("quiet", "ms", quiet)
+        more = [Figure(name, unit, values) for (name, unit), values in zip(figures, further)]
+        return Row(id, f"p99 of a hit {what}", "quiet p99", ratio(mine, other), goal, False, [mine, other, *more], note)
 
     def purge(self):
         def disturb(home, daemon):
             rows_writes.fill_user(daemon.address, "bob", self.run.scaled(100_000, 5_000))
             quiet, looks = self.p99(daemon), []
 
-            def step(client, number):
-                miss(client, number)
+            def miss(client, number):
+                if number % PICTURES == 0 and number:
+                    client("PURGE", "carol")
+                get_picture(client, number)
                 if number % LOOK_EVERY == 0:
                     looks.append(client.info("store")["trash_bytes"] != "0")
 
             with resp.Client(daemon.address) as purge:
                 purge.send("PURGE", "bob")
-                with Beside(daemon.address, MISSES, step) as beside:
+                with Beside(daemon.address, MISSES, miss) as beside:
                     disturbed = self.p99(daemon)
                 purge.reply()
-            return disturbed, quiet, beside.pace, sum(looks) / max(len(looks), 1) * 100
+            return disturbed, quiet, beside.pace, share(looks)
 
         return self.row(
-            "P11", f"p99 of a hit while 100,000 images are purged and {MISSES} misses/s are downloaded",
-            self.rounds("purge", disturb), ("misses that were answered", "misses/s"),
-            ("purged images were being deleted", "% of the time"), goal=3.0, note="client and server on a core each")
+            "P11", f"while 100,000 images are purged and {MISSES} misses/s are downloaded", self.rounds("purge", disturb),
+            ("misses that were answered", "misses/s"), ("purged images were being deleted", "% of the time"),
+            goal=3.0, note="client and server on a core each")
 
-    def other(self, name, what, step, per_second=STEPS, **settings):
+    def eviction(self):
+        def put(client, number):
+            if client("PUT", "carol", f"{number:012}", PICTURE) != b"OK":
+                raise processes.Failed("a PUT was not taken")
+
+        return self.row(
+            "P11 eviction", f"while {PUTS} PUTs/s make a user whose quota is full lose as many images",
+            self.rounds("eviction", self.beside_carol(put, PUTS, "store", "evicted_images"), quota="4MiB"),
+            ("images evicted", "images/s"))
+
+    def revalidation(self):
+        return self.row(
+            "P11 revalidation", f"while {STALE_GETS} stale images/s are served and revalidated",
+            self.rounds("revalidation", self.beside_carol(get_picture, STALE_GETS, "cache", "not_modified"), ttl="1s"),
+            ("confirmed by the origin", "images/s"))
+
+    def beside_carol(self, step, per_second, section, field):
+        """Disturbs by steps that a thousand images of carol's are there for, which are stale if they ever are. Of `field` in INFO
+        it is told how much it grew each second."""
         def disturb(home, daemon):
             with resp.Client(daemon.address) as client:
-                for picture in range(PICTURES):
-                    revalidate(client, picture)
-            quiet = self.p99(daemon)
-            with Beside(daemon.address, per_second, step) as beside:
-                disturbed = self.p99(daemon)
-            return disturbed, quiet, beside.pace
+                for number in range(PICTURES):
+                    get_picture(client, number)
+                rows_misses.wait_until(client, "unwritten_images", 0, pause=0.01, section="cache")
+                time.sleep(1.1)
+                quiet = self.p99(daemon)
+                begin, before = time.monotonic(), int(client.info(section)[field])
+                with Beside(daemon.address, per_second, step):
+                    disturbed = self.p99(daemon)
+                grown = int(client.info(section)[field]) - before
+            return disturbed, quiet, grown / (time.monotonic() - begin)
 
-        return self.row(
-            f"P11 {name}", f"p99 of a hit while {what}", self.rounds(name, disturb, **settings),
-            ("of these were done", "a second"))
+        return disturb
 
     def start(self):
-        """The sweep after a start counts what is stored."""
         def disturb(home, daemon):
             rows_writes.fill_user(daemon.address, "bob", self.run.scaled(100_000, 5_000))
-            daemon.stop(signal.SIGTERM)
+            daemon.stop()
             with self.daemon(home) as again:
                 again.wait_for(again.address)
                 with resp.Client(again.address) as client:
-                    client("GET", "alice", "me")
-                looks = []
-                with Beside(again.address, 10, lambda client, _: looks.append(client.info("store")["counted"] == "0")):
-                    disturbed = self.p99(again)
+                    if not client("GET", "alice", "me"):
+                        raise processes.Failed("the image stored before the start is not held")
+                    looks = []
+                    with Beside(again.address, 10, lambda client, _: looks.append(client.info("store")["counted"] == "0")):
+                        disturbed = self.p99(again)
+                    rows_scale.wait_until_counted(client)
                 quiet = self.p99(again)
                 again.stop(signal.SIGKILL)
-            return disturbed, quiet, sum(looks) / max(len(looks), 1) * 100
+            return disturbed, quiet, share(looks)
 
         return self.row(
-            "P11 start", "p99 of a hit right after a start with 100,000 images stored", self.rounds("start", disturb),
-            ("images were being counted", "% of the time"))
+            "P11 start", "right after a start with 100,000 images stored", self.rounds("start", disturb),
+            ("images were not all counted", "% of the time"))
 
 
-def put(client, number):
-    if client("PUT", "carol", f"{number:012}", PICTURE) != b"OK":
-        raise processes.Failed("a PUT was not taken")
-
-
-def miss(client, number):
-    """Carol's images, when nobody has any."""
-    if number % PICTURES == 0:
-        client("PURGE", "carol")
-    revalidate(client, number)
-
-
-def revalidate(client, number):
+def get_picture(client, number):
     if not client("GET", "carol", f"{number % PICTURES:012}"):
         raise processes.Failed("the origin's image did not come")
+
+
+def share(looks):
+    """Per cent."""
+    return sum(looks) / max(len(looks), 1) * 100

@@ -17,9 +17,9 @@ class Subject:
         self.daemon = self.programs / "thumbcached"
         self.floor_program = self.programs / "FloorServer"
 
-    def start(self, home, threads=1, tier="64MiB", origin=None, core=None, store=None, quota="64GiB", ttl="1d", level="info"):
-        """Starts the daemon with what it keeps in `store` (else in `home`), `quota` for each user and images that live for `ttl`.
-        Everything else is as it comes, but for limits that a thousand connections and a million images of one uid need."""
+    def start(self, home, threads=1, tier="64MiB", origin=None, core=None, store=None, quota="64GiB", ttl="1d"):
+        """Starts the daemon with what it keeps in `store` (else in `home`), `quota` for each user, and images from an `origin` that live
+        for `ttl`. Everything else is as it comes, but for limits that a thousand connections and a million images of one uid need."""
         store = store or home
         for kind in ("cache", "state", "runtime"):
             (store / kind).mkdir(exist_ok=True)
@@ -29,11 +29,12 @@ class Subject:
             f'threads = {threads}\n[socket]\npath = "{address}"\n'
             f'[storage]\nquota = "64GiB"\nuser-quota = "{quota}"\n'
             + "".join(f'{kind} = "{store}/{kind}"\n' for kind in ("cache", "state", "runtime"))
-            + f'[memory]\ntier = "{tier}"\n[log]\nlevel = "{level}"\n'
+            + f'[memory]\ntier = "{tier}"\n'
             # INFO shows an admin alone what the store still has to do.
             + f'[access]\nadmins = ["{os.geteuid()}"]\n'
             + "[limits]\nconnections = 4096\nconnections-per-uid = 2048\nusers-per-uid = 20000\nqueue-per-uid = 4096\n"
-            + (f'[origins.default]\nurl = "{origin}/{{profile}}"\nallow-private-addresses = true\ndefault-ttl = "{ttl}"\n' if origin else ""))
+            + (f'[origins.default]\nurl = "{origin}/{{profile}}"\nallow-private-addresses = true\ndefault-ttl = "{ttl}"\n'
+               if origin else ""))
         server = Server("thumbcached", [self.daemon, "--config", settings], home / "thumbcached.log", core)
         server.address = address
         return server
