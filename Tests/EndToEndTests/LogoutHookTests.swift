@@ -98,7 +98,7 @@ extension EndToEnd {
             try withMachine { machine in
                 let daemon = try machineWithPending(machine)
                 let client = try loggedIn(daemon, "alice")
-                daemon.process?.signal(SIGSTOP)
+                try daemon.process?.standStill()
                 defer { daemon.process?.signal(SIGCONT) }
                 // Without a bound of its own it would not come back before this test loses its patience.
                 let held = try session(daemon, "PAM_TYPE=open_session hook; PAM_TYPE=close_session hook; exit $?")

@@ -9,7 +9,7 @@ extension EndToEnd {
             try withMachine { machine in
                 let daemon = try machine.daemon()
                 let control = try daemon.connect()
-                daemon.process?.signal(SIGSTOP)
+                try daemon.process?.standStill()
                 for number in 0..<20 {
                     let client = try RESPClient(daemon.socket)
                     try client.send("LOGIN", "alice-\(number)")

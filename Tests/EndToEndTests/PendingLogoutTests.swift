@@ -83,7 +83,7 @@ extension EndToEnd {
             try withMachine { machine in
                 let daemon = try daemonWithAlice(machine)
                 // Another marker than that of the request which the daemon finds in its socket when it goes on.
-                daemon.process?.signal(SIGSTOP)
+                try daemon.process?.standStill()
                 defer { daemon.process?.signal(SIGCONT) }
                 let name = "\(geteuid())." + String(repeating: "a", count: 32)
                 try write([], to: "\(daemon.pending)/\(name)")
@@ -100,7 +100,7 @@ extension EndToEnd {
         @Test func `F46: a hook that gives up on a stopped daemon has left the marker, and says so`() throws {
             try withMachine { machine in
                 let daemon = try daemonWithAlice(machine)
-                daemon.process?.signal(SIGSTOP)
+                try daemon.process?.standStill()
                 let hook = try hook(machine, daemon, seconds: 1)
                 #expect(hook.status == 5, "\(hook.everything)")
                 #expect(hook.errors.contains("left the marker \(daemon.pending)/\(geteuid())."))

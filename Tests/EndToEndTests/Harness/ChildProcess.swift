@@ -85,6 +85,16 @@ final class ChildProcess {
         if status == nil { kill(pid, number) }
     }
 
+    /// Has all of its threads stand still. The signal alone is only on its way: a thread may go on until it has come.
+    func standStill() throws {
+        signal(SIGSTOP)
+        var found = siginfo_t()
+        while waitid(P_PID, id_t(pid), &found, WSTOPPED | WEXITED | WNOWAIT) != 0 {
+            guard errno == EINTR else { throw Failure("waitid of process \(pid): errno \(errno)") }
+        }
+        guard found.si_code == CLD_STOPPED else { throw Failure("process \(pid) has ended and cannot stand still") }
+    }
+
     /// How it ended, as a shell would say it: the exit status, or 128 and the signal. Null while it runs.
     func ending() -> CInt? {
         if status == nil {
