@@ -17,9 +17,6 @@ final class DownloadLoop {
     /// Token requests, which go their own way over the same multi handle.
     private let tokens: TokenLine
     private var transfers: [UInt64: Transfer] = [:]
-    /// Handles that have no request now. An easy handle is some KiB and costs 20 µs to make.
-    private var spare: [EasyHandle] = []
-    private static let mostSpare = 64
     /// Milliseconds to sleep when nothing is known that would have to be done. Being woken up is not left to chance;
     /// this is only so that a mistake would show as a delay and not as a standstill.
     private static let longestSleep: Int64 = 60_000
@@ -66,22 +63,12 @@ final class DownloadLoop {
     private func begin(_ ticket: DownloadTicket, _ configuration: FetcherConfiguration) {
         guard !ticket.isCancelled else { return desk.finish(ticket, nil, .init()) }
         do throws(DownloadFailure) {
-            let easy = try takeHandle()
             let transfer = try Transfer(
-                ticket: ticket, easy: easy, connections: connections, book: book, configuration: configuration)
+                ticket: ticket, connections: connections, book: book, configuration: configuration)
             transfers[ticket.entry.id] = transfer
             send(transfer)
         } catch {
             end(ticket, .failed(error), .init())
-        }
-    }
-
-    private func takeHandle() throws(DownloadFailure) -> EasyHandle {
-        if let easy = spare.popLast() { return easy }
-        do {
-            return try EasyHandle()
-        } catch {
-            throw .origin("libcurl: \(error.reason)")
         }
     }
 
@@ -115,9 +102,7 @@ final class DownloadLoop {
     /// Ends a download whose next request would go to a host that is left alone.
     private func holdBack(_ transfer: Transfer, _ why: HostHealth.Refusal) {
         transfers[transfer.ticket.entry.id] = nil
-        let cost = cost(transfer)
-        keep(transfer.easy)
-        desk.holdBack(transfer.ticket, cost)
+        desk.holdBack(transfer.ticket, cost(transfer))
         transfer.ticket.end(.failed(.heldBack(transfer.url.authority, why)))
     }
 
@@ -133,7 +118,6 @@ final class DownloadLoop {
         curl_multi_remove_handle(multi, transfer.easy.raw)
         report(transfer, .nothing)
         desk.finish(ticket, nil, cost(transfer))
-        keep(transfer.easy)
     }
 
     /// Ends a download whose time was up before it could begin; the desk has counted it.
@@ -146,9 +130,7 @@ final class DownloadLoop {
     private func end(_ transfer: Transfer, _ outcome: DownloadOutcome) {
         transfers[transfer.ticket.entry.id] = nil
         report(transfer, .nothing)
-        let cost = cost(transfer)
-        keep(transfer.easy)
-        end(transfer.ticket, outcome, cost)
+        end(transfer.ticket, outcome, cost(transfer))
     }
 
     private func end(_ ticket: DownloadTicket, _ outcome: DownloadOutcome, _ cost: DownloadDesk.Cost) {
@@ -163,12 +145,6 @@ final class DownloadLoop {
         DownloadDesk.Cost(
             requests: transfer.requests + transfer.sent, bytes: transfer.bytes,
             refusedAddresses: transfer.refusedAddresses, answers: transfer.answers)
-    }
-
-    /// Wipes a handle and puts it by.
-    private func keep(_ easy: EasyHandle) {
-        easy.reset()
-        if spare.count < Self.mostSpare { spare.append(easy) }
     }
 
     // MARK: libcurl
@@ -233,6 +209,5 @@ final class DownloadLoop {
         }
         for ticket in rest { ticket.end(.failed(.shuttingDown)) }
         tokens.endAll()
-        spare = []
     }
 }

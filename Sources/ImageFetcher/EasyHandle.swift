@@ -2,7 +2,14 @@ import CCurl
 import Glibc
 import ThumbnailCache
 
-/// One of libcurl's easy handles and what belongs to it. Only the fetcher's thread touches it.
+/// One of libcurl's easy handles and what belongs to it: for one request, and never for a second.
+///
+/// libcurl 7.88 keeps a pointer to the last header line it read, and frees the line before the next request without clearing the pointer
+/// (curl pull request 11103; curl_easy_reset does not help). An answer on a handle that was used before, whose first header line is a
+/// folded one, writes to that freed line: any origin could corrupt the daemon's heap. A new handle has no such pointer.
+/// It costs a microsecond; connections are the pool's, and are used again all the same.
+///
+/// Only the fetcher's thread touches it.
 final class EasyHandle {
     let raw: UnsafeMutableRawPointer
     private var headers: UnsafeMutablePointer<curl_slist>?
@@ -23,16 +30,9 @@ final class EasyHandle {
     }
 
     deinit {
-        reset()
+        // With its options in force still: CURLOPT_QUICK_EXIT keeps it from waiting for a resolver.
         curl_easy_cleanup(raw)
         message.deallocate()
-    }
-
-    /// Forgets everything about the last request but what libcurl keeps for the next one.
-    func reset() {
-        curl_easy_reset(raw)
-        // The pool that it used is among what a reset leaves.
-        ccurl_easy_set_pointer(raw, CURLOPT_SHARE, nil)
         // The lists are libcurl's copies of strings, of which one holds the token.
         var header = headers
         while let line = header {
@@ -41,9 +41,6 @@ final class EasyHandle {
         }
         curl_slist_free_all(headers)
         curl_slist_free_all(overrides)
-        headers = nil
-        overrides = nil
-        message[0] = 0
     }
 
     func set(_ option: CURLoption, _ value: Int) throws(Failure) {

@@ -15,7 +15,8 @@ final class Transfer {
     static let mostSent = 2
 
     let ticket: DownloadTicket
-    let easy: EasyHandle
+    /// Of the current hop: each has its own.
+    private(set) var easy: EasyHandle
     let configuration: FetcherConfiguration
     private(set) var url: WebURL
     /// Requests made after the first.
@@ -54,12 +55,15 @@ final class Transfer {
     var origin: Origin { ticket.download.origin }
 
     init(
-        ticket: DownloadTicket, easy: EasyHandle, connections: ConnectionTable, book: OriginBook,
-        configuration: FetcherConfiguration
+        ticket: DownloadTicket, connections: ConnectionTable, book: OriginBook, configuration: FetcherConfiguration
     ) throws(DownloadFailure) {
         url = try Self.url(of: ticket.download, book)
+        do {
+            easy = try EasyHandle()
+        } catch {
+            throw .origin("libcurl: \(error.reason)")
+        }
         self.ticket = ticket
-        self.easy = easy
         self.connections = connections
         self.book = book
         self.configuration = configuration
@@ -85,7 +89,6 @@ final class Transfer {
     func prepare(at now: NIODeadline) throws(DownloadFailure) {
         let left = ticket.entry.deadline - now
         guard left > .zero else { throw timedOut }
-        easy.reset()
         refusal = nil
         openedSockets = []
         lacksSocket = false
@@ -110,7 +113,7 @@ final class Transfer {
     /// ``prepare(at:)`` is to be called.
     func conclude(_ code: CURLcode) -> DownloadOutcome? {
         bytes += response.bodyBytes
-        if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nil }
+        if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nextRequest() }
         needsFreshConnection = false
         requests += max(1, sent)
         sent = 0
@@ -127,7 +130,7 @@ final class Transfer {
             do {
                 redirectHeaders.append(ResponseHeaders(response.headers.fields, delay: easy.secondsTaken))
                 try follow(location)
-                return nil
+                return nextRequest()
             } catch {
                 return .failed(error)
             }
@@ -136,6 +139,16 @@ final class Transfer {
             return .failed(.origin("HTTP status 401 from \(url.host), which the user's token is not for"))
         case .failed(let failure):
             return .failed(failure)
+        }
+    }
+
+    /// Makes the handle that another request takes; a failure where there is none to be had.
+    private func nextRequest() -> DownloadOutcome? {
+        do {
+            easy = try EasyHandle()
+            return nil
+        } catch {
+            return .failed(.origin("libcurl: \(error.reason)"))
         }
     }
 

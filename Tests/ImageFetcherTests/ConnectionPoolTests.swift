@@ -22,13 +22,13 @@ import ThumbnailCache
     @Test func `F15: the pool of an origin that is configured no more goes, but not while a request has it`() throws {
         let pools = ConnectionPools()
         defer { pools.close() }
-        let (old, new) = (try EasyHandle(), try EasyHandle())
-        try pools.attach(old, to: .test("old"))
-        try pools.attach(new, to: .test("new"))
-        pools.prune(keeping: ["new"])
-        #expect(pools.count == 2)
-        old.reset()
-        new.reset()
+        do {
+            let (old, new) = (try EasyHandle(), try EasyHandle())
+            try pools.attach(old, to: .test("old"))
+            try pools.attach(new, to: .test("new"))
+            withExtendedLifetime((old, new)) { pools.prune(keeping: ["new"]) }
+            #expect(pools.count == 2)
+        }
         pools.prune(keeping: ["new"])
         #expect(pools.count == 1)
         pools.prune(keeping: ["new"])
