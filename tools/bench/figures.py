@@ -35,6 +35,8 @@ class Row:
     note: str = ""
     #: Further conditions of the goal.
     holds: bool = True
+    #: Whether its figures make one line of a table, beside those of its like.
+    is_line: bool = False
 
     @property
     def rounds(self):

@@ -1,22 +1,27 @@
 """The outcome of a run: a table to read, JSON to keep, and the part of docs/performance.md that shows it."""
 
 import json
+import os
 import re
 
 import machine
 import plot
 from figures import Figure, Row, show
+from floods import FLOODS
 
 #: What every run has to have, "P4 cores" aside, which a machine with one core lacks. A run without one of them has failed, whatever
 #: the others say.
 EXPECTED = [f"P{number}" for number in range(1, 12)] + [
     "P2 limit", "P3 limit", "P3 piped", "P3 floor", "P3 floor, piped", "P3 cores", "P3 cores, one image", "P3 nginx", "P3 nginx limit",
     "P4 limit", "P7 again", "P8 tree", "P11 eviction", "P11 revalidation", "P11 start"]
+#: And those that take the accounts of others, which root alone has.
+EXPECTED_OF_ROOT = [f"P12 {name}" for name in [flood.name for flood in FLOODS] + [
+    "quiet", "limit", "limit, 1 core", "limit, all cores", "limit, disk"]]
 BEGIN, END = "<!-- begin: written by make bench -->", "<!-- end: written by make bench -->"
 
 
 def missing(rows):
-    return [id for id in EXPECTED if id not in {row.id for row in rows}]
+    return [id for id in EXPECTED + (EXPECTED_OF_ROOT if os.geteuid() == 0 else []) if id not in {row.id for row in rows}]
 
 
 def verdict(row):
@@ -36,6 +41,8 @@ def table(rows, rounds):
 
 
 def details(row):
+    if row.is_line:
+        return f"{row.id}: " + ", ".join(f"{figure.name} {show(figure.median)}" for figure in row.figures)
     return "\n".join([f"{row.id}: {row.what}"] + [f"    {figure.name}: {figure.text()}" for figure in row.figures])
 
 
@@ -45,6 +52,7 @@ def to_json(rows, described, rounds):
         "rows": [{
             "id": row.id, "what": row.what, "against": row.against, "ratio": round(row.ratio, 4), "goal": row.goal,
             "more_is_better": row.more_is_better, "met": row.met, "rounds": row.rounds, "note": row.note, "holds": row.holds,
+            "is_line": row.is_line,
             "figures": [{"name": figure.name, "unit": figure.unit, "median": figure.median, "values": figure.values}
                         for figure in row.figures],
         } for row in rows],
@@ -55,7 +63,8 @@ def from_json(text):
     kept = json.loads(text)
     rows = [Row(
         row["id"], row["what"], row["against"], row["ratio"], row["goal"], row["more_is_better"],
-        [Figure(figure["name"], figure["unit"], figure["values"]) for figure in row["figures"]], row["note"], row["holds"])
+        [Figure(figure["name"], figure["unit"], figure["values"]) for figure in row["figures"]], row["note"], row["holds"],
+        row.get("is_line", False))
         for row in kept["rows"]]
     return rows, kept["machine"], kept["rounds"]
 
@@ -71,6 +80,18 @@ def write_document(directory, rows, described, rounds):
     document.write_text(re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: part, text, flags=re.DOTALL))
 
 
+def of_lines(rows):
+    """A table of rows that have the same figures, or the first of them."""
+    if not rows:
+        return []
+    names = [figure.name for figure in max(rows, key=lambda row: len(row.figures)).figures]
+    lines = ["", f"| # | {' | '.join(names)} |", "| --- |" + " --- |" * len(names)]
+    for row in rows:
+        cells = [show(figure.median) for figure in row.figures]
+        lines.append(f"| {row.id} | {' | '.join(cells + [''] * (len(names) - len(cells)))} |")
+    return lines
+
+
 def markdown(rows, described, rounds):
     lines = [
         f"{machine.in_words(described)}. Medians of {rounds} rounds, or of as many as the row says, lowest and highest in brackets.",
@@ -79,6 +100,8 @@ def markdown(rows, described, rounds):
     lines += [f"| {row.id} | {what(row, rounds)} | {row.against} | {show(row.ratio)} | {row.goal_text} | {verdict(row)} |"
               for row in rows]
     lines += ["", "| # | measured | |", "| --- | --- | --- |"]
-    lines += [f"| {row.id} | {figure.name} | {figure.text()} |" for row in rows for figure in row.figures]
+    lines += [f"| {row.id} | {figure.name} | {figure.text()} |" for row in rows if not row.is_line
+              for figure in row.figures]
+    lines += of_lines([row for row in rows if row.is_line])
     notes = [f"{row.id}: {row.note}." for row in rows if row.note]
     return "\n".join(lines + ["", " ".join(notes)])

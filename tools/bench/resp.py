@@ -1,6 +1,6 @@
 """A small client for what is not measured: filling stores, purging, asking for figures."""
 
-import concurrent.futures
+from concurrent.futures.thread import ThreadPoolExecutor
 
 import processes
 
@@ -82,6 +82,6 @@ def _exchange(client, batch, pending, keep):
 
 def fill_in_parallel(address, parts):
     """Fills over as many connections as there are parts: PUTs of one connection wait for each other."""
-    with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+    with ThreadPoolExecutor(len(parts)) as pool:
         for done in [pool.submit(fill, address, part) for part in parts]:
             done.result()
