@@ -95,7 +95,7 @@ let package = Package(
             name: "thumbcached",
             dependencies: [
                 "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "ImageFetcher", "SocketLoops",
-                "DaemonServer",
+                "DaemonServer", "Threads",
                 "CLinux", nioCore, nioPosix, nioLocks, logging, arguments, lifecycle, signals,
                 .product(name: "TOMLKit", package: "TOMLKit"),
             ],

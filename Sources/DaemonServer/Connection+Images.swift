@@ -179,7 +179,7 @@ extension Connection {
     func put(_ command: PutCommand, into cache: UserCache, ticket: ReplyQueue.Ticket) {
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
-        dispatcher.disk.submit {
+        dispatcher.disk.submit(for: peer.uid) {
             let reply: ByteBuffer
             do throws(CacheFailure) {
                 let slot = Slot(profile: OpaqueID(command.profile), size: command.size)

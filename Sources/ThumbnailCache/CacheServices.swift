@@ -8,12 +8,14 @@ public struct CacheServices: Sendable {
     public let memory: MemoryTier
     /// For reads and writes of images.
     public let disk: any BlockingPool
-    /// Where downloaded images wait to be judged while others are still being downloaded.
-    let judging: WorkLine
+    /// Where downloaded images wait to be judged while others are still being downloaded: one thread, that is mostly awake.
+    public let judging: any BlockingPool
     /// Where they wait to be written.
     public let writes: WriteBehind
-    /// For log-in, purge and log-out, so that a purge never waits behind reads.
+    /// For log-ins, so that none waits behind reads.
     public let lifecycle: any BlockingPool
+    /// For purges and log-outs, and the markers of those that are pending: they wait behind no log-in.
+    public let endings: any BlockingPool
     public let time: any Timekeeping
     public let framing: ReplyFraming
     public let counters: CacheCounters
@@ -24,22 +26,19 @@ public struct CacheServices: Sendable {
 
     public init(
         store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
-        disk: any BlockingPool, lifecycle: any BlockingPool, time: any Timekeeping,
-        framing: ReplyFraming,
-        counters: CacheCounters, stepAside: @escaping StepAside,
-        writeLimits: WriteBehind.Limits? = nil,
-        settings: @escaping @Sendable () -> CacheSettings
+        disk: any BlockingPool, judging: any BlockingPool, writes: WriteBehind, lifecycle: any BlockingPool,
+        endings: any BlockingPool, time: any Timekeeping, framing: ReplyFraming, counters: CacheCounters,
+        stepAside: @escaping StepAside, settings: @escaping @Sendable () -> CacheSettings
     ) {
         self.store = store
         self.fetcher = fetcher
         self.tokens = tokens
         self.memory = memory
         self.disk = disk
-        judging = WorkLine(pool: disk)
-        writes = WriteBehind(
-            pool: disk, time: time, stepAside: stepAside, limits: writeLimits ?? .init(tier: memory.capacity)
-        ) { fetcher.isBusy }
+        self.judging = judging
+        self.writes = writes
         self.lifecycle = lifecycle
+        self.endings = endings
         self.time = time
         self.framing = framing
         self.counters = counters

@@ -96,7 +96,7 @@ public final class LogoutService: Sendable {
             // An end that is owed is tried again; who is not logged in has zeros.
             guard case .open(let cache) = entry.phase else { return try await self.end(entry, for: .purge) }
             do {
-                let removed = try await self.services.lifecycle.run { try cache.purge(profiles) }
+                let removed = try await self.services.endings.run(for: owner.uid) { try cache.purge(profiles) }
                 return Receipt(
                     users: 1, usage: removed.usage, cancelled: removed.cancelled, sessions: entry.sessions.count,
                     epoch: self.sessions.epochs.next(of: entry.owner.uid))
@@ -145,8 +145,8 @@ public final class LogoutService: Sendable {
             entry.phase = .ending
             let usage = cache.usage
             // A purge takes as long for a hundred thousand images as for one; after a log-out nothing is in memory either.
-            let closing = await services.lifecycle.close(cache, wipesBehind: ending == .purge)
-            defer { if let wipe = closing.wipe { services.disk.submit(wipe) } }
+            let closing = await services.endings.close(cache, wipesBehind: ending == .purge)
+            defer { if let wipe = closing.wipe { services.disk.submit(for: entry.owner.uid, wipe) } }
             entry.state.withLockedValue { $0.closed = cache }
             let epoch = try await commit(ending, of: entry)
             return Receipt(
@@ -176,13 +176,13 @@ public final class LogoutService: Sendable {
         do {
             switch ending {
             case .purge:
-                let vault = try await services.lifecycle.run { try store.commitPurge(owner) }
+                let vault = try await services.endings.run(for: owner.uid) { try store.commitPurge(owner) }
                 leaveBehind(entry)
                 let epoch = sessions.epochs.next(of: owner.uid)
                 sessions.open(entry, vault, epoch: epoch)
                 return epoch
             case .logout:
-                try await services.lifecycle.run { try store.commitLogout(owner) }
+                try await services.endings.run(for: owner.uid) { try store.commitLogout(owner) }
                 leaveBehind(entry)
                 entry.state.withLockedValue { state in
                     state.phase = .loggedOut
@@ -215,7 +215,7 @@ public final class LogoutService: Sendable {
             return (state.closed, state.retry)
         }
         retry?.cancel()
-        if let closed { services.disk.submit { closed.vault.discard() } }
+        if let closed { services.disk.submit(for: entry.owner.uid) { closed.vault.discard() } }
     }
 
     /// Milliseconds before an ending that failed is tried again; doubled each time up to the last.

@@ -52,6 +52,9 @@ public final class PendingLogouts: Sendable {
         self.log = log
     }
 
+    /// Whose turn looking for markers takes: root leaves them.
+    private static var root: UInt32 { 0 }
+
     /// How many stand in line behind the one that looks.
     var waiting: Int { turnstile.waiting }
 
@@ -84,7 +87,7 @@ public final class PendingLogouts: Sendable {
                     return state.looks
                 }
                 let markers = self.markers
-                let due = try await services.lifecycle.run { try markers.pending() }
+                let due = try await services.endings.run(for: Self.root) { try markers.pending() }
                 let failures = await honour(due)
                 state.withLockedValue { $0.last = (number, failures) }
                 return failures
@@ -116,7 +119,7 @@ public final class PendingLogouts: Sendable {
         }
         do {
             let (markers, honoured) = (self.markers, done)
-            if !honoured.isEmpty { try await services.lifecycle.run { try markers.record(honoured) } }
+            if !honoured.isEmpty { try await services.endings.run(for: Self.root) { try markers.record(honoured) } }
         } catch {
             for marker in done { failures[marker.uid] = CacheFailure(error) }
         }

@@ -104,7 +104,9 @@ extension BlockingPool {
         _ cache: UserCache, _ failure: CacheFailure = .cancelled, wipesBehind: Bool = false
     ) async -> UserCache.Closing {
         await withCheckedContinuation { continuation in
-            submit { continuation.resume(returning: cache.close(failure, wipesBehind: wipesBehind)) }
+            submit(for: cache.owner.uid) {
+                continuation.resume(returning: cache.close(failure, wipesBehind: wipesBehind))
+            }
         }
     }
 }

@@ -33,7 +33,7 @@ extension UserCache {
                 count(outcome)
                 waiter.resolve(outcome)
             case .read(let slot, let flight):
-                services.disk.submit { self.read(slot, flight) }
+                services.disk.submit(for: owner.uid) { self.read(slot, flight) }
             case .download(let slot, let target, let flight):
                 download(slot, target, flight)
             case .cancel(let handle):
@@ -42,7 +42,7 @@ extension UserCache {
             case .store(let slot, let flight):
                 storeLater(slot, flight)
             case .drop(let slot, let flight):
-                services.disk.submit { self.drop(slot, flight) }
+                services.disk.submit(for: owner.uid) { self.drop(slot, flight) }
             case .grace(let slot, let url, let number):
                 // Weak: a cache that has ended does not live on for it.
                 _ = services.time.after(milliseconds: Self.grace) { [weak self] in
@@ -183,9 +183,9 @@ extension UserCache {
             self.landed(slot, target, flight, landing)
         }
         if outcome.takesLongToHash {
-            services.disk.submit(judge)
+            services.disk.submit(for: owner.uid, judge)
         } else if services.fetcher.isBusy {
-            services.judging.add(judge)
+            services.judging.submit(for: owner.uid, judge)
         } else {
             judge()
         }

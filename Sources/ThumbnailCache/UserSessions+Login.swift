@@ -58,7 +58,7 @@ extension UserSessions {
         do {
             let store = services.store
             let record = login
-            let vault = try await services.lifecycle.run {
+            let vault = try await services.lifecycle.run(for: owner.uid) {
                 guard try store.countUsers(of: owner.uid) < limit else {
                     throw CacheFailure.busy(
                         "this uid has \(limit) users logged in, the limit users-per-uid: log one out")
@@ -103,7 +103,7 @@ extension UserSessions {
 
     func save(_ login: LoginRecord, of owner: Owner) async throws(CacheFailure) {
         do {
-            try await services.lifecycle.run { try self.services.store.commitSessions(owner, login) }
+            try await services.lifecycle.run(for: owner.uid) { try self.services.store.commitSessions(owner, login) }
         } catch {
             throw CacheFailure(error)
         }

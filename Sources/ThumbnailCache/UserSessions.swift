@@ -55,7 +55,7 @@ public final class UserSessions: Sendable {
     /// The users of a uid that are logged in, in no order. Blocks nobody; costs one read per user.
     public func users(of uid: UInt32) async throws(CacheFailure) -> [OpaqueID] {
         do {
-            let stored = try await services.lifecycle.run { try self.services.store.users(of: uid) }
+            let stored = try await services.lifecycle.run(for: uid) { try self.services.store.users(of: uid) }
             // The listing is a moment old. A user whose log-out is not yet durable, whatever the disk shows, still is logged
             // in: LOGOUT of all must not pass over one that is just being purged, or is owed an end.
             let known = directory.withLockedValue { $0.entries.filter { $0.key.uid == uid } }
@@ -192,7 +192,8 @@ public final class UserSessions: Sendable {
 
     private func load(_ entry: UserEntry) async throws {
         guard case .unknown = entry.phase else { return }
-        let stored = try await services.lifecycle.run { try self.services.store.load(entry.owner) }
+        let owner = entry.owner
+        let stored = try await services.lifecycle.run(for: owner.uid) { try self.services.store.load(owner) }
         guard let stored else {
             entry.phase = .loggedOut
             return
@@ -233,7 +234,7 @@ public final class UserSessions: Sendable {
                     return (state.phase, state.retry)
                 }
                 retry?.cancel()
-                if case .open(let cache) = phase { _ = await services.lifecycle.close(cache, .shuttingDown) }
+                if case .open(let cache) = phase { _ = await services.endings.close(cache, .shuttingDown) }
             }
         }
     }

@@ -1,4 +1,3 @@
-import DequeModule
 import NIOConcurrencyHelpers
 
 /// Downloaded images on their way to the disk.
@@ -7,9 +6,8 @@ import NIOConcurrencyHelpers
 /// under way nothing is written, unless too much has come together or something has waited too long. After somebody's log-in, when all the
 /// pictures are asked for at once, they arrive in two thirds of the time so. Writing takes as much of a processor as downloading does.
 ///
-/// One thread writes, in the order in which the images came; several do where more has come together than may wait. What is beyond the
-/// limits is not written at all: it is asked for again some day, which is better than memory without bounds where the disk is slower than
-/// the network.
+/// One thread writes, and the uids take turns. What is beyond the limits is not written at all: it is asked for again some day, which is
+/// better than memory without bounds where the disk is slower than the network.
 ///
 /// Safe from any thread; no call waits for the disk.
 public final class WriteBehind: Sendable {
@@ -21,8 +19,6 @@ public final class WriteBehind: Sendable {
         public var most = 128 << 20
         /// Of them, those of one uid.
         public var mostOfUID = 64 << 20
-        /// Threads that write at once, where more waits than may wait patiently.
-        public var writers = 4
         /// Milliseconds that an image waits for downloads to end.
         public var longest: Int64 = 500
 
@@ -59,20 +55,20 @@ public final class WriteBehind: Sendable {
     }
 
     fileprivate struct State {
-        var waiting: Deque<Piece> = []
+        var waiting = FairQueue<UInt32, Piece>(quantum: 64 << 10)
         var bytes = 0
         var bytesOfUID: [UInt32: Int] = [:]
-        /// How many of those that wait, from the first, are written whatever is under way.
+        /// How many of those that wait, from the next, are written whatever is under way.
         var overdue = 0
         /// Whether that is all of them, from now on.
         var isHurried = false
-        var writers = 0
+        var isWriting = false
         /// Grows whenever nothing is left to wait: a timer that was set before is about nothing any more.
         var round: UInt64 = 0
         var hasTimer = false
     }
 
-    private let pool: any BlockingPool
+    private let writer: any BlockingPool
     private let time: any Timekeeping
     private let stepAside: StepAside
     private let isBusy: @Sendable () -> Bool
@@ -80,15 +76,15 @@ public final class WriteBehind: Sendable {
     private let state = NIOLockedValueBox(State())
 
     /// - Parameters:
-    ///   - pool: where is written.
+    ///   - writer: where is written: one thread, which does nothing else.
     ///   - stepAside: called before each piece.
     ///   - isBusy: whether downloads are under way. That the last has ended need not be told (``downloadEnded()``): it only takes
     ///     until the longest wait is over then.
-    init(
-        pool: any BlockingPool, time: any Timekeeping, stepAside: @escaping StepAside, limits: Limits,
+    public init(
+        writer: any BlockingPool, time: any Timekeeping, stepAside: @escaping StepAside, limits: Limits,
         isBusy: @escaping @Sendable () -> Bool
     ) {
-        self.pool = pool
+        self.writer = writer
         self.time = time
         self.stepAside = stepAside
         self.limits = limits
@@ -108,7 +104,7 @@ public final class WriteBehind: Sendable {
 
     /// A download has ended, well or not: it may have been the last.
     func downloadEnded() {
-        if state.withLockedValue({ !$0.waiting.isEmpty && $0.writers == 0 }) { goOn() }
+        if state.withLockedValue({ !$0.waiting.isEmpty && !$0.isWriting }) { goOn() }
     }
 
     /// Has all that waits written now, and all that is still to come: the daemon stops, and waits for it.
@@ -126,12 +122,15 @@ public final class WriteBehind: Sendable {
         case nothing
     }
 
+    /// Whose turn the writing is: the uids take theirs in the line of what is to be written.
+    private static var everybody: UInt32 { 0 }
+
     /// Begins to write if it is time to, and sees to it that it will be.
     private func goOn() {
         let isBusy = isBusy()
         switch state.withLockedValue({ $0.step(isBusy: isBusy, limits) }) {
         case .write:
-            pool.submit { self.writeAll() }
+            writer.submit(for: Self.everybody) { self.writeAll() }
         case .setTimer(let round):
             _ = time.after(milliseconds: limits.longest) { [weak self] in self?.timeIsUp(round) }
         case .nothing:
@@ -148,7 +147,7 @@ public final class WriteBehind: Sendable {
         goOn()
     }
 
-    /// Writes until nothing waits, or a download is under way again; on the pool.
+    /// Writes until nothing waits, or a download is under way again; on the writer's thread.
     private func writeAll() {
         while let piece = next() {
             stepAside()
@@ -162,7 +161,7 @@ public final class WriteBehind: Sendable {
         let isBusy = isBusy()
         return state.withLockedValue { state in
             guard state.overdue > 0 || !isBusy, let piece = state.giveOut() else {
-                state.writers -= 1
+                state.isWriting = false
                 return nil
             }
             return piece
@@ -178,7 +177,7 @@ extension WriteBehind.State {
         let part = limits.most / max(1, bytesOfUID.count + (bytesOfUID[piece.uid] == nil ? 1 : 0))
         let fits = own <= limits.mostOfUID && (all <= limits.most || own <= part && all <= 2 * limits.most)
         guard fits || waiting.isEmpty else { return false }
-        waiting.append(piece)
+        waiting.append(piece, of: piece.uid, cost: piece.bytes)
         bytes = all
         bytesOfUID[piece.uid] = own
         if bytes > limits.patient || isHurried { overdue = waiting.count }
@@ -186,7 +185,7 @@ extension WriteBehind.State {
     }
 
     fileprivate mutating func giveOut() -> WriteBehind.Piece? {
-        guard let piece = waiting.popFirst() else { return nil }
+        guard let piece = waiting.popFirst()?.element else { return nil }
         overdue = max(0, overdue - 1)
         bytes -= piece.bytes
         let own = bytesOfUID[piece.uid, default: 0] - piece.bytes
@@ -200,8 +199,9 @@ extension WriteBehind.State {
 
     fileprivate mutating func step(isBusy: Bool, _ limits: WriteBehind.Limits) -> WriteBehind.Step {
         guard !waiting.isEmpty else { return .nothing }
-        if overdue > 0 || !isBusy, writers < (bytes > limits.patient ? limits.writers : 1) {
-            writers += 1
+        if isWriting { return .nothing }
+        if overdue > 0 || !isBusy {
+            isWriting = true
             return .write
         }
         if hasTimer { return .nothing }

@@ -7,8 +7,8 @@ import ThumbnailCache
 extension Daemon {
     /// What has to live, and systemd's watchdog on it; nil where systemd waits for no sign of life.
     static func watchdog(
-        _ notifier: SystemdNotifier, loops: any EventLoopGroup, fetcher: CurlImageFetcher, disk: ThreadPool,
-        lifecycle: ThreadPool, time: SystemTime, log: Logger
+        _ notifier: SystemdNotifier, loops: any EventLoopGroup, fetcher: CurlImageFetcher, disk: FairPool,
+        lifecycle: FairPool, endings: FairPool, time: SystemTime, log: Logger
     ) -> Watchdog? {
         guard let interval = notifier.watchdogInterval else { return nil }
         var organs = loops.makeIterator().enumerated().map { index, loop in
@@ -17,8 +17,9 @@ extension Daemon {
         organs += [
             Watchdog.Organ(name: "log-ins and log-outs", isVital: true) { alive in Task { alive() } },
             Watchdog.Organ(name: "downloads", isVital: true) { fetcher.whenAlive($0) },
-            Watchdog.Organ(name: "disk of images", isVital: false) { disk.submit($0) },
-            Watchdog.Organ(name: "disk of log-ins", isVital: false) { lifecycle.submit($0) },
+            Watchdog.Organ(name: "disk of images", isVital: false) { disk.submit(for: 0, $0) },
+            Watchdog.Organ(name: "disk of log-ins", isVital: false) { lifecycle.submit(for: 0, $0) },
+            Watchdog.Organ(name: "disk of log-outs", isVital: false) { endings.submit(for: 0, $0) },
         ]
         // The second beat is the first that feeds, at half of the time that systemd waits.
         return Watchdog(

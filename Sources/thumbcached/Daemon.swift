@@ -14,10 +14,12 @@ import UnixSignals
 enum Daemon {
     /// Threads for reads and writes of images.
     private static var diskThreads: Int { 8 }
-    /// Threads for log-in, purge and log-out.
+    /// Threads for log-ins.
     private static var lifecycleThreads: Int { 4 }
-    /// The store's own one among them.
-    static var allDiskThreads: Int { diskThreads + lifecycleThreads + 1 }
+    /// Threads for purges and log-outs.
+    private static var endingThreads: Int { 2 }
+    /// The one that writes downloaded images and the store's own among them.
+    static var allDiskThreads: Int { diskThreads + lifecycleThreads + endingThreads + 2 }
     /// Seconds in which those for whom the daemon is started have it for themselves: beside the sweep of ten thousand users the first
     /// hit came 3 ms later on one core, after 27 ms instead of 24; on two, 1 ms.
     private static var restAtStart: Double { 0.5 }
@@ -43,16 +45,22 @@ enum Daemon {
         try fetcher.start()
 
         let group = try SocketLoopGroup(threads: configuration.threads)
-        let disk = ThreadPool(threads: diskThreads)
-        let lifecycle = ThreadPool(threads: lifecycleThreads)
+        let disk = try pool("disk", threads: diskThreads)
+        let judging = try pool("judging", threads: 1)
+        let writing = try pool("writing", threads: 1)
+        let lifecycle = try pool("log-ins", threads: lifecycleThreads)
+        let endings = try pool("log-outs", threads: endingThreads)
         let time = SystemTime(group: group)
         let memory = MemoryTier(capacity: configuration.memory.tier)
         let framing = ReplyFraming(
             writePrefix: { ByteBuffer.writeBulkPrefix(count: $0, toEndOf: $1) }, suffix: ByteBuffer.bulkSuffix)
+        let writes = WriteBehind(
+            writer: writing, time: time, stepAside: courtesy().stepAside, limits: .init(tier: memory.capacity)
+        ) { fetcher.isBusy }
         let services = CacheServices(
-            store: store, fetcher: fetcher, tokens: fetcher, memory: memory, disk: disk,
-            lifecycle: lifecycle, time: time, framing: framing, counters: CacheCounters(),
-            stepAside: courtesy().stepAside,
+            store: store, fetcher: fetcher, tokens: fetcher, memory: memory, disk: disk, judging: judging,
+            writes: writes, lifecycle: lifecycle, endings: endings, time: time, framing: framing,
+            counters: CacheCounters(), stepAside: courtesy().stepAside,
             settings: { live.current.cacheSettings })
         let sessions = UserSessions(services: services, log: log)
         let logout = LogoutService(sessions: sessions, log: log)
@@ -61,7 +69,7 @@ enum Daemon {
         }
         let registry = PeerRegistry()
         let info = serverInfo(
-            sessions: sessions, memory: memory, writes: services.writes, store: store, fetcher: fetcher,
+            sessions: sessions, memory: memory, writes: writes, store: store, fetcher: fetcher,
             registry: registry,
             live: live)
         let dispatcher = Dispatcher(
@@ -74,7 +82,8 @@ enum Daemon {
         let hangups = await UnixSignalsSequence(trapping: .sighup)
 
         let watchdog = Self.watchdog(
-            notifier, loops: group, fetcher: fetcher, disk: disk, lifecycle: lifecycle, time: time, log: log)
+            notifier, loops: group, fetcher: fetcher, disk: disk, lifecycle: lifecycle, endings: endings,
+            time: time, log: log)
 
         // Stopped from the last to the first.
         let stages = ServiceGroup(
@@ -95,8 +104,7 @@ enum Daemon {
                 gracefulShutdownSignals: [.sigterm, .sigint], logger: log))
         pendingLogouts?.watch()
         try await stages.run()
-        try await disk.stop()
-        try await lifecycle.stop()
+        for pool in [disk, judging, writing, lifecycle, endings] { pool.stop() }
         try await group.shutdownGracefully()
     }
 
@@ -122,6 +130,10 @@ enum Daemon {
             // Nothing hangs on it today; with purge-on-boot turned on, the next start counts as one after a boot.
             log.warning("which boot this is could not be recorded", metadata: ["reason": "\(error)"])
         }
+    }
+
+    private static func pool(_ name: String, threads: Int) throws -> FairPool {
+        try FairPool(named: name, threads: threads) { Int64(clamping: NIODeadline.now().uptimeNanoseconds) }
     }
 
     /// One for each part: they do not know how long the others were kept.

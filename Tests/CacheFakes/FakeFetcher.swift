@@ -94,7 +94,7 @@ public final class FakeFetcher: ImageFetching {
         let (refusal, answer, pool) = state.withLockedValue { ($0.refusal, $0.answer, $0.answersOn) }
         if let refusal { throw refusal }
         if let outcome = answer?(request) {
-            if let pool { pool.submit { download.end(outcome) } } else { download.end(outcome) }
+            if let pool { pool.submit(for: request.uid) { download.end(outcome) } } else { download.end(outcome) }
         }
         let due = state.withLockedValue { state in
             state.downloads.append(download)

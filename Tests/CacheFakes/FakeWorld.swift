@@ -24,13 +24,15 @@ public final class FakeWorld: Sendable {
 
     /// - Parameters:
     ///   - disk: where images are read and written; work runs at once unless another pool is given.
-    ///   - lifecycle: where log-ins and endings run.
+    ///   - lifecycle: where log-ins run.
+    ///   - endings: where purges and log-outs run; where log-ins do unless another pool is given.
     ///   - memory: bytes of the memory tier.
     ///   - stepAside: called between the steps of what nobody waits for.
     ///   - writes: how much may wait to be written.
     public init(
         store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(),
-        lifecycle: any BlockingPool = ImmediatePool(), memory: Int = 1 << 20, time: ManualTime = ManualTime(),
+        lifecycle: any BlockingPool = ImmediatePool(), endings: (any BlockingPool)? = nil, memory: Int = 1 << 20,
+        time: ManualTime = ManualTime(),
         stepAside: @escaping StepAside = {}, writes: WriteBehind.Limits? = nil,
         settings: CacheSettings = CacheSettings(origins: ["default": FakeWorld.origin])
     ) {
@@ -42,9 +44,13 @@ public final class FakeWorld: Sendable {
         self.fetcher = FakeFetcher(log: log)
         self.tokens = FakeTokenEndpoint(log: log)
         self.time = time
+        let behind = WriteBehind(
+            writer: disk, time: time, stepAside: stepAside, limits: writes ?? .init(tier: memory)
+        ) { [fetcher] in fetcher.isBusy }
         self.services = CacheServices(
             store: self.store, fetcher: fetcher, tokens: tokens, memory: MemoryTier(capacity: memory),
-            disk: disk, lifecycle: lifecycle, time: time, framing: .bare, counters: CacheCounters(),
-            stepAside: stepAside, writeLimits: writes, settings: { box.withLockedValue { $0 } })
+            disk: disk, judging: disk, writes: behind, lifecycle: lifecycle, endings: endings ?? lifecycle,
+            time: time, framing: .bare, counters: CacheCounters(), stepAside: stepAside,
+            settings: { box.withLockedValue { $0 } })
     }
 }

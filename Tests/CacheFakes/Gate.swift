@@ -27,6 +27,9 @@ public final class Gate: Sendable {
         isOpen.unlock()
     }
 
+    /// How many have come to the gate.
+    public var arrived: Int { arrivals.withLockedValue { $0.count } }
+
     /// Lets everybody through, now and later.
     public func open() {
         isOpen.lock()

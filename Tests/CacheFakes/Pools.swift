@@ -6,7 +6,7 @@ import ThumbnailCache
 public struct ImmediatePool: BlockingPool {
     public init() {}
 
-    public func submit(_ work: @escaping @Sendable () -> Void) {
+    public func submit(for uid: UInt32, _ work: @escaping @Sendable () -> Void) {
         work()
     }
 }
@@ -17,7 +17,7 @@ public final class GatedPool: BlockingPool {
 
     public init() {}
 
-    public func submit(_ work: @escaping @Sendable () -> Void) {
+    public func submit(for uid: UInt32, _ work: @escaping @Sendable () -> Void) {
         queue.withLockedValue { $0.append(work) }
     }
 
@@ -87,7 +87,7 @@ public final class ThreadPool: BlockingPool {
 
     deinit { queue.end() }
 
-    public func submit(_ work: @escaping @Sendable () -> Void) {
+    public func submit(for uid: UInt32, _ work: @escaping @Sendable () -> Void) {
         queue.append(work)
     }
 }

@@ -137,7 +137,7 @@ import Testing
         }
         await world.fetcher.started(1)
         // On a thread that may stand at the gate.
-        world.services.disk.submit { world.fetcher.downloads[0].end(SampleImage.downloaded("one")) }
+        world.services.disk.submit(for: 0) { world.fetcher.downloads[0].end(SampleImage.downloaded("one")) }
         await gate.reached()
         let before = cache.state.withLockedValue { $0.deliveries }
         async let ended: Result<Void, any Error> = world.services.lifecycle.attempt {

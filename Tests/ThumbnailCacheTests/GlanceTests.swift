@@ -86,7 +86,7 @@ import Testing
     /// Has something happen between the moment the image was seen on disk and the answer.
     private func overtaken(_ cache: UserCache, by event: () throws -> Void) async throws -> ServedImage? {
         let gate = daemon.store.hold(.glance)
-        async let glance = threads.run { cache.glance(Self.query).image }
+        async let glance = threads.run(for: 0) { cache.glance(Self.query).image }
         await gate.reached()
         try event()
         daemon.store.release(.glance)
@@ -145,9 +145,9 @@ import Testing
     @Test func `I3: a log-out waits for who is looking, and what was seen is not served`() async throws {
         let cache = try await stored()
         let gate = daemon.store.hold(.glance)
-        async let glance = threads.run { cache.glance(Self.query).image }
+        async let glance = threads.run(for: 0) { cache.glance(Self.query).image }
         await gate.reached()
-        async let closed = threads.run { cache.close() }
+        async let closed = threads.run(for: 0) { cache.close() }
         // Nothing is open from here on, though somebody is still inside.
         while cache.state.withLockedValue({ $0.isOpen }) { try await turn() }
         #expect(!daemon.world.log.events.contains("wipe"))
@@ -161,7 +161,7 @@ import Testing
     @Test func `a slot that somebody is writing is not looked at`() async throws {
         let cache = try await stored()
         let gate = daemon.store.hold(.appear)
-        async let put: Void = threads.run { try cache.put(Self.slot, SampleImage.png("new"), timeToLive: nil) }
+        async let put: Void = threads.run(for: 0) { try cache.put(Self.slot, SampleImage.png("new"), timeToLive: nil) }
         await gate.reached()
         #expect(cache.glance(Self.query).image == nil)
         daemon.store.release(.appear)

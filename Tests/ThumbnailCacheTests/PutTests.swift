@@ -155,7 +155,7 @@ extension BlockingPool {
     /// Runs blocking work and hands back how it went.
     func attempt(_ work: @escaping @Sendable () throws -> Void) async -> Result<Void, any Error> {
         await withCheckedContinuation { continuation in
-            submit { continuation.resume(returning: Result(catching: work)) }
+            submit(for: 0) { continuation.resume(returning: Result(catching: work)) }
         }
     }
 }

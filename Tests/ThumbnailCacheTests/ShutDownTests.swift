@@ -30,7 +30,7 @@ import Testing
         let cache = try await daemon.sessions.cache(.alice)
         let gate = daemon.store.hold(.seal)
         defer { gate.open() }
-        async let failure = daemon.world.services.disk.run { () -> CacheFailure? in
+        async let failure = daemon.world.services.disk.run(for: 0) { () -> CacheFailure? in
             do throws(CacheFailure) {
                 try cache.put(Slot(profile: OpaqueID("bob")), SampleImage.png("new"), timeToLive: nil)
                 return nil

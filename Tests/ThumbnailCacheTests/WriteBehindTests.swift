@@ -13,7 +13,7 @@ import Testing
 
     private func line(_ limits: WriteBehind.Limits = .init(tier: 0), stepAside: @escaping StepAside = {}) -> WriteBehind
     {
-        WriteBehind(pool: pool, time: time, stepAside: stepAside, limits: limits) { isBusy.withLockedValue { $0 } }
+        WriteBehind(writer: pool, time: time, stepAside: stepAside, limits: limits) { isBusy.withLockedValue { $0 } }
     }
 
     private func piece(_ number: Int, bytes: Int = 10_000, uid: UInt32 = 1) -> WriteBehind.Piece {
@@ -112,14 +112,14 @@ import Testing
         #expect(order == [0, 1, 2])
     }
 
-    @Test func `F16: where more waits than may, several threads write`() {
-        let line = line(limits(patient: 30_000, most: 1_000_000, mostOfUID: 1_000_000))
-        for number in 0..<9 { #expect(line.add(piece(number))) }
-        #expect(pool.count == 4)
-        pool.runAll()
-        #expect(order == Array(0..<9) && line.backlog == .init())
-        #expect(line.add(piece(9)))
+    @Test func `I8: uids take turns, so that the images of one do not wait behind all those of another`() {
+        let line = line(limits(patient: 0, most: 10_000_000, mostOfUID: 10_000_000))
+        for number in 0..<20 { #expect(line.add(piece(number, bytes: 60_000))) }
+        for number in 100..<103 { #expect(line.add(piece(number, bytes: 60_000, uid: 2))) }
         #expect(pool.count == 1)
+        pool.runAll()
+        #expect(order.prefix(7).filter { $0 >= 100 } == [100, 101, 102])
+        #expect(order.count == 23 && line.backlog == .init())
     }
 
     @Test func `F16: where the disk is too slow no more waits than may, but for one image when nothing does`() {
@@ -220,7 +220,7 @@ import Testing
         world.fetcher.isBusy = true
         downloads[1].end(SampleImage.downloaded("second"))
         downloads[2].end(SampleImage.downloaded("third"))
-        #expect(answers.told.count == 1 && pool.count == 1)
+        #expect(answers.told.count == 1 && pool.count == 2)
         pool.runAll()
         #expect(answers.told.suffix(2) == ["second from origin", "third from origin"])
         world.fetcher.isBusy = false

@@ -75,8 +75,10 @@ final class TestDaemon: Sendable {
         let settings = setup.settings
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: FakeTokenEndpoint(), memory: MemoryTier(capacity: setup.memory),
-            disk: disk,
-            lifecycle: ThreadPool(threads: setup.lifecycleThreads), time: time, framing: Self.framing,
+            disk: disk, judging: disk,
+            writes: WriteBehind(writer: disk, time: time, stepAside: {}, limits: .init(tier: setup.memory)) { false },
+            lifecycle: ThreadPool(threads: setup.lifecycleThreads),
+            endings: ThreadPool(threads: setup.lifecycleThreads), time: time, framing: Self.framing,
             counters: CacheCounters(), stepAside: {}, settings: { settings })
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         sessions = UserSessions(services: services, log: log)
