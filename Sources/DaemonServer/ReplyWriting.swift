@@ -71,7 +71,7 @@ extension ByteBuffer {
             case .height: writeRESPInteger(Int(record.shape.height))
             case .age: writeRESPInteger(Int(record.freshness.age(at: now)))
             case .ttl: writeInteger(record.freshness.timeToLive(at: now).map { Int($0) }, version)
-            case .state: writeBulkString(served.isStale ? "stale" : "fresh")
+            case .state: writeBulkString(record.freshness.isFresh(at: now) ? "fresh" : "stale")
             case .source: writeBulkString(served.source.rawValue)
             case .epoch: writeRESPInteger(Int(epoch))
             }

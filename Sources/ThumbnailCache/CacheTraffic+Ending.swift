@@ -53,11 +53,11 @@ extension CacheTraffic {
     }
 
     /// The PUT's entry is in place: it wins over every download of the slot, and their waiters get its image (I7).
-    mutating func putCommitted(_ slot: Slot, ticket: UInt64, _ image: Image) -> [Effect] {
+    mutating func putCommitted(_ slot: Slot, ticket: UInt64, _ image: Image, now: Int64) -> [Effect] {
         activity[slot]?.puts.committed = ticket
         absences.forget(slot)
         pauses.forget(slot)
-        let served = ServedImage(image: image, source: .put, isStale: false)
+        let served = ServedImage(image, from: .put, at: now)
         return end(slot, .success(served)).effects
     }
 

@@ -98,17 +98,16 @@ struct CacheTraffic: Sendable {
         let query = waiter.query
         var fallback: ServedImage?
         if let held, query.accepts(held.image) {
-            let image = held.image
-            let stale = ServedImage(image: image, source: held.source, isStale: true)
-            switch image.record.freshness.state(at: now) {
+            let served = ServedImage(held.image, from: held.source, at: now)
+            switch held.image.record.freshness.state(at: now) {
             case .fresh:
-                return [.answer(waiter, .success(held))]
+                return [.answer(waiter, .success(served))]
             case _ where query.cachedOnly:
-                return [.answer(waiter, .success(stale))]
+                return [.answer(waiter, .success(served))]
             case .staleServable:
-                return [.answer(waiter, .success(stale))] + refresh(query, held: stale, route: route, now: now)
+                return [.answer(waiter, .success(served))] + refresh(query, held: served, route: route, now: now)
             case .staleOnError:
-                fallback = stale
+                fallback = served
             case .expired:
                 break
             }
@@ -176,7 +175,7 @@ struct CacheTraffic: Sendable {
     ) -> [Effect]? {
         guard var read = activity[slot]?.read, read.number == number else { return nil }
         activity[slot]?.read = nil
-        let held = image.map { ServedImage(image: $0, source: .disk, isStale: false) }
+        let held = image.map { ServedImage($0, from: .disk, at: now) }
         var effects: [Effect] = []
         for waiter in read.land() {
             places[waiter.id] = nil
@@ -226,9 +225,7 @@ struct CacheTraffic: Sendable {
         var effects: [Effect] = []
         switch landing {
         case .image(let image, let storable), .confirmed(let image, let storable):
-            // It may have spent its life in a cache on the way.
-            let isStale = image.record.freshness.timeToLive(at: now).map { $0 < 0 } ?? false
-            let served = ServedImage(image: image, source: landing.source, isStale: isStale)
+            let served = ServedImage(image, from: landing.source, at: now)
             effects += waiters.map { .answer($0, .success(served)) }
             effects += take(served, storable: storable, into: slot, flight: number, route: route, now: now)
         case .missing(let until):
@@ -258,7 +255,7 @@ struct CacheTraffic: Sendable {
         let overtaken = overtakeRead(of: slot, by: served, route: route, now: now)
         guard storable else { return overtaken + drop(slot, flight: number) }
         activity[slot, default: SlotActivity()].dropping = nil
-        let inMemory = ServedImage(image: served.image, source: .memory, isStale: false)
+        let inMemory = ServedImage(served.image, from: .memory, at: now)
         // A confirmed image that has never reached the disk has it no more than one that came just now.
         let isOnDisk = served.source == .revalidated && activity[slot]?.storing?.isConfirmed != false
         activity[slot]?.storing = SlotActivity.Storing(flight: number, served: inMemory, isConfirmed: isOnDisk)

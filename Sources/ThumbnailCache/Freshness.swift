@@ -48,6 +48,9 @@ public struct Freshness: Hashable, Sendable {
         lifetime.map { $0 - age(at: now) }
     }
 
+    /// Whether it may be used without asking. At zero seconds left it may not (section 4.2).
+    public func isFresh(at now: Int64) -> Bool { state(at: now) == .fresh }
+
     public func state(at now: Int64) -> State {
         guard let left = timeToLive(at: now), left <= 0 else { return .fresh }
         let past = -left

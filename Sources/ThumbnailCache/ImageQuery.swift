@@ -27,12 +27,14 @@ public struct ServedImage: Sendable {
 
     public internal(set) var image: Image
     public let source: Source
-    public let isStale: Bool
+    /// Whether its life was over at that moment.
+    let isStale: Bool
 
-    public init(image: Image, source: Source, isStale: Bool) {
+    /// - Parameter now: seconds since 1970.
+    public init(_ image: Image, from source: Source, at now: Int64) {
         self.image = image
         self.source = source
-        self.isStale = isStale
+        isStale = !image.record.freshness.isFresh(at: now)
     }
 }
 

@@ -10,30 +10,27 @@ struct StoringVerdict: Sendable, Equatable {
     ///   - fields: of the answer; after a 304 those that were stored, updated by it.
     ///   - headers: of the answer that has just come, whichever it was, and of the redirects that led to it: they tell its age.
     init(_ fields: StoredFields, _ headers: ResponseHeaders, origin: Origin, at reception: Reception) {
-        let own = AnswerTerms(fields, headers, longestGuess: origin.defaultTTL, at: reception)
-        let redirects = Self.redirects(headers, longestGuess: origin.defaultTTL, at: reception)
-        let all = redirects + [own]
-        mayStore = all.allSatisfy(\.mayBeStored)
-        let isNeverFresh = all.contains(where: \.isNeverFresh)
+        let own = AnswerTerms(fields, headers, origin: origin, at: reception)
+        let redirects = Self.redirects(headers, origin: origin, at: reception)
+        mayStore = own.mayBeStored && redirects.allSatisfy(\.mayBeStored)
+        let isNeverFresh = own.isNeverFresh || redirects.contains(where: \.isNeverFresh)
         // Counted from when the image was made, as its own lifetime is.
         let shortest = redirects.map { max(0, own.initialAge + $0.timeLeft) }.reduce(own.lifetime, min)
-        // Where an answer forbids it, the image is not served stale, not even when the origin fails (section 4.2.4).
-        let mayBeStale = !isNeverFresh && !all.contains(where: \.control.mustRevalidate)
         freshness = Freshness(
             storedAt: reception.now, initialAge: own.initialAge, lifetime: isNeverFresh ? 0 : shortest,
-            staleWhileRevalidate: mayBeStale ? own.control.staleWhileRevalidate ?? origin.staleWhileRevalidate : 0,
-            staleIfError: mayBeStale ? own.control.staleIfError ?? origin.staleIfError : 0)
+            staleWhileRevalidate: redirects.map(\.staleWhileRevalidate).reduce(own.staleWhileRevalidate, min),
+            staleIfError: redirects.map(\.staleIfError).reduce(own.staleIfError, min))
     }
 
     /// A redirect has aged by what came after it.
     private static func redirects(
-        _ headers: ResponseHeaders, longestGuess: Int64, at reception: Reception
+        _ headers: ResponseHeaders, origin: Origin, at reception: Reception
     ) -> [AnswerTerms] {
         var delay = headers.delay
         return headers.redirects.reversed().map { redirect in
             delay += redirect.delay
             return AnswerTerms(
-                redirect: ResponseHeaders(redirect.fields, delay: delay), longestGuess: longestGuess, at: reception)
+                redirect: ResponseHeaders(redirect.fields, delay: delay), origin: origin, at: reception)
         }
     }
 }

@@ -54,8 +54,14 @@ extension UserCache {
 
     private func count(_ outcome: GetOutcome) {
         guard case .success(let served?) = outcome else { return }
-        if served.isStale { services.counters.staleServed.count() }
-        if served.source == .disk { services.counters.diskHits.count() }
+        switch served.source {
+        case .memory, .disk:
+            if served.isStale { services.counters.staleServed.count() }
+            if served.source == .disk { services.counters.diskHits.count() }
+        case .origin, .revalidated, .put:
+            // Just asked about, though it may not be used again without asking.
+            break
+        }
     }
 
     // MARK: From disk

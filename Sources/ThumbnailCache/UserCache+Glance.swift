@@ -27,14 +27,14 @@ extension UserCache {
         case .nothing:
             return .nothing(overtakings: before)
         case .image(let image) where query.accepts(image) && image.record.freshness.state(at: now) == .fresh:
-            return serve(image, from: slot, before).map { .image($0) } ?? .unknown
+            return serve(image, from: slot, before, now: now).map { .image($0) } ?? .unknown
         case .image, .unknown:
             return .unknown
         }
     }
 
     /// Nil when the look was overtaken.
-    private func serve(_ image: Image, from slot: Slot, _ before: UInt64) -> ServedImage? {
+    private func serve(_ image: Image, from slot: Slot, _ before: UInt64, now: Int64) -> ServedImage? {
         let kept = services.memory.admits(image) ? slot.detached() : nil
         let change = state.withLockedValue { state -> MemoryChange? in
             guard state.isOpen, state.overtakings == before else { return nil }
@@ -43,7 +43,7 @@ extension UserCache {
         guard let change else { return nil }
         if kept != nil { apply(change) }
         services.counters.diskHits.count()
-        return ServedImage(image: image, source: .disk, isStale: false)
+        return ServedImage(image, from: .disk, at: now)
     }
 }
 

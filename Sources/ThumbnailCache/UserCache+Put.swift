@@ -35,7 +35,8 @@ extension UserCache {
                     state.withLockedValue { state in
                         guard state.isOpen else { return }
                         state.overtakings += 1
-                        consequences.effects = state.traffic.putCommitted(slot, ticket: ticket, image)
+                        consequences.effects = state.traffic.putCommitted(
+                            slot, ticket: ticket, image, now: services.time.now)
                         consequences.memory = remember(image, in: slot, &state)
                         state.deliveries.begin()
                         deliveries = state.deliveries

@@ -23,8 +23,6 @@ import ThumbnailCache
             try await put("bob", "bob", on: client)
             #expect(try await client.call("GET", "alice", "bob") == image("bob"))
             #expect(try await client.call("GET", "alice", "bob", "CACHED") == image("bob"))
-            // Another size is an image of its own.
-            #expect(try await client.call("GET", "alice", "bob", "SIZE", "64") == .null)
         }
     }
 
@@ -54,6 +52,31 @@ import ThumbnailCache
             #expect(try await client.wire("GET", "alice", "bob", "IFNOT", digest) == "+UNCHANGED\r\n")
             let other = String(repeating: "0", count: 64)
             #expect(try await client.call("GET", "alice", "bob", "IFNOT", other) == image("bob"))
+        }
+    }
+
+    @Test(
+        arguments: [
+            ("no-store", 0, false), ("no-store, max-age=3600", 0, false), ("max-age=0", 0, true), ("no-cache", 0, true),
+            ("max-age=60", 60, true),
+        ] as [(String, Int, Bool)])
+    func `whether an image is fresh, and for how long, GET and STAT say alike`(
+        _ control: String, ttl: Int, isKept: Bool
+    ) async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice()
+            daemon.fetcher.answer = { _ in
+                SampleImage.downloaded("bob", headers: ["cache-control": [control]], framing: TestDaemon.framing)
+            }
+            for request in [["GET", "alice", "bob", "META"], ["STAT", "alice", "bob"]] {
+                let reply = try await client.call(request.map { ByteBuffer(string: $0) })
+                guard request[0] == "GET" || isKept else {
+                    #expect(reply == .null)
+                    continue
+                }
+                #expect(reply["ttl"] == .integer(ttl), "\(request)")
+                #expect(reply["state"] == bulk(ttl > 0 ? "fresh" : "stale"), "\(request)")
+            }
         }
     }
 

@@ -10,13 +10,13 @@ import ThumbnailCache
 @Suite struct ReplyWritingTests {
     private static let picture = SampleImage.png("bob")
 
-    private static func served(_ freshness: Freshness, isStale: Bool = false) -> ServedImage {
+    private static func served(_ freshness: Freshness) -> ServedImage {
         let record = ImageRecord(
             shape: ImageShape(kind: .webp, width: 3, height: 4), digest: SampleImage.digest(of: picture),
             provenance: .put, freshness: freshness)
         return ServedImage(
-            image: Image(record: record, bytes: ImageBytes(copying: picture, framing: TestDaemon.framing)),
-            source: .origin, isStale: isStale)
+            Image(record: record, bytes: ImageBytes(copying: picture, framing: TestDaemon.framing)), from: .origin,
+            at: 0)
     }
 
     private func value(_ reply: ByteBuffer) throws -> Value? {
@@ -54,7 +54,7 @@ import ThumbnailCache
         let freshness = Freshness(
             storedAt: life.stored, initialAge: life.initialAge, lifetime: life.lifetime)
         let shape = ImageReplyShape(keys: MetaKey.allCases)
-        let served = Self.served(freshness, isStale: (life.ttl ?? 1) <= 0)
+        let served = Self.served(freshness)
         let reply = try #require(try value(shape.reply(.success(served), epoch: 77, now: life.now, .three)))
         #expect(reply["age"] == .integer(life.age))
         #expect(reply["ttl"] == (life.ttl.map { .integer($0) } ?? .null))

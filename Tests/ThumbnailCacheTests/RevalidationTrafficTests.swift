@@ -107,7 +107,7 @@ import Testing
         _ = bench.starts()
         let ticket = bench.traffic.putBegan(TrafficBench.slot)
         #expect(
-            bench.putCommits(.sample("mine", from: nil), ticket: ticket) == [
+            bench.putCommits(.sample("mine", from: nil, lifetime: nil), ticket: ticket) == [
                 "a: mine from put", "cancel \(TrafficBench.usual)",
             ])
         #expect(bench.lands(confirmed(at: bench.now)) == nil)

@@ -26,11 +26,12 @@ import Testing
         Case(rule: "nothing said: the origin's default-ttl", headers: [:], lifetime: 86_400),
         Case(rule: "5.2.2.1 max-age", headers: ["cache-control": ["max-age=60"]], lifetime: 60),
         Case(
-            rule: "5.2.2.5 no-store", headers: ["cache-control": ["no-store, max-age=60"]], lifetime: 60,
-            storable: false),
+            rule: "5.2.2.5 no-store", headers: ["cache-control": ["no-store, max-age=60"]], lifetime: 0,
+            storable: false, whileRevalidate: 0, ifError: 0),
         Case(
             rule: "5.2.2.5 no-store in a second field line",
-            headers: ["cache-control": ["max-age=60", "no-store"]], lifetime: 60, storable: false),
+            headers: ["cache-control": ["max-age=60", "no-store"]], lifetime: 0, storable: false, whileRevalidate: 0,
+            ifError: 0),
         Case(
             rule: "5.2.2.3 must-understand: the status is understood, so no-store is not meant",
             headers: ["cache-control": ["no-store, must-understand, max-age=60"]], lifetime: 60),
@@ -79,8 +80,29 @@ import Testing
         Case(
             rule: "5.3 Expires before a Date of the future",
             headers: ["date": ["Sun, 06 Nov 1994 08:51:17 GMT"], "expires": ["Sun, 06 Nov 1994 08:50:37 GMT"]],
-            lifetime: 0),
-        Case(rule: "5.3 an invalid Expires is the past", headers: ["expires": ["0"]], lifetime: 0),
+            lifetime: 0, whileRevalidate: 0),
+        Case(
+            rule: "5.3 an invalid Expires is the past", headers: ["expires": ["0"]], lifetime: 0, whileRevalidate: 0),
+        Case(
+            rule: "4.2.4 max-age=0 asks to be asked: served stale on errors only",
+            headers: ["cache-control": ["max-age=0"]], lifetime: 0, whileRevalidate: 0),
+        Case(
+            rule: "RFC 5861: stale as it arrives, and served stale as it says itself",
+            headers: ["cache-control": ["max-age=0, stale-while-revalidate=9, stale-if-error=99"]], lifetime: 0,
+            whileRevalidate: 9, ifError: 99),
+        Case(
+            rule: "4.2.1 a max-age that cannot be read is stale as it arrives",
+            headers: ["cache-control": ["max-age=1.5"]], lifetime: 0, whileRevalidate: 0),
+        Case(
+            rule: "4.2.4 as old as its lifetime: stale as it arrives",
+            headers: ["cache-control": ["max-age=60"], "age": ["60"]], lifetime: 60, initialAge: 60,
+            whileRevalidate: 0),
+        Case(
+            rule: "4.2.4 a second younger: the operator's windows",
+            headers: ["cache-control": ["max-age=60"], "age": ["59"]], lifetime: 60, initialAge: 59),
+        Case(
+            rule: "4.2.4 older than any guess: stale as it arrives", headers: ["age": ["86400"]], lifetime: 86_400,
+            initialAge: 86_400, whileRevalidate: 0),
         Case(
             rule: "4.2.1 the first of two Expires", headers: ["expires": ["Sun, 06 Nov 1994 08:50:37 GMT", "0"]],
             lifetime: 60),
@@ -96,19 +118,19 @@ import Testing
         Case(
             rule: "4.2.3 a Date of ten minutes ago: apparent age",
             headers: ["cache-control": ["max-age=60"], "date": ["Sun, 06 Nov 1994 08:39:37 GMT"]], lifetime: 60,
-            initialAge: 600),
+            initialAge: 600, whileRevalidate: 0),
         Case(
             rule: "4.2.3 Expires with a slow Date, and Age",
             headers: [
                 "date": ["Sun, 06 Nov 1994 08:49:27 GMT"], "expires": ["Sun, 06 Nov 1994 08:49:47 GMT"],
                 "age": ["25"],
-            ], lifetime: 20, initialAge: 25),
+            ], lifetime: 20, initialAge: 25, whileRevalidate: 0),
         Case(
             rule: "4.2.3 Expires with a fast Date, and Age",
             headers: [
                 "date": ["Sun, 06 Nov 1994 08:49:47 GMT"], "expires": ["Sun, 06 Nov 1994 08:49:57 GMT"],
                 "age": ["15"],
-            ], lifetime: 10, initialAge: 15),
+            ], lifetime: 10, initialAge: 15, whileRevalidate: 0),
         Case(
             rule: "4.2.2 guessed from Last-Modified", headers: ["last-modified": ["Sun, 06 Nov 1994 00:49:37 GMT"]],
             lifetime: 2_880),
@@ -230,6 +252,22 @@ import Testing
             #expect(verdict.freshness.staleWhileRevalidate == (isForbidden ? 0 : 600), "\(control)")
             #expect(verdict.freshness.staleIfError == (isForbidden ? 0 : 9), "\(control)")
         }
+    }
+
+    @Test(
+        arguments: [
+            ("", "max-age=0", 0, 3_600), ("", "max-age=0, stale-while-revalidate=9", 9, 3_600),
+            ("max-age=0, stale-while-revalidate=9", "", 9, 3_600),
+            ("max-age=60, stale-while-revalidate=99", "", 99, 3_600),
+            ("max-age=60, stale-while-revalidate=99", "max-age=60, stale-while-revalidate=9, stale-if-error=8", 9, 8),
+            ("max-age=60, stale-while-revalidate=99999", "max-age=60", 600, 3_600),
+        ] as [(String, String, Int64, Int64)])
+    func `section 4.2.4: an image behind a redirect is served stale no longer than each of the two allows`(
+        image: String, redirect: String, whileRevalidate: Int64, ifError: Int64
+    ) {
+        let verdict = Self.verdict(["cache-control": [image]], behind: [["cache-control": [redirect]]])
+        #expect(verdict.freshness.staleWhileRevalidate == whileRevalidate)
+        #expect(verdict.freshness.staleIfError == ifError)
     }
 
     @Test func `section 4.2.3: the time an answer was under way counts`() {

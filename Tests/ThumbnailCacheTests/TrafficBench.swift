@@ -36,7 +36,7 @@ struct TrafficBench {
         waiters[name] = id
         let named = url.map { DownloadTarget(url: $0, isNamedByClient: true) }
         let waiter = Waiter(id: id, query: ImageQuery(slot: slot, named: named, cachedOnly: cached)) { _ in }
-        let held = memory.map { ServedImage(image: $0, source: .memory, isStale: false) }
+        let held = memory.map { ServedImage($0, from: .memory, at: now) }
         return tell(traffic.get(waiter, memory: held, route: route, now: now))
     }
 
@@ -80,7 +80,7 @@ struct TrafficBench {
     }
 
     mutating func putCommits(_ image: Image, ticket: UInt64) -> [String] {
-        tell(traffic.putCommitted(TrafficBench.slot, ticket: ticket, image))
+        tell(traffic.putCommitted(TrafficBench.slot, ticket: ticket, image, now: now))
     }
 
     mutating func purge(_ profile: String = "bob") -> (cancelled: Int, effects: [String]) {
