@@ -76,7 +76,7 @@ let package = Package(
         .target(
             name: "ImageFetcher",
             dependencies: ["ThumbnailCache", "Threads", "CCurl", "COpenSSL", nioCore, nioLocks, logging, deque],
-            swiftSettings: swiftRules),
+            swiftSettings: swiftRules + fuzzRules),
 
         // The socket.
         .target(
@@ -165,6 +165,7 @@ if isFuzzing {
         ("DecoderFuzzer", ["RESP", "ThumbcacheProtocol", nioCore]),
         ("EntryFuzzer", ["DiskStore", "ThumbnailCache", nioCore]),
         ("SnifferFuzzer", ["ThumbnailCache", nioCore]),
+        ("TokenAnswerFuzzer", ["ImageFetcher", "ThumbnailCache"]),
     ]
     let present = fuzzers.filter {
         FileManager.default.fileExists(atPath: "\(Context.packageDirectory)/Tests/Fuzz/\($0.name)")

@@ -81,8 +81,7 @@ final class EasyHandle {
     }
 
     /// The lines of the request's header that are not libcurl's own, with the token as RFC 6750 section 2.1 has it, or
-    /// with credentials of another scheme. The token is not made a Swift string here, whose copies nobody could wipe. (One that an
-    /// endpoint issued has been one, while its answer was read: see ``TokenAnswer``.)
+    /// with credentials of another scheme. The token is never made a Swift string, whose copies nobody could wipe.
     func setHeaders(_ lines: [String], token: Secret?, scheme: String = "Bearer") throws(Failure) {
         for line in lines { headers = try appended(line, to: headers) }
         if let token {

@@ -99,7 +99,8 @@ import ThumbnailCache
             200, #"{"access_token":"\#(String(repeating: "a", count: 100))","token_type":"Bearer"}"#,
             "origin: access_token"
         ),
-        (200, String(repeating: "[", count: 60_000), "origin: no JSON"),
+        (200, #"{"access_token":"SECRET","access_token":"SECRET","token_type":"Bearer"}"#, "origin: twice"),
+        (200, #"{"access_token":"t1","token_type":"Bearer","x":"SECRET"#, "origin: no JSON"),
     ])
     func `I11: answers that are wrong are told apart, and none of what they say is repeated`(
         status: Int, body: String, told: String
@@ -117,6 +118,27 @@ import ThumbnailCache
             #expect(outcome.sentence.contains(words[1]), "\(outcome)")
             #expect(!outcome.sentence.contains("SEC"), "\(outcome)")
             #expect(server.requests.count == 1)
+        }
+    }
+
+    @Test(arguments: [512, 513, 514, 1_000, 60_000, 100_000])
+    func `F65: an answer nested without end is ORIGIN, refused or not, and the next one is read`(depth: Int)
+        async throws
+    {
+        let nested = String(repeating: "[", count: depth)
+        let server = try TokenServer { request in
+            switch request.form["refresh_token"] {
+            case "good": TokenServer.response(Self.good)
+            case "refused": TokenServer.response(nested, status: "400 Bad")
+            default: TokenServer.response("{\"x\":" + nested)
+            }
+        }
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            check(try await fetcher.token(server.url, refresh: "nested"), "origin")
+            let refused = try await fetcher.token(server.url, refresh: "refused")
+            #expect(refused.kind == (depth < 65_000 ? "refused" : "origin"))
+            check(try await fetcher.token(server.url, refresh: "good"), "grant")
         }
     }
 
