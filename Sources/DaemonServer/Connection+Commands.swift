@@ -1,6 +1,7 @@
 import Logging
 import NIOCore
 import RESP
+import SocketLoops
 import ThumbcacheProtocol
 import ThumbnailCache
 
@@ -20,6 +21,8 @@ extension Connection {
     }
 
     private func execute(_ request: Request, after look: Look?) {
+        let began = dispatcher.clock()
+        defer { share.spent += Int((dispatcher.clock() - began) / LoopShare.nanosecondsOfOne) }
         let command: Command
         do throws(CommandError) {
             // What waits somewhere had better not keep the loop's whole buffer. A plain GET seldom waits as a command.
@@ -51,7 +54,7 @@ extension Connection {
             respond(.error(CommandError(.err, "SELECT \(index): there is one database, 0")))
         case .client(let client): self.client(client)
         case .command(let query):
-            respond(.reply { dispatcher.commands.writeCommandReply(query, version: version, into: &$0) })
+            respond(dispatcher.commands.reply(to: query, version: version))
         case .info(let sections):
             let text = dispatcher.info.text(sections, for: peer)
             respond(.reply { $0.writeVerbatimString(text, version: version) })

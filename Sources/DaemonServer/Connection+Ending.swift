@@ -1,6 +1,7 @@
 import Logging
 import NIOCore
 import SocketLoops
+import ThumbcacheProtocol
 import ThumbnailCache
 
 /// How a connection ends: because its peer has said or taken all, is gone, or stalls, or because the daemon stops.
@@ -47,7 +48,16 @@ extension Connection {
         for session in held { release(session) }
         held = []
         letGo()
+        turns.leave(share)
         dispatcher.registry.leave(place.id)
+    }
+
+    /// Told by the registry when its place is another's.
+    func giveWay(_ reason: String) {
+        guard phase == .serving else { return }
+        respond(.error(CommandError(.busy, reason)))
+        finish()
+        work()
     }
 
     // MARK: Peers that stall

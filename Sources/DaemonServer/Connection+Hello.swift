@@ -1,6 +1,7 @@
 import Logging
 import NIOCore
 import RESP
+import SocketLoops
 import ThumbcacheProtocol
 import ThumbnailCache
 
@@ -28,7 +29,7 @@ extension Connection {
                     case .server: buffer.writeBulkString("thumbcached")
                     case .version: buffer.writeBulkString(dispatcher.version)
                     case .proto: buffer.writeRESPInteger(version.rawValue)
-                    case .id: buffer.writeRESPInteger(Int(place.id))
+                    case .id: buffer.writeRESPInteger(Int(place.clientID))
                     case .mode: buffer.writeBulkString("standalone")
                     case .role: buffer.writeBulkString("master")
                     case .modules: buffer.writeArrayHeader(count: 0)
@@ -39,7 +40,7 @@ extension Connection {
 
     func client(_ command: ClientCommand) {
         switch command {
-        case .id: respond(.reply { $0.writeRESPInteger(Int(place.id)) })
+        case .id: respond(.reply { $0.writeRESPInteger(Int(place.clientID)) })
         case .getName where name.readableBytes == 0: respond(.reply { $0.writeNull(version: version) })
         case .getName: respond(.reply { $0.writeBulkString(name) })
         case .setName(let name):

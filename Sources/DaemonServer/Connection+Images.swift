@@ -1,6 +1,7 @@
 import Logging
 import NIOCore
 import RESP
+import SocketLoops
 import ThumbcacheProtocol
 import ThumbnailCache
 
@@ -159,7 +160,7 @@ extension Connection {
     /// Looks at the disk without waiting for it.
     func glance(_ query: ImageQuery, in cache: UserCache) -> Glimpse {
         let glimpse = cache.glance(query)
-        effort += Self.effortOfGlance + (glimpse.image?.image.bytes.count ?? 0) / Self.bytesOpenedInOneEffort
+        share.spent += Self.effortOfGlance + (glimpse.image?.image.bytes.count ?? 0) / Self.bytesOpenedInOneEffort
         return glimpse
     }
 

@@ -1,6 +1,7 @@
 import Logging
 import NIOCore
 import RESP
+import SocketLoops
 import ThumbcacheProtocol
 import ThumbnailCache
 

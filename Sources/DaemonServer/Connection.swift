@@ -52,7 +52,10 @@ final class Connection: StreamHandler {
     let peer: Peer
     let place: PeerRegistry.Place
     let stream: Stream
-    let eventLoop: any EventLoop
+    let eventLoop: SocketLoop
+    let turns: LoopTurns
+    /// What the connections of the account may do in a round of the loop.
+    let share: LoopShare
 
     var version = RESPVersion.two
     var name = ByteBuffer()
@@ -66,10 +69,8 @@ final class Connection: StreamHandler {
     var isInputClosed = false
     /// A command runs that later ones of this connection have to wait for.
     private(set) var isHeldUp = false
-    /// Many commands were started in one go; others have their turn first.
-    private var isResting = false
-    /// What was done in this go.
-    var effort = 0
+    /// The account has done much in this round of the loop; others have their turn first.
+    private(set) var isResting = false
 
     var replies = ReplyQueue()
     var waiting: [ReplyQueue.Ticket: Waiting] = [:]
@@ -86,13 +87,15 @@ final class Connection: StreamHandler {
     var patience: Patience?
 
     init(
-        dispatcher: Dispatcher, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, stream: Stream,
-        eventLoop: any EventLoop
+        dispatcher: Dispatcher, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, turns: LoopTurns,
+        stream: Stream, eventLoop: SocketLoop
     ) {
         self.dispatcher = dispatcher
         self.limits = limits
         self.peer = peer
         self.place = place
+        self.turns = turns
+        self.share = turns.enter(place.account)
         self.stream = stream
         self.eventLoop = eventLoop
         self.reader = RequestReader(limits: limits.request)
@@ -102,6 +105,7 @@ final class Connection: StreamHandler {
 
     func received(_ bytes: ByteBuffer) {
         guard phase == .serving else { return }
+        place.activity.heard(at: eventLoop.round.began)
         reader.append(bytes)
         work()
         reader.keep()
@@ -120,10 +124,14 @@ final class Connection: StreamHandler {
 
     /// Whether all that has come in is started.
     private func startCommands() -> Bool {
-        effort = 0
-        while effort < Self.effortInOneGo {
-            effort += 1
+        share.begin()
+        while true {
             guard canStart else { return false }
+            guard share.mayGoOn || hasNothingToStart else {
+                rest()
+                return false
+            }
+            share.spent += 1
             if batch != nil {
                 guard continueBatch() else { return false }
                 continue
@@ -137,21 +145,16 @@ final class Connection: StreamHandler {
                 refuse(error)
             }
         }
-        rest()
-        return false
     }
 
-    /// A command that does not leave the loop is worth 1, and 2 µs of its time; what takes longer says so. All of it is about a
-    /// millisecond.
-    private static var effortInOneGo: Int { 512 }
+    private var hasNothingToStart: Bool { batch == nil && (phase != .serving || reader.readableBytes == 0) }
 
     /// Lets others have their turn.
     private func rest() {
         isResting = true
-        let me = NIOLoopBound(self, eventLoop: eventLoop)
-        eventLoop.execute {
-            me.value.isResting = false
-            me.value.carryOn()
+        share.goOnLater { [self] in
+            isResting = false
+            carryOn()
         }
     }
 
@@ -166,7 +169,9 @@ final class Connection: StreamHandler {
 
     /// Reading goes on ahead of the work only as far as the limit on unprocessed input.
     var mayRead: Bool {
-        phase == .serving && (reader.readableBytes < limits.input || (!isHeldUp && !isResting && hasRoom))
+        guard phase == .serving else { return false }
+        if isResting { return reader.readableBytes < HeldMemory.readAtOnce }
+        return reader.readableBytes < limits.input || (!isHeldUp && hasRoom)
     }
 
     /// A frame that breaks the protocol is answered, after what came before it, and ends the connection.
@@ -200,7 +205,11 @@ final class Connection: StreamHandler {
         }
         writeGathered()
         stream.write(reply)
+        share.spent += reply.readableBytes / Self.bytesSentInOneEffort
     }
+
+    /// What the kernel copies in 2 µs.
+    private static var bytesSentInOneEffort: Int { 16 << 10 }
 
     /// Bytes up to which copying a reply is cheaper than handing on its buffer.
     private static var copiedReply: Int { 1024 }

@@ -42,22 +42,38 @@ public final class DaemonServer: Sendable {
         var serving = dispatcher
         serving.loops = group.loops
         let served = serving
+        let turns = try await turns(of: group)
         let listener = try await Listener.start(
             on: descriptor, backlog: backlog, loop: group.loops[0], log: dispatcher.log
         ) { connection in
             let loop = group.nextForSocket()
-            loop.execute { take(connection, served, identify, on: loop) }
+            loop.execute { take(connection, served, identify, turns[ObjectIdentifier(loop)], on: loop) }
         }
         return DaemonServer(dispatcher: served, group: group, listener: listener)
     }
 
+    private static func turns(of group: SocketLoopGroup) async throws -> [ObjectIdentifier: NIOLoopBound<LoopTurns>] {
+        var turns: [ObjectIdentifier: NIOLoopBound<LoopTurns>] = [:]
+        for loop in group.loops {
+            turns[ObjectIdentifier(loop)] = try await loop.submit {
+                let turns = LoopTurns(round: loop.round) { work in
+                    let work = NIOLoopBound(work, eventLoop: loop)
+                    loop.execute { work.value() }
+                }
+                return NIOLoopBound(turns, eventLoop: loop)
+            }.get()
+        }
+        return turns
+    }
+
     private static func take(
-        _ descriptor: CInt, _ dispatcher: Dispatcher, _ identify: (CInt) throws -> Peer, on loop: SocketLoop
+        _ descriptor: CInt, _ dispatcher: Dispatcher, _ identify: (CInt) throws -> Peer,
+        _ turns: NIOLoopBound<LoopTurns>?, on loop: SocketLoop
     ) {
         do {
             let stream = try loop.adopt(descriptor)
             do {
-                try admit(stream, identify(descriptor), dispatcher, loop)
+                try admit(stream, identify(descriptor), dispatcher, turns?.value, loop)
             } catch let error as CommandError {
                 let refusal = Refusal(stream, registry: dispatcher.registry, limit: refusedAtOnce)
                 stream.handler = refusal
@@ -72,8 +88,9 @@ public final class DaemonServer: Sendable {
     }
 
     private static func admit(
-        _ stream: Stream, _ peer: Peer, _ dispatcher: Dispatcher, _ loop: SocketLoop
+        _ stream: Stream, _ peer: Peer, _ dispatcher: Dispatcher, _ turns: LoopTurns?, _ loop: SocketLoop
     ) throws(CommandError) {
+        guard let turns else { throw CommandError.stopping }
         let limits = dispatcher.limits()
         let onLoop = NIOLoopBound(stream, eventLoop: loop)
         let place: PeerRegistry.Place
@@ -81,8 +98,10 @@ public final class DaemonServer: Sendable {
             place = try dispatcher.registry.enter(
                 peer, limits: limits,
                 // The connection does not exist yet when the registry takes it in.
-                drain: { loop.execute { (onLoop.value.handler as? Connection)?.drain() } },
-                close: { loop.execute { onLoop.value.close() } })
+                .init(
+                    drain: { loop.execute { (onLoop.value.handler as? Connection)?.drain() } },
+                    close: { loop.execute { onLoop.value.close() } },
+                    giveWay: { reason in loop.execute { (onLoop.value.handler as? Connection)?.giveWay(reason) } }))
         } catch {
             switch error {
             case .tooMany(let reason): throw CommandError(.busy, reason)
@@ -90,7 +109,8 @@ public final class DaemonServer: Sendable {
             }
         }
         stream.handler = Connection(
-            dispatcher: dispatcher, limits: limits, peer: peer, place: place, stream: stream, eventLoop: loop)
+            dispatcher: dispatcher, limits: limits, peer: peer, place: place, turns: turns, stream: stream,
+            eventLoop: loop)
     }
 
     /// Calls `body` when nobody can connect any more: after ``drain(grace:)``, or because the system gave up the socket.

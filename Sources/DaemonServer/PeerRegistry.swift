@@ -1,36 +1,71 @@
 import NIOConcurrencyHelpers
 import NIOCore
+import Synchronization
 
 /// Who is connected: counts connections and waiting requests against their limits, and finds every connection again
 /// when the daemon stops.
+///
+/// What is shared out is counted by account, which may have many uids.
 public final class PeerRegistry: Sendable {
-    private struct State {
+    fileprivate struct State {
         var lastID: UInt64 = 0
         var connections: [UInt64: Member] = [:]
         var loads: [UInt32: PeerLoad] = [:]
-        var perUID: [UInt32: Int] = [:]
+        /// Those who have connections.
+        var accounts: [UInt32: Account] = [:]
+        /// The last number that each account was given for a connection. They stay, and are as many as the machine has accounts.
+        var lastClientIDs: [UInt32: UInt64] = [:]
         var accepted = 0
         var refused = 0
+        /// Closed in favour of others.
+        var evicted = 0
         /// Refused, and still open so that their peers can read why.
         var lingering = 0
         var isDraining = false
         var drained: (@Sendable () -> Void)?
     }
 
-    private struct Member: Sendable {
-        let uid: UInt32
-        let drain: @Sendable () -> Void
-        let close: @Sendable () -> Void
+    fileprivate struct Account {
+        var connections: Set<UInt64> = []
+        /// Those of them that are admins', and give way to nobody.
+        var admins: Set<UInt64> = []
+
+        /// How many can give way to others.
+        var evictable: Int { connections.count - admins.count }
+    }
+
+    fileprivate struct Member: Sendable {
+        let account: UInt32
+        let activity: ConnectionActivity
+        let calls: Calls
+    }
+
+    /// What a connection is told, on any thread.
+    struct Calls: Sendable {
+        /// To answer what it has begun and close.
+        var drain: @Sendable () -> Void = {}
+        /// To close at once.
+        var close: @Sendable () -> Void = {}
+        /// To say why, answer what it has begun, and close: its place is another's now.
+        var giveWay: @Sendable (_ reason: String) -> Void = { _ in }
     }
 
     private let state = NIOLockedValueBox(State())
+    private let accountOf: @Sendable (UInt32) -> UInt32
 
-    public init() {}
+    /// - Parameter accountOf: the account that a uid counts for.
+    public init(accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 }) {
+        self.accountOf = accountOf
+    }
 
     /// A place among the connections.
     struct Place: Sendable {
         let id: UInt64
+        /// The number that the peer is told. It counts the connections of its account, and says nothing of others'.
+        let clientID: UInt64
+        let account: UInt32
         let load: PeerLoad
+        let activity: ConnectionActivity
     }
 
     enum Refusal: Error, Sendable, Equatable {
@@ -39,53 +74,43 @@ public final class PeerRegistry: Sendable {
     }
 
     /// Takes a peer in, or says which limit it is over.
-    /// - Parameters:
-    ///   - drain: tells the connection to answer what it has begun and close.
-    ///   - close: closes it at once.
-    func enter(
-        _ peer: Peer, limits: ServerLimits, drain: @escaping @Sendable () -> Void, close: @escaping @Sendable () -> Void
-    ) throws(Refusal) -> Place {
-        let result = state.withLockedValue { state -> Result<Place, Refusal> in
-            if state.isDraining { return .failure(.draining) }
-            if !peer.isAdmin {
-                let open = limits.connections - limits.adminConnections
-                if state.connections.count >= open {
-                    state.refused += 1
-                    return .failure(.tooMany("all \(open) connections are taken (limit connections): try again"))
-                }
-                if state.perUID[peer.uid, default: 0] >= limits.connectionsPerUID {
-                    state.refused += 1
-                    return .failure(
-                        .tooMany(
-                            "uid \(peer.uid) has \(limits.connectionsPerUID) connections (limit connections-per-uid): "
-                                + "close one, or try again"))
-                }
-            } else if state.connections.count >= limits.connections {
+    ///
+    /// When all places are taken, the connection that is idle longest gives way, of whoever has most, as far as the newcomer's account
+    /// then has no more than that one (F80).
+    func enter(_ peer: Peer, limits: ServerLimits, _ calls: Calls) throws(Refusal) -> Place {
+        let account = accountOf(peer.uid)
+        let (result, evicted) = state.withLockedValue { state -> (Result<Place, Refusal>, Member?) in
+            if state.isDraining { return (.failure(.draining), nil) }
+            let own = state.accounts[account]?.connections.count ?? 0
+            let all = peer.isAdmin ? limits.connections : limits.connections - limits.adminConnections
+            if !peer.isAdmin && own >= limits.connectionsPerUID {
                 state.refused += 1
-                return .failure(
-                    .tooMany("all \(limits.connections) connections are taken (limit connections): try again"))
+                return (.failure(.tooMany(Self.tooMany(of: account, limits))), nil)
             }
-            state.lastID += 1
-            state.accepted += 1
-            state.connections[state.lastID] = Member(uid: peer.uid, drain: drain, close: close)
-            state.perUID[peer.uid, default: 0] += 1
-            let load = state.loads[peer.uid] ?? PeerLoad()
-            state.loads[peer.uid] = load
-            return .success(Place(id: state.lastID, load: load))
+            var evicted: Member?
+            if state.connections.count >= all {
+                evicted = state.evict(inFavourOf: own)
+                guard evicted != nil else {
+                    state.refused += 1
+                    let reason = "all \(all) connections are taken (limit connections): try again"
+                    return (.failure(.tooMany(reason)), nil)
+                }
+            }
+            return (.success(state.take(account, isAdmin: peer.isAdmin, calls)), evicted)
         }
+        evicted?.calls.giveWay(
+            "all connections are taken (limit connections), and uid \(evicted?.account ?? account) has most of them: this one, idle "
+                + "longest of those, is closed")
         return try result.get()
+    }
+
+    private static func tooMany(of account: UInt32, _ limits: ServerLimits) -> String {
+        "uid \(account) has \(limits.connectionsPerUID) connections (limit connections-per-uid): close one, or try again"
     }
 
     func leave(_ id: UInt64) {
         let drained = state.withLockedValue { state -> (@Sendable () -> Void)? in
-            guard let member = state.connections.removeValue(forKey: id) else { return nil }
-            state.perUID[member.uid, default: 1] -= 1
-            if state.perUID[member.uid] == 0 {
-                state.perUID[member.uid] = nil
-                // What its connections have left to be done still counts.
-                if state.loads[member.uid]?.memory.bytes == 0 { state.loads[member.uid] = nil }
-            }
-            guard state.isDraining, state.connections.isEmpty else { return nil }
+            guard state.remove(id) != nil, state.isDraining, state.connections.isEmpty else { return nil }
             defer { state.drained = nil }
             return state.drained
         }
@@ -114,37 +139,41 @@ public final class PeerRegistry: Sendable {
             return Array(state.connections.values)
         }
         if members.isEmpty { return drained() }
-        for member in members { member.drain() }
+        for member in members { member.calls.drain() }
     }
 
     /// Closes what is still open.
     func closeAll() {
-        for member in state.withLockedValue({ Array($0.connections.values) }) { member.close() }
+        for member in state.withLockedValue({ Array($0.connections.values) }) { member.calls.close() }
     }
 
     struct Statistics: Sendable {
         let connections: Int
         let accepted: Int
         let refused: Int
+        let evicted: Int
     }
 
     var statistics: Statistics { state.withLockedValue { Self.statistics(of: $0) } }
 
     private static func statistics(of state: State) -> Statistics {
-        Statistics(connections: state.connections.count, accepted: state.accepted, refused: state.refused)
+        Statistics(
+            connections: state.connections.count, accepted: state.accepted, refused: state.refused,
+            evicted: state.evicted)
     }
 
-    /// What a uid's connections share. nil if it has none, and nothing of theirs is left.
+    /// What the connections of a uid share. nil if it has none, and nothing of theirs is left.
     func load(of uid: UInt32) -> PeerLoad? {
-        state.withLockedValue { $0.loads[uid] }
+        state.withLockedValue { $0.loads[accountOf(uid)] }
     }
 
-    /// What INFO says of clients: of the caller's own, and to admins of all.
+    /// What INFO says of clients: of the caller's own account, and to admins of all.
     public func lines(for peer: Peer) -> [(name: String, value: String)] {
+        let account = accountOf(peer.uid)
         let (own, statistics, loads) = state.withLockedValue { state in
             (
-                state.perUID[peer.uid, default: 0], Self.statistics(of: state),
-                peer.isAdmin ? Array(state.loads.values) : [state.loads[peer.uid]].compactMap { $0 }
+                state.accounts[account]?.connections.count ?? 0, Self.statistics(of: state),
+                peer.isAdmin ? Array(state.loads.values) : [state.loads[account]].compactMap { $0 }
             )
         }
         let memory = [
@@ -156,6 +185,59 @@ public final class PeerRegistry: Sendable {
             ("connected_clients", "\(statistics.connections)"),
             ("connections_accepted", "\(statistics.accepted)"),
             ("connections_refused", "\(statistics.refused)"),
+            ("connections_evicted", "\(statistics.evicted)"),
         ] + memory
+    }
+}
+
+/// When a connection was last heard of: written on its loop, read by whoever looks for the one that is idle longest.
+final class ConnectionActivity: Sendable {
+    private let nanoseconds = Atomic<UInt64>(0)
+
+    func heard(at time: NIODeadline) {
+        nanoseconds.store(time.uptimeNanoseconds, ordering: .relaxed)
+    }
+
+    var last: UInt64 { nanoseconds.load(ordering: .relaxed) }
+}
+
+extension PeerRegistry.State {
+    fileprivate mutating func take(_ account: UInt32, isAdmin: Bool, _ calls: PeerRegistry.Calls) -> PeerRegistry.Place
+    {
+        lastID += 1
+        accepted += 1
+        lastClientIDs[account, default: 0] += 1
+        let activity = ConnectionActivity()
+        connections[lastID] = PeerRegistry.Member(account: account, activity: activity, calls: calls)
+        accounts[account, default: PeerRegistry.Account()].connections.insert(lastID)
+        if isAdmin { accounts[account]?.admins.insert(lastID) }
+        let load = loads[account] ?? PeerLoad()
+        loads[account] = load
+        return PeerRegistry.Place(
+            id: lastID, clientID: lastClientIDs[account] ?? 0, account: account,
+            load: load, activity: activity)
+    }
+
+    fileprivate mutating func remove(_ id: UInt64) -> PeerRegistry.Member? {
+        guard let member = connections.removeValue(forKey: id) else { return nil }
+        accounts[member.account]?.connections.remove(id)
+        accounts[member.account]?.admins.remove(id)
+        if accounts[member.account]?.connections.isEmpty == true {
+            accounts[member.account] = nil
+            // What its connections have left to be done still counts.
+            if loads[member.account]?.memory.bytes == 0 { loads[member.account] = nil }
+        }
+        return member
+    }
+
+    /// Makes room for a connection of an account that has so many, at the cost of the account that has most. Admins keep theirs.
+    fileprivate mutating func evict(inFavourOf own: Int) -> PeerRegistry.Member? {
+        let most = accounts.values.max { $0.evictable < $1.evictable }
+        guard let most, most.evictable > own + 1 else { return nil }
+        let idlest = most.connections.subtracting(most.admins)
+            .min { (connections[$0]?.activity.last ?? 0, $0) < (connections[$1]?.activity.last ?? 0, $1) }
+        guard let idlest else { return nil }
+        evicted += 1
+        return remove(idlest)
     }
 }

@@ -72,13 +72,17 @@ final class Poller {
         UInt64(serial) << 32 | UInt64(UInt32(bitPattern: descriptor))
     }
 
-    /// Waits until something is ready and tells whom it belongs to, each once.
+    /// Waits until something is ready.
     /// - Parameter pause: how long to wait at most; nil is for ever.
-    func poll(for pause: TimeAmount?) {
-        let count = clinux_epoll_wait(epoll, found, pause?.nanoseconds ?? -1)
+    /// - Returns: how much is, for ``tell(_:)``.
+    func wait(for pause: TimeAmount?) -> Int {
         // An interrupted wait has found nothing, and the next one will.
-        guard count > 0 else { return }
-        for index in 0..<Int(count) {
+        max(0, Int(clinux_epoll_wait(epoll, found, pause?.nanoseconds ?? -1)))
+    }
+
+    /// Tells those whose descriptors ``wait(for:)`` has found ready, each once.
+    func tell(_ count: Int) {
+        for index in 0..<count {
             let (tag, events) = (found[index].tag, found[index].events)
             let place = places[Int(UInt32(truncatingIfNeeded: tag))]
             guard place.serial == UInt32(tag >> 32), let source = place.source else { continue }

@@ -31,9 +31,11 @@ public final class SocketLoop: EventLoop {
     /// Held by whoever stands in for the thread.
     private let late = NIOLockedValueBox(())
     private let alarm: Alarm
-    // Both are touched on the loop's thread alone.
+    // Touched on the loop's thread alone.
     private nonisolated(unsafe) let poller: Poller
     private nonisolated(unsafe) let buffers: StreamBuffers
+    /// For what is shared out anew in each round. On the loop only.
+    public nonisolated(unsafe) let round = LoopRound()
 
     /// After which the sockets are looked at, however much there is to do.
     static var longestRound: TimeAmount { .milliseconds(5) }
@@ -148,9 +150,12 @@ public final class SocketLoop: EventLoop {
     }
 
     private func run() {
-        while let pause = fallAsleep() {
-            poller.poll(for: pause.wait)
-            wakeUpAndWork()
+        var now = NIODeadline.now()
+        while let pause = fallAsleep(at: now) {
+            let ready = poller.wait(for: pause.wait)
+            round.begin(at: .now())
+            poller.tell(ready)
+            now = wakeUpAndWork()
         }
         end()
     }
@@ -161,28 +166,30 @@ public final class SocketLoop: EventLoop {
     }
 
     /// How long to wait for the sockets at most; nil if the loop is to end.
-    private func fallAsleep() -> Pause? {
+    private func fallAsleep(at now: NIODeadline) -> Pause? {
         state.withLockedValue { state in
             guard state.phase == .running else { return nil }
-            let wait = state.agenda.pause(from: .now())
+            let wait = state.agenda.pause(from: now)
             state.isAsleep = wait != .zero
             return Pause(wait: wait)
         }
     }
 
-    private func wakeUpAndWork() {
+    /// - Returns: the time behind it.
+    private func wakeUpAndWork() -> NIODeadline {
         let begin = NIODeadline.now()
         var due = state.withLockedValue { state in
             state.isAsleep = false
             return state.agenda.takeDue(at: begin)
         }
-        guard !due.isEmpty else { return }
+        guard !due.isEmpty else { return begin }
         let end = begin + Self.longestRound
         repeat {
             let item = due.removeFirst()
             if let work = state.withLockedValue({ $0.agenda.work(of: item) }) { work() }
         } while !due.isEmpty && .now() < end
         if !due.isEmpty { state.withLockedValue { $0.agenda.giveBack(due) } }
+        return .now()
     }
 
     // MARK: The end

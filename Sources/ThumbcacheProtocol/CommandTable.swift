@@ -3,44 +3,82 @@ import RESP
 
 /// The commands there are, as COMMAND shows them: in the shapes of Redis 7, so that its clients can read them.
 /// https://redis.io/docs/latest/commands/command/ and command-docs/
+///
+/// What is said of each is rendered once, so that a reply costs a copy of its bytes, however many names it was asked with.
 public struct CommandTable: Sendable {
     public let commands: [CommandSpecification]
+    private let replies: [RESPVersion: Replies]
 
-    /// Costs some hundred allocations: make one and keep it.
-    public init() {
-        commands = CommandName.allCases.map(\.specification)
+    /// What COMMAND answers in one version of the protocol.
+    private struct Replies: Sendable {
+        var info = ByteBuffer()
+        var docs = ByteBuffer()
+        /// By name; a subcommand as `client|id`.
+        var named: [String: Entry] = [:]
     }
 
-    /// Writes the whole reply to a COMMAND command.
-    public func writeCommandReply(_ query: CommandQuery, version: RESPVersion, into buffer: inout ByteBuffer) {
+    private struct Entry: Sendable {
+        var info = ByteBuffer()
+        var docs = ByteBuffer()
+    }
+
+    /// Costs some thousand allocations: make one and keep it.
+    public init() {
+        let commands = CommandName.allCases.map(\.specification)
+        self.commands = commands
+        replies = Dictionary(
+            uniqueKeysWithValues: RESPVersion.allCases.map { ($0, Self.render(commands, $0)) })
+    }
+
+    private static func render(_ commands: [CommandSpecification], _ version: RESPVersion) -> Replies {
+        var replies = Replies()
+        for command in commands + commands.flatMap(\.subcommands) {
+            var entry = Entry()
+            command.writeInfo(version, into: &entry.info)
+            command.writeDocs(version, into: &entry.docs)
+            replies.named[command.name] = entry
+        }
+        let entries = commands.compactMap { replies.named[$0.name] }
+        replies.info.writeArrayHeader(count: entries.count)
+        replies.docs.writeMapHeader(count: entries.count, version: version)
+        for entry in entries {
+            replies.info.writeImmutableBuffer(entry.info)
+            replies.docs.writeImmutableBuffer(entry.docs)
+        }
+        return replies
+    }
+
+    /// The whole reply to a COMMAND command. It may share storage with others: copy it before changing it.
+    public func reply(to query: CommandQuery, version: RESPVersion) -> ByteBuffer {
+        let replies = replies[version] ?? Replies()
+        var reply = ByteBuffer()
         switch query {
         case .count:
-            buffer.writeRESPInteger(commands.count)
+            reply.writeRESPInteger(commands.count)
         case .all, .info([]):
-            buffer.writeArrayHeader(count: commands.count)
-            for command in commands { command.writeInfo(version, into: &buffer) }
+            return replies.info
+        case .docs([]):
+            return replies.docs
         case .info(let names):
-            buffer.writeArrayHeader(count: names.count)
-            for name in names {
-                if let command = find(name) {
-                    command.writeInfo(version, into: &buffer)
+            let entries = names.map { replies.named[$0.lowercased()]?.info }
+            reply.reserveCapacity(entries.reduce(16) { $0 + ($1?.readableBytes ?? 5) })
+            reply.writeArrayHeader(count: names.count)
+            for entry in entries {
+                if let entry {
+                    reply.writeImmutableBuffer(entry)
                 } else {
-                    buffer.writeNull(kind: .bulk, version: version)
+                    reply.writeNull(kind: .bulk, version: version)
                 }
             }
         case .docs(let names):
-            let found = names.isEmpty ? commands : names.compactMap(find)
-            buffer.writeMapHeader(count: found.count, version: version)
-            for command in found { command.writeDocs(version, into: &buffer) }
+            // A map has a key once: so the reply is never longer than what there is to say.
+            var seen: Set<String> = []
+            let entries = names.map { $0.lowercased() }.filter { seen.insert($0).inserted }
+                .compactMap { replies.named[$0]?.docs }
+            reply.writeMapHeader(count: entries.count, version: version)
+            for entry in entries { reply.writeImmutableBuffer(entry) }
         }
-    }
-
-    /// By name in any case; a subcommand as `client|id`.
-    func find(_ name: String) -> CommandSpecification? {
-        let name = name.lowercased()
-        let path = name.split(separator: "|", maxSplits: 1, omittingEmptySubsequences: false)
-        guard let command = commands.first(where: { $0.name == path[0] }) else { return nil }
-        return path.count == 1 ? command : command.subcommands.first { $0.name == name }
+        return reply
     }
 }
 

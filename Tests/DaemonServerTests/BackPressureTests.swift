@@ -71,7 +71,7 @@ import ThumbnailCache
             #expect(try await other.call("PING") == .simpleString("PONG"))
             let client = try await daemon.connect(reads: false)
             client.sendWithoutWaiting(request(["INFO"], times: 1_000))
-            try await eventually { started.withLockedValue { $0 } >= 100 }
+            try await eventually { started.withLockedValue { $0 } >= 1 }
             try await eventually { daemon.registry.statistics.connections == 1 }
             #expect(started.withLockedValue { $0 } < 200)
             #expect(try await other.call("PING") == .simpleString("PONG"))
@@ -185,6 +185,44 @@ import ThumbnailCache
                 #expect(
                     try await client.restOfBytes().readableBytes == count * reply.utf8.count + 2 * "+OK\r\n".utf8.count)
             }
+        }
+    }
+
+    @Test func `F66: many connections of one uid hold up another uid no longer than one of them would`() async throws {
+        let done = NIOLockedValueBox(0)
+        let seen = NIOLockedValueBox<Int?>(nil)
+        let (connections, count) = (20, 500)
+        try await TestDaemon.run {
+            $0.limits.stall = Self.long
+            $0.info = ServerInfo([
+                .init("count", isForAdmins: false) { _ in
+                    done.withLockedValue { $0 += 1 }
+                    return []
+                },
+                .init("look", isForAdmins: false) { _ in
+                    seen.withLockedValue { $0 = done.withLockedValue { $0 } }
+                    return []
+                },
+            ])
+        } _: { daemon in
+            let other = try await daemon.connect(as: Peer(uid: 1001, pid: 1, isAdmin: false))
+            #expect(try await other.call("PING") == .simpleString("PONG"))
+            var busy: [TestClient] = []
+            for _ in 0..<connections {
+                busy.append(try await daemon.connect())
+                #expect(try await busy.last?.call("PING") == .simpleString("PONG"))
+            }
+            // The event loop stands still until all have sent what they want, the other one last.
+            let standstill = Gate()
+            daemon.onEventLoop { standstill.pass() }
+            await standstill.reached()
+            for client in busy { try await client.send(request(["INFO", "COUNT"], times: count)) }
+            try await other.send("INFO", "LOOK")
+            standstill.open()
+            _ = try await other.reply()
+            #expect(try #require(seen.withLockedValue { $0 }) <= 2 * LoopShare.allowance)
+            for client in busy { _ = try await client.replies(count) }
+            #expect(done.withLockedValue { $0 } == connections * count)
         }
     }
 

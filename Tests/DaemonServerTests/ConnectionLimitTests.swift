@@ -30,7 +30,7 @@ import ThumbnailCache
                     == "-BUSY uid 1000 has 2 connections (limit connections-per-uid): close one, or try again\r\n")
             let third = try await enter(daemon, as: peer(1001))
             #expect(
-                try await daemon.connect(as: peer(1002)).rest()
+                try await daemon.connect(as: peer(1001)).rest()
                     == "-BUSY all 3 connections are taken (limit connections): try again\r\n")
             let admin = try await enter(daemon, as: TestDaemon.admin)
             #expect(
@@ -45,6 +45,28 @@ import ThumbnailCache
             try await eventually { daemon.registry.statistics.connections == 2 }
             _ = try await enter(daemon, as: peer(1000))
             for client in [second, third] { #expect(try await client.call("PING") == .simpleString("PONG")) }
+        }
+    }
+
+    @Test func `F80: when all places are taken, the idlest connection of who has most is told why and closed`()
+        async throws
+    {
+        try await TestDaemon.run {
+            $0.limits.connections = 5
+            $0.limits.adminConnections = 1
+        } _: { daemon in
+            var clients: [TestClient] = []
+            for _ in 0..<4 { clients.append(try await enter(daemon, as: peer(1000))) }
+            #expect(try await clients[0].call("PING") == .simpleString("PONG"))
+            let other = try await enter(daemon, as: peer(1001))
+            #expect(
+                try await clients[1].rest()
+                    == "-BUSY all connections are taken (limit connections), and uid 1000 has most of them: this one, idle "
+                    + "longest of those, is closed\r\n")
+            for client in [clients[0], clients[2], clients[3], other] {
+                #expect(try await client.call("PING") == .simpleString("PONG"))
+            }
+            #expect(daemon.registry.statistics.connections == 4)
         }
     }
 

@@ -18,10 +18,85 @@ import Testing
     private let somebody = Peer(uid: 1000, pid: 1, isAdmin: false)
 
     private func enter(
-        _ registry: PeerRegistry, as peer: Peer? = nil, drain: @escaping @Sendable () -> Void = {},
-        close: @escaping @Sendable () -> Void = {}
+        _ registry: PeerRegistry, as peer: Peer? = nil, limits: ServerLimits = ServerLimits(),
+        drain: @escaping @Sendable () -> Void = {}, close: @escaping @Sendable () -> Void = {},
+        giveWay: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(PeerRegistry.Refusal) -> PeerRegistry.Place {
-        try registry.enter(peer ?? somebody, limits: ServerLimits(), drain: drain, close: close)
+        try registry.enter(peer ?? somebody, limits: limits, .init(drain: drain, close: close, giveWay: giveWay))
+    }
+
+    private func peer(_ uid: UInt32) -> Peer { Peer(uid: uid, pid: 1, isAdmin: false) }
+
+    @Test func `the number of a connection grows, and says nothing of other accounts'`() throws {
+        let registry = PeerRegistry { $0 >= 100_000 ? 1000 : $0 }
+        #expect(try enter(registry).clientID == 1)
+        for _ in 0..<10 { _ = try enter(registry, as: peer(1001)) }
+        let second = try enter(registry)
+        #expect(second.clientID == 2)
+        registry.leave(second.id)
+        #expect(try enter(registry).clientID == 3)
+        // Its subordinate uids are the account's own.
+        #expect(try enter(registry, as: peer(100_007)).clientID == 4)
+        #expect(try enter(registry, as: peer(1001)).clientID == 11)
+    }
+
+    @Test func `F80: all uids of an account have its share of the connections together`() throws {
+        let registry = PeerRegistry { $0 >= 100_000 ? 1000 : $0 }
+        let limits = ServerLimits(connections: 100, connectionsPerUID: 3)
+        let places = try (0..<3).map { try enter(registry, as: peer(100_000 + $0), limits: limits) }
+        let refusal = PeerRegistry.Refusal.tooMany(
+            "uid 1000 has 3 connections (limit connections-per-uid): close one, or try again")
+        #expect(throws: refusal) { _ = try enter(registry, limits: limits) }
+        #expect(throws: refusal) { _ = try enter(registry, as: peer(100_003), limits: limits) }
+        _ = try enter(registry, as: peer(1001), limits: limits)
+        registry.leave(places[0].id)
+        _ = try enter(registry, limits: limits)
+    }
+
+    @Test func `F80: when all places are taken, who has most gives way, the connection first that is idle longest`()
+        throws
+    {
+        let registry = PeerRegistry()
+        let limits = ServerLimits(connections: 8, connectionsPerUID: 5, adminConnections: 1)
+        let gone = NIOLockedValueBox<[Int]>([])
+        func fill(_ uid: UInt32, _ numbers: Range<Int>) throws -> [PeerRegistry.Place] {
+            try numbers.map { number in
+                let giveWay = { @Sendable (reason: String) in
+                    #expect(reason.hasPrefix("all connections are taken (limit connections), and uid \(uid) has most"))
+                    gone.withLockedValue { $0.append(number) }
+                }
+                return try enter(registry, as: peer(uid), limits: limits, giveWay: giveWay)
+            }
+        }
+        let many = try fill(1000, 0..<4)
+        let few = try fill(1001, 4..<7)
+        // The first was heard of last.
+        for (time, place) in [many[1], few[0], few[1], few[2], many[3], many[2], many[0]].enumerated() {
+            place.activity.heard(at: .uptimeNanoseconds(UInt64(time + 1)))
+        }
+        _ = try enter(registry, as: peer(1002), limits: limits)
+        #expect(gone.withLockedValue { $0 } == [1])
+        // Two have three now, and whoever comes with one has two.
+        _ = try enter(registry, as: peer(1002), limits: limits)
+        #expect(gone.withLockedValue { $0.count } == 2)
+        #expect(registry.statistics.connections == 7)
+        #expect(registry.statistics.evicted == 2)
+        // With 3, 2 and 2, nobody has so much more than the third that it would be fairer.
+        let full = PeerRegistry.Refusal.tooMany("all 7 connections are taken (limit connections): try again")
+        #expect(throws: full) { _ = try enter(registry, as: peer(1002), limits: limits) }
+        #expect(throws: full) { _ = try enter(registry, as: peer(1000), limits: limits) }
+        // Who has given way, and leaves, frees no second place.
+        registry.leave(many[1].id)
+        #expect(registry.statistics.connections == 7)
+    }
+
+    @Test func `F80: connections of admins give way to nobody`() throws {
+        let registry = PeerRegistry()
+        let limits = ServerLimits(connections: 6, adminConnections: 1)
+        for _ in 0..<5 {
+            _ = try enter(registry, as: TestDaemon.admin, limits: limits, giveWay: { _ in Issue.record("an admin's") })
+        }
+        #expect(throws: PeerRegistry.Refusal.self) { _ = try enter(registry, limits: limits) }
     }
 
     @Test func `connections of one uid share one count of waiting requests, those of another do not`() throws {

@@ -4,6 +4,10 @@ import Testing
 
 @testable import SocketLoops
 
+extension Poller {
+    fileprivate func poll(for pause: TimeAmount) { tell(wait(for: pause)) }
+}
+
 @Suite struct PollerTests {
     private final class Probe: Source {
         var told: [Readiness] = []

@@ -70,8 +70,7 @@ private func parse(_ request: Request) {
     do throws(CommandError) {
         let command = try Command(request, limits: CommandLimits(id: 20, image: 300, token: 30))
         guard case .command(let query) = command else { return }
-        var reply = ByteBuffer()
-        CommandTable().writeCommandReply(query, version: .three, into: &reply)
+        _ = CommandTable().reply(to: query, version: .three)
     } catch {
         check(error.message.utf8.allSatisfy { 0x20...0x7E ~= $0 }, "an error is printable")
         check(error.message.utf8.count <= 300, "an error is short")

@@ -1,0 +1,108 @@
+import DequeModule
+import SocketLoops
+
+/// The time of one event loop, shared out among accounts: in each round an account has its ``LoopShare/allowance``, over all of its
+/// connections. What an account has left to do then is done in turns with others', one account in a round (F66).
+///
+/// So whoever asks for little is answered in the round in which it asks, behind the shares of those who ask for much and never behind
+/// all of what they ask for. Used on the loop alone.
+final class LoopTurns {
+    private let round: LoopRound
+    /// Does something in a later round.
+    private let schedule: (@escaping () -> Void) -> Void
+    private var shares: [UInt32: LoopShare] = [:]
+    /// Those that have something left to do.
+    private var line: Deque<LoopShare> = []
+    private var isScheduled = false
+
+    init(round: LoopRound, schedule: @escaping (@escaping () -> Void) -> Void) {
+        self.round = round
+        self.schedule = schedule
+    }
+
+    /// The share of an account, for one of its connections more.
+    func enter(_ account: UInt32) -> LoopShare {
+        let share = shares[account] ?? LoopShare(account: account, round: round) { [unowned self] in wait($0) }
+        shares[account] = share
+        share.connections += 1
+        return share
+    }
+
+    func leave(_ share: LoopShare) {
+        share.connections -= 1
+        if share.connections == 0 { shares[share.account] = nil }
+    }
+
+    private func wait(_ share: LoopShare) {
+        line.append(share)
+        scheduleTurn()
+    }
+
+    private func scheduleTurn() {
+        guard !isScheduled, !line.isEmpty else { return }
+        isScheduled = true
+        schedule { [self] in
+            isScheduled = false
+            turn()
+        }
+    }
+
+    private func turn() {
+        guard let share = line.popFirst() else { return }
+        share.takeTurn()
+        if share.isInLine { line.append(share) }
+        scheduleTurn()
+    }
+}
+
+/// What one account may do in a round of the loop, and what it has left to do.
+final class LoopShare {
+    let account: UInt32
+    fileprivate var connections = 0
+    /// What was done in this round. 1 is a command that does not leave the loop, and 2 µs of its time; what takes longer says so.
+    var spent = 0
+    private let round: LoopRound
+    private var lastRound: UInt64 = 0
+    private var line: Deque<() -> Void> = []
+    private var isTakingTurn = false
+    private let wait: (LoopShare) -> Void
+
+    /// Half a millisecond.
+    static var allowance: Int { 256 }
+    static var nanosecondsOfOne: Int64 { 2_000 }
+
+    fileprivate init(account: UInt32, round: LoopRound, wait: @escaping (LoopShare) -> Void) {
+        self.account = account
+        self.round = round
+        self.wait = wait
+    }
+
+    /// Says that somebody begins to work. A new round has a new allowance.
+    func begin() {
+        guard lastRound != round.number else { return }
+        lastRound = round.number
+        spent = 0
+    }
+
+    /// Whether there is time left in this round, and nobody of the account who waits for it since earlier.
+    var mayGoOn: Bool { spent < Self.allowance && (line.isEmpty || isTakingTurn) }
+
+    fileprivate var isInLine: Bool { !line.isEmpty }
+
+    /// Goes on with something when it is the account's turn, behind what others of the account have left to do.
+    func goOnLater(_ work: @escaping () -> Void) {
+        line.append(work)
+        if line.count == 1 && !isTakingTurn { wait(self) }
+    }
+
+    fileprivate func takeTurn() {
+        isTakingTurn = true
+        begin()
+        // Each but once: who has more to do has come back to the end.
+        for _ in 0..<line.count {
+            guard spent < Self.allowance, let work = line.popFirst() else { break }
+            work()
+        }
+        isTakingTurn = false
+    }
+}

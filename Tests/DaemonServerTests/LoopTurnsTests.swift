@@ -1,0 +1,102 @@
+import NIOCore
+import SocketLoops
+import Testing
+
+@testable import DaemonServer
+
+/// How the time of an event loop is shared out among accounts (F66).
+@Suite struct LoopTurnsTests {
+    /// A loop that goes on when the test says so.
+    private final class Bench {
+        let round = LoopRound()
+        private var scheduled: [() -> Void] = []
+        private(set) lazy var turns = LoopTurns(round: round) { [unowned self] in scheduled.append($0) }
+        var log: [String] = []
+
+        init() { nextRound() }
+
+        func nextRound() {
+            round.begin(at: .now())
+            let due = scheduled
+            scheduled = []
+            for work in due { work() }
+        }
+
+        var isIdle: Bool { scheduled.isEmpty }
+
+        /// A connection that has so many commands, each of them worth one.
+        func work(_ share: LoopShare, _ name: String, _ count: Int) {
+            share.begin()
+            var left = count
+            while left > 0 {
+                guard share.mayGoOn else {
+                    return share.goOnLater { [self] in work(share, name, left) }
+                }
+                share.spent += 1
+                left -= 1
+            }
+            log.append(name)
+        }
+    }
+
+    private static let allowance = LoopShare.allowance
+
+    @Test func `an account has its allowance in each round, over all of its connections`() {
+        let bench = Bench()
+        let share = bench.turns.enter(1000)
+        #expect(share === bench.turns.enter(1000))
+        bench.work(share, "a", Self.allowance - 1)
+        bench.work(share, "b", 1)
+        #expect(!share.mayGoOn)
+        bench.work(share, "c", 1)
+        #expect(bench.log == ["a", "b"])
+        bench.nextRound()
+        #expect(bench.log == ["a", "b", "c"])
+        #expect(bench.isIdle)
+    }
+
+    @Test func `F66: two hundred connections of one account get no more of a round than one of another`() {
+        let bench = Bench()
+        let many = bench.turns.enter(1000)
+        let one = bench.turns.enter(1001)
+        for number in 0..<200 { bench.work(many, "many \(number)", Self.allowance) }
+        bench.work(one, "one", 10 * Self.allowance)
+        // Ten turns for the one, ten for the others.
+        while !bench.log.contains("one") { bench.nextRound() }
+        #expect((8...12).contains(bench.log.count))
+        while !bench.isIdle { bench.nextRound() }
+        #expect(bench.log.count == 201)
+    }
+
+    @Test func `F66: who asks for little is not held up by what others have left to do`() {
+        let bench = Bench()
+        let many = bench.turns.enter(1000)
+        for number in 0..<10 { bench.work(many, "many \(number)", 3 * Self.allowance) }
+        let one = bench.turns.enter(1001)
+        bench.work(one, "one", 1)
+        #expect(bench.log == ["one"])
+    }
+
+    @Test func `within an account the connections take turns, and who comes later stands behind`() {
+        let bench = Bench()
+        let share = bench.turns.enter(1000)
+        bench.work(share, "long", 4 * Self.allowance)
+        bench.work(share, "short", 1)
+        bench.round.begin(at: .now())
+        #expect(!share.mayGoOn)
+        bench.work(share, "late", 1)
+        while !bench.isIdle { bench.nextRound() }
+        #expect(bench.log == ["short", "late", "long"])
+    }
+
+    @Test func `a share goes with the last connection of its account`() {
+        let bench = Bench()
+        let share = bench.turns.enter(1000)
+        _ = bench.turns.enter(1000)
+        bench.turns.leave(share)
+        #expect(bench.turns.enter(1000) === share)
+        bench.turns.leave(share)
+        bench.turns.leave(share)
+        #expect(bench.turns.enter(1000) !== share)
+    }
+}
