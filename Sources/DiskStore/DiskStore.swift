@@ -15,7 +15,7 @@ public final class DiskStore: ImageStore {
     let images: ImageFiles
     let maintenance: Maintenance
     let state: Directory
-    let markers: StoredMarkers?
+    private let pendingLogouts: PendingDirectory?
     private let algorithms: Algorithms
     private let crypters: CrypterPool
     private let counters: Counters
@@ -51,11 +51,7 @@ public final class DiskStore: ImageStore {
         startNumber = opened.startNumber
         locks = NIOLockedValueBox(opened.locks)
         state = opened.state
-        markers = configuration.pendingLogouts.map { path in
-            StoredMarkers(
-                PendingDirectory(path: path, disk: disk, log: log),
-                HonouredMarkers(disk: disk, state: opened.state, log: log))
-        }
+        pendingLogouts = configuration.pendingLogouts.map { PendingDirectory(path: $0, disk: disk, log: log) }
         logins = LoginFiles(
             disk: disk, keys: opened.directories.keys, sessions: opened.directories.sessions, names: opened.names,
             algorithms: algorithms, directorySync: directorySync,
@@ -139,6 +135,9 @@ public final class DiskStore: ImageStore {
     public func digest(of image: ByteBuffer) -> ImageDigest {
         image.withUnsafeReadableBytes { algorithms.digest(of: $0) }
     }
+
+    /// The markers in the directory that the configuration names; nil where it names none.
+    public var logoutMarkers: (any LogoutMarkers)? { pendingLogouts }
 
     /// Images and bytes on disk, as far as counted.
     public var usageTotal: Usage { images.accounts.withLockedValue { $0.total } }

@@ -148,6 +148,7 @@ public struct FileStatus: Sendable, Equatable {
     /// Bytes.
     public var size: Int64
     public var owner: UInt32
+    public var group: UInt32
     /// The lower twelve bits of the mode.
     public var permissions: UInt32
     public var device: UInt64

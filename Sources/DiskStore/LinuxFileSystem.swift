@@ -128,7 +128,8 @@ extension FileStatus {
             }
         self.init(
             kind: kind, linkCount: UInt64(found.st_nlink), size: Int64(found.st_size), owner: found.st_uid,
-            permissions: found.st_mode & 0o7777, device: UInt64(found.st_dev), inode: UInt64(found.st_ino),
-            modifiedSeconds: Int64(found.st_mtim.tv_sec), modifiedNanoseconds: Int64(found.st_mtim.tv_nsec))
+            group: found.st_gid, permissions: found.st_mode & 0o7777, device: UInt64(found.st_dev),
+            inode: UInt64(found.st_ino), modifiedSeconds: Int64(found.st_mtim.tv_sec),
+            modifiedNanoseconds: Int64(found.st_mtim.tv_nsec))
     }
 }

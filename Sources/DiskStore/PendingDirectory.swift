@@ -3,11 +3,11 @@ import Logging
 import NIOConcurrencyHelpers
 import ThumbnailCache
 
-/// The directory in which root's log-out hooks leave markers. Read here, never written: removing them is root's business.
+/// The directory in which root's log-out hooks leave markers, and from which the daemon removes those that it has honoured.
 ///
 /// An empty file `<uid>.<32 hexadecimal digits>` is a marker. Only root can have made it, or the user that the daemon runs
 /// as: a directory that anybody else could write into is refused, since a marker is an order to log somebody out.
-final class PendingDirectory: Sendable {
+final class PendingDirectory: LogoutMarkers {
     /// Entries of the directory that are looked at. Hooks leave about one for each uid; beyond it something is wrong.
     static let mostEntries = 100_000
 
@@ -24,40 +24,79 @@ final class PendingDirectory: Sendable {
         self.log = log
     }
 
-    /// What is there.
-    struct Contents {
-        /// All that have a marker's name.
-        var present: [LogoutMarker] = []
-        /// Those of them that were not known, and are plain files.
-        var new: [LogoutMarker] = []
+    /// The markers that are there; none where the directory is not.
+    /// - Throws: when the directory is not to be trusted, cannot be read, or holds more than can be looked at.
+    func pending() throws -> [LogoutMarker] {
+        try storeErrors("looking for pending log-outs") {
+            guard let directory = try open() else { return [] }
+            return try markers(in: directory)
+        }
     }
 
-    /// Looks what is there; nothing where the directory is not. Costs a listing, and a status for each marker that is new.
-    /// - Parameter known: markers that nothing more is to be told of.
-    /// - Throws: when the directory is not to be trusted, cannot be read, or holds more than can be looked at.
-    func contents(known: Set<LogoutMarker>) throws -> Contents {
-        guard let directory = try open() else { return Contents() }
-        let entries = try named { try disk.names(in: directory, limit: Self.mostEntries + 1) }
+    func remove(_ honoured: [LogoutMarker]) throws {
+        try storeErrors("removing the markers of log-outs that are done") {
+            // Where the directory has gone, so have they.
+            guard let directory = try open() else { return }
+            try remove(honoured, from: directory)
+        }
+    }
+
+    private func markers(in directory: Directory) throws -> [LogoutMarker] {
+        let entries = try named("read") { try disk.names(in: directory, limit: Self.mostEntries + 1) }
         guard entries.count <= Self.mostEntries else {
             throw PendingDirectoryError(path, "holds more than \(Self.mostEntries) entries; remove what is no marker")
         }
         toldOf.withLockedValue { $0.formIntersection(entries.map(\.name)) }
-        var contents = Contents()
+        var found: [LogoutMarker] = []
         for entry in entries {
             guard let marker = LogoutMarker(fileName: entry.name) else {
                 refuse(entry.name, "its name is not <uid>.<32 hexadecimal digits>")
                 continue
             }
-            contents.present.append(marker)
-            guard !known.contains(marker), let status = try named({ try disk.status(of: entry.name, in: directory) })
-            else { continue }
+            // Its hook may have removed it meanwhile.
+            guard let status = try named("read", { try disk.status(of: entry.name, in: directory) }) else { continue }
             if status.kind == .file {
-                contents.new.append(marker)
+                found.append(marker)
             } else {
                 refuse(entry.name, "it is no plain file")
             }
         }
-        return contents
+        return found
+    }
+
+    /// One that cannot be removed does not keep the others.
+    private func remove(_ honoured: [LogoutMarker], from directory: Directory) throws {
+        var removed: [FileName] = []
+        var failure: SystemError?
+        for name in honoured.map({ FileName($0.name) }) {
+            do throws(SystemError) {
+                try disk.unlinkIfPresent(name, in: directory)
+                removed.append(name)
+            } catch {
+                failure = failure ?? error
+            }
+        }
+        do {
+            try named("written to") { try disk.sync(directory) }
+        } catch {
+            // A second fsync would prove nothing (F7). Pending again, they are removed anew by the next look.
+            for name in removed { putBack(name, in: directory) }
+            throw error
+        }
+        if let failure {
+            let remedy = failure.isDenied ? "; it must belong to root and to the daemon's group, with mode 770" : ""
+            throw PendingDirectoryError(path, "cannot be written to: \(failure)\(remedy)")
+        }
+    }
+
+    private func putBack(_ name: FileName, in directory: Directory) {
+        do throws(SystemError) {
+            _ = try disk.open(name, in: directory, for: .creating)
+        } catch {
+            log.warning(
+                "a marker whose log-out is done may come back with a loss of power, and log its uid out once more",
+                metadata: ["directory": "\(path)", "name": "\(name.text)", "reason": "\(error)"])
+        }
     }
 
     private func open() throws -> Directory? {
@@ -78,19 +117,23 @@ final class PendingDirectory: Sendable {
         guard status.owner == 0 || status.owner == geteuid() else {
             throw PendingDirectoryError(path, "belongs to uid \(status.owner); it must belong to root")
         }
-        guard status.permissions & 0o022 == 0 else {
+        // The daemon removes markers by its group. One of the user's own needs no group, and who else is in it nobody knows.
+        let isShared = status.owner == 0 && status.group == getegid()
+        guard status.permissions & (isShared ? 0o002 : 0o022) == 0 else {
             let mode = String(status.permissions, radix: 8)
             throw PendingDirectoryError(
-                path, "has mode \(mode), writable for others than root; it must have a mode such as 750")
+                path,
+                "has mode \(mode) and belongs to gid \(status.group), so that others than root and the daemon can write to it; "
+                    + "it must belong to root and to the daemon's group (gid \(getegid())), with mode 770")
         }
         return directory
     }
 
-    private func named<Result>(_ body: () throws -> Result) throws -> Result {
+    private func named<Result>(_ what: String, _ body: () throws -> Result) throws -> Result {
         do {
             return try body()
         } catch {
-            throw PendingDirectoryError(path, "cannot be read: \(error)")
+            throw PendingDirectoryError(path, "cannot be \(what): \(error)")
         }
     }
 

@@ -3,11 +3,12 @@ import NIOConcurrencyHelpers
 
 /// Where log-out hooks leave word of log-outs that they could not bring to the daemon. Calls block on the disk.
 public protocol LogoutMarkers: Sendable {
-    /// The markers that are not on record as honoured. Costs a directory listing and a status per marker.
+    /// The markers that are there. Costs a directory listing and a status per marker.
     func pending() throws -> [LogoutMarker]
 
-    /// Keeps on record, durably, that markers were honoured: they are not pending again, also after a restart.
-    func record(_ honoured: [LogoutMarker]) throws
+    /// Removes markers, durably: they are not pending again, also after a restart.
+    /// - Throws: when one of them may be pending again.
+    func remove(_ honoured: [LogoutMarker]) throws
 }
 
 /// Word that everything of a uid is to be logged out.
@@ -26,8 +27,8 @@ public struct LogoutMarker: Hashable, Sendable {
 /// of a uid, and once a second.
 ///
 /// Nothing tells a log-in that came after a marker from one that came before it but the order in which they are met. So
-/// a log-in waits until the markers of its uid are honoured and on record, and looks take turns: what a look logs
-/// out was logged in before the marker was found. (The names alone could not do that: root removes markers when it likes.)
+/// a log-in waits until the markers of its uid are honoured and removed, and looks take turns: what a look logs
+/// out was logged in before the marker was found.
 public final class PendingLogouts: Sendable {
     private struct State {
         /// How many looks have begun.
@@ -58,7 +59,7 @@ public final class PendingLogouts: Sendable {
     /// How many stand in line behind the one that looks.
     var waiting: Int { turnstile.waiting }
 
-    /// Honours every marker that there is. Returns when all of it is durable and on record.
+    /// Honours every marker that there is. Returns when all of it is durable and the markers are removed.
     /// - Throws: the first failure, with the others honoured all the same; what failed stays pending.
     public func honourAll() async throws(CacheFailure) {
         let failures = try await look()
@@ -119,7 +120,7 @@ public final class PendingLogouts: Sendable {
         }
         do {
             let (markers, honoured) = (self.markers, done)
-            if !honoured.isEmpty { try await services.endings.run(for: Self.root) { try markers.record(honoured) } }
+            if !honoured.isEmpty { try await services.endings.run(for: Self.root) { try markers.remove(honoured) } }
         } catch {
             for marker in done { failures[marker.uid] = CacheFailure(error) }
         }

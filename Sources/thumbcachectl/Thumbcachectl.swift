@@ -26,7 +26,6 @@ struct Thumbcachectl: ParsableCommand {
         version: "thumbcachectl \(version)",
         subcommands: [
             Login.self, Logout.self, Get.self, Put.self, Purge.self, Stat.self, Users.self, Info.self, Ping.self,
-            ClearPending.self,
         ])
 
     @OptionGroup var daemon: DaemonOptions

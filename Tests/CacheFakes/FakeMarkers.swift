@@ -1,10 +1,10 @@
 import NIOConcurrencyHelpers
 import ThumbnailCache
 
-/// Markers in memory, with the record of what was honoured; both outlive a restart.
+/// Markers in memory, and those that were removed; both outlive a restart.
 public final class FakeMarkers: LogoutMarkers {
     public enum Step: Sendable {
-        case pending, record
+        case pending, remove
     }
 
     private struct State {
@@ -24,7 +24,7 @@ public final class FakeMarkers: LogoutMarkers {
         state.withLockedValue { $0.present.append(LogoutMarker(uid: uid, name: name)) }
     }
 
-    /// Those on record, by name, sorted.
+    /// Those that were honoured and removed, by name, sorted.
     public var honoured: [String] { state.withLockedValue { $0.honoured.map(\.name).sorted() } }
 
     /// How often somebody looked what is pending.
@@ -45,15 +45,18 @@ public final class FakeMarkers: LogoutMarkers {
     public func pending() throws -> [LogoutMarker] {
         let found = state.withLockedValue { state in
             state.looks += 1
-            return state.present.filter { !state.honoured.contains($0) }
+            return state.present
         }
         try pass(.pending)
         return found
     }
 
-    public func record(_ honoured: [LogoutMarker]) throws {
-        try pass(.record)
-        state.withLockedValue { $0.honoured.formUnion(honoured) }
+    public func remove(_ honoured: [LogoutMarker]) throws {
+        try pass(.remove)
+        state.withLockedValue { state in
+            state.present.removeAll { honoured.contains($0) }
+            state.honoured.formUnion(honoured)
+        }
     }
 
     private func pass(_ step: Step) throws {

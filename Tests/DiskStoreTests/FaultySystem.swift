@@ -33,6 +33,7 @@ final class FaultySystem: FileSystem {
         var descriptors = 0
         var plan: Plan = { _, _, _ in nil }
         var owner: UInt32?
+        var group: UInt32?
     }
 
     private let real = LinuxFileSystem()
@@ -57,9 +58,12 @@ final class FaultySystem: FileSystem {
         }
     }
 
-    /// From here on whatever is open is said to belong to this uid; nil for the one that it does belong to.
-    func pretendOwner(_ uid: UInt32?) {
-        state.withLockedValue { $0.owner = uid }
+    /// From here on whatever is open is said to belong to this uid and gid; nil for those that it does belong to.
+    func pretendOwner(_ uid: UInt32?, group: UInt32? = nil) {
+        state.withLockedValue { state in
+            state.owner = uid
+            state.group = group
+        }
     }
 
     /// Nothing goes wrong from here on.
@@ -155,7 +159,7 @@ final class FaultySystem: FileSystem {
     func status(of descriptor: Int32) throws(SystemError) -> FileStatus {
         let step = try step(.statusOfDescriptor)
         var status = try real.status(of: descriptor)
-        status.owner = state.withLockedValue { $0.owner } ?? status.owner
+        (status.owner, status.group) = state.withLockedValue { ($0.owner ?? status.owner, $0.group ?? status.group) }
         try step.after()
         return status
     }

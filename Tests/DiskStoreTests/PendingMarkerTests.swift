@@ -5,7 +5,7 @@ import ThumbnailCache
 
 @testable import DiskStore
 
-/// Markers of log-outs on disk, and the record of those that were honoured (F46).
+/// Markers of log-outs on disk, which are removed when they are honoured (F46).
 @Suite struct PendingMarkerTests {
     private let tree: TestTree
     private let directory: String
@@ -28,10 +28,6 @@ import ThumbnailCache
         try Data().write(to: URL(fileURLWithPath: "\(directory)/\(name)"))
     }
 
-    private func remove(_ name: String) throws {
-        try FileManager.default.removeItem(atPath: "\(directory)/\(name)")
-    }
-
     /// What is pending, as one start sees it.
     private func pending(_ store: DiskStore) throws -> [String] {
         try #require(store.logoutMarkers).pending().map(\.name).sorted()
@@ -41,50 +37,45 @@ import ThumbnailCache
         #expect(try pending(store) == names)
     }
 
-    private func record(_ store: DiskStore, _ names: String...) throws {
+    private func remove(_ store: DiskStore, _ names: String...) throws {
         let markers = try #require(store.logoutMarkers)
-        try markers.record(try markers.pending().filter { names.contains($0.name) })
+        try markers.remove(try markers.pending().filter { names.contains($0.name) })
     }
 
-    private func recorded() throws -> String {
-        try String(contentsOfFile: tree.state + "/honoured-logouts", encoding: .utf8)
-    }
+    /// What lies in the directory.
+    private var left: [String] { tree.files(under: directory).map { String($0.dropFirst(directory.count + 1)) } }
 
     private func refusal(_ store: DiskStore) -> String? {
         #expect(throws: StoreError.self) { try pending(store) }.map { "\($0)" }
     }
 
-    @Test func `a marker is pending until it is on record, which outlives a restart; the file itself is not touched`()
-        throws
-    {
+    @Test func `a marker is pending until it is removed, which outlives a restart; no other is touched`() throws {
         try leave(Self.name(1000))
         try leave(Self.name(1001))
         try tree.withStore(configuration) { store in
             #expect(try pending(store) == [Self.name(1000), Self.name(1001)])
             #expect(try store.logoutMarkers?.pending().map(\.uid).sorted() == [1000, 1001])
-            try record(store, Self.name(1000))
+            try remove(store, Self.name(1000))
             #expect(try pending(store) == [Self.name(1001)])
         }
+        #expect(left == [Self.name(1001)])
         try tree.withStore(configuration) { try expectPending([Self.name(1001)], in: $0) }
-        #expect(tree.files(under: directory).count == 2)
         // Another one for the same uid is another log-out.
         try leave(Self.name(1000, "b"))
         try tree.withStore(configuration) { try expectPending([Self.name(1000, "b"), Self.name(1001)], in: $0) }
     }
 
-    @Test
-    func `I8: what is gone from the directory is forgotten with the next that is kept, so the record stays short`()
-        throws
+    @Test func `a marker that its hook has removed meanwhile is removed, and so is one whose directory is gone`() throws
     {
+        try leave(Self.name(1000))
         try tree.withStore(configuration) { store in
-            for digit in ["1", "2", "3", "4"] {
-                try leave(Self.name(1000, digit))
-                try record(store, Self.name(1000, digit))
-                #expect(try recorded() == Self.name(1000, digit) + "\n")
-                try remove(Self.name(1000, digit))
-            }
+            let markers = try #require(store.logoutMarkers)
+            let due = try markers.pending()
+            try FileManager.default.removeItem(atPath: "\(directory)/\(Self.name(1000))")
+            try markers.remove(due)
+            try #require(rmdir(directory) == 0)
+            try markers.remove(due)
         }
-        #expect(tree.temporaries.isEmpty)
     }
 
     @Test func `without the directory, or with none configured, nothing is pending`() throws {
@@ -126,13 +117,31 @@ import ThumbnailCache
         try tree.withStore(configuration) { try expectPending([Self.name(1001)], in: $0) }
     }
 
-    @Test(arguments: [0o770, 0o752, 0o777] as [mode_t])
-    func `a directory that somebody else may write into is refused`(mode: mode_t) throws {
+    @Test(arguments: [0o752, 0o772, 0o777] as [mode_t])
+    func `a directory that anybody else may write into is refused`(mode: mode_t) throws {
         try leave(Self.name(1000))
         try #require(chmod(directory, mode) == 0)
         try tree.withStore(configuration) { store in
-            let message = refusal(store)
-            #expect(message?.contains("has mode \(String(mode, radix: 8)), writable for others than root") == true)
+            #expect(refusal(store)?.contains("has mode \(String(mode, radix: 8)) and belongs to gid") == true)
+        }
+    }
+
+    @Test func `a directory that a group may write into is taken when it is root's, and the group the daemon's`() throws
+    {
+        let system = FaultySystem()
+        try leave(Self.name(1000))
+        try #require(chmod(directory, 0o770) == 0)
+        try tree.withStore(configuration, system: system) { store in
+            system.pretendOwner(0, group: getegid())
+            try expectPending([Self.name(1000)], in: store)
+            // Who else is in that group is not known.
+            system.pretendOwner(0, group: getegid() + 4_001)
+            #expect(refusal(store)?.contains("belongs to gid \(getegid() + 4_001), so that others") == true)
+            if geteuid() != 0 {
+                system.pretendOwner(geteuid(), group: getegid())
+                #expect(refusal(store)?.contains("it must belong to root and to the daemon's group") == true)
+            }
+            system.pretendOwner(nil)
         }
     }
 
@@ -165,62 +174,63 @@ import ThumbnailCache
         }
     }
 
-    @Test func `a damaged record keeps what can be read of it: the rest is honoured again, never passed over`() throws {
-        for digit in ["1", "2", "3"] { try leave(Self.name(1000, digit)) }
-        try tree.withStore(configuration) { store in
-            try record(store, Self.name(1000, "1"), Self.name(1000, "2"))
-        }
-        let text = try recorded()
-        try Data(text.dropLast(5).utf8).write(to: URL(fileURLWithPath: tree.state + "/honoured-logouts"))
-        try tree.withStore(configuration) { try expectPending([Self.name(1000, "2"), Self.name(1000, "3")], in: $0) }
-    }
-
     @Test(arguments: [FaultySystem.Fault.die, .dieAfter])
-    func
-        `F1, F43: killed at any call of keeping it on record, a marker is on record or pending, and nothing is damaged`(
-            fault: FaultySystem.Fault
-        ) throws
-    {
-        try leave(Self.name(1000, "1"))
-        try tree.withStore(configuration) { try record($0, Self.name(1000, "1")) }
-        try leave(Self.name(1000, "2"))
+    func `F1, F43: killed at any call of removing it, a marker is removed or pending, and no other is touched`(
+        fault: FaultySystem.Fault
+    ) throws {
+        try leave(Self.name(1001))
         var number = 1
         var isDone = false
         while !isDone {
+            try leave(Self.name(1000))
             let system = FaultySystem()
             let last = number
             try tree.withStore(configuration, system: system) { store in
                 let markers = try #require(store.logoutMarkers)
-                let due = try markers.pending()
-                #expect(due.map(\.name) == [Self.name(1000, "2")])
+                let due = try markers.pending().filter { $0.uid == 1000 }
                 system.plan { _, call, _ in call == last ? fault : nil }
                 do {
-                    try markers.record(due)
+                    try markers.remove(due)
                     isDone = true
                 } catch {
                     #expect(system.isDead)
                 }
             }
-            try tree.withStore(configuration) { store in
-                let left = try pending(store)
-                #expect(left == [] || (!isDone && left == [Self.name(1000, "2")]))
-            }
-            // As if it had not been: for the next round.
-            try Data("\(Self.name(1000, "1"))\n".utf8).write(
-                to: URL(fileURLWithPath: tree.state + "/honoured-logouts"))
+            #expect(left == [Self.name(1001)] || (!isDone && left == [Self.name(1000), Self.name(1001)]))
             number += 1
         }
+        // Opening, looking at the directory, unlinking and syncing were each the last call once.
         #expect(number > 5)
     }
 
-    @Test func `F7: a record whose fsync fails was not kept`() throws {
+    @Test func `F7: a removal whose fsync fails is done anew: the marker is pending again`() throws {
         try leave(Self.name(1000))
         let system = FaultySystem()
         try tree.withStore(configuration, system: system) { store in
             system.plan { call, _, _ in call == .sync ? .fail(EIO) : nil }
-            #expect(throws: StoreError.self) { try record(store, Self.name(1000)) }
+            #expect(throws: StoreError.self) { try remove(store, Self.name(1000)) }
             system.heal()
             try expectPending([Self.name(1000)], in: store)
+            try remove(store, Self.name(1000))
+            #expect(system.count(of: .unlink) == 1)
+            try expectPending([], in: store)
+        }
+    }
+
+    @Test func `one marker that cannot be removed is an error, says why, and does not keep the others`() throws {
+        try leave(Self.name(1000))
+        try leave(Self.name(1001))
+        let system = FaultySystem()
+        try tree.withStore(configuration, system: system) { store in
+            let markers = try #require(store.logoutMarkers)
+            let due = try markers.pending()
+            system.plan { call, _, number in call == .unlink && number == 1 ? .fail(EACCES) : nil }
+            let error = #expect(throws: StoreError.self) { try markers.remove(due) }
+            let message = error.map { "\($0)" } ?? ""
+            #expect(message.contains("cannot be written to: unlinkat: EACCES"), "\(message)")
+            #expect(message.contains("it must belong to root and to the daemon"), "\(message)")
+            system.heal()
+            #expect(try pending(store) == [due[0].name])
         }
     }
 }

@@ -92,8 +92,8 @@ import Testing
         #expect(daemon.store.login(of: .alice) == nil)
     }
 
-    @Test(arguments: [FakeMarkers.Step.pending, .record])
-    func `I4: when markers cannot be read or kept on record, that is an error, and the log-out is done again`(
+    @Test(arguments: [FakeMarkers.Step.pending, .remove])
+    func `I4: when markers cannot be read or removed, that is an error, and the log-out is done again`(
         step: FakeMarkers.Step
     ) async throws {
         let daemon = Daemon()
