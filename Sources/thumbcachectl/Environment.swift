@@ -34,10 +34,17 @@ struct Environment {
     }
 
     func warn(_ message: String) {
+        complain("thumbcachectl: \(message)", .warning)
+    }
+
+    /// Says something on standard error, in one line or more; to the journal, with its priority.
+    func complain(_ message: String, _ priority: Priority) {
+        let prefix = errors.isJournal(variable("JOURNAL_STREAM")) ? "<\(priority.rawValue)>" : ""
+        let lines = message.split(separator: "\n", omittingEmptySubsequences: false).map { prefix + $0 + "\n" }
         do throws(Failure) {
-            try errors.write(Array("thumbcachectl: \(message)\n".utf8)[...])
+            try errors.write(Array(lines.joined().utf8)[...])
         } catch {
-            // There is nobody to tell.
+            // There is nobody to tell; the exit status still says it.
         }
     }
 
@@ -68,11 +75,25 @@ enum SocketPath {
     }
 }
 
+/// How bad it is: syslog(3).
+enum Priority: Int32 {
+    case error = 3
+    case warning = 4
+}
+
 /// Standard input, output or error.
 struct StandardStream {
     let descriptor: Int32
 
     var isTerminal: Bool { isatty(descriptor) == 1 }
+
+    /// Whether it is what JOURNAL_STREAM names by device and inode: the variable is inherited, but the stream may have been led
+    /// elsewhere since (systemd.exec(5)).
+    func isJournal(_ named: String?) -> Bool {
+        var status = stat()
+        guard let named, fstat(descriptor, &status) == 0 else { return false }
+        return named == "\(status.st_dev):\(status.st_ino)"
+    }
 
     func write(_ bytes: ArraySlice<UInt8>) throws(Failure) {
         do throws(Errno) {

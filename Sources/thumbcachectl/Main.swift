@@ -20,7 +20,7 @@ enum Main {
                 run(command)
             } else if command is Thumbcachectl {
                 // No subcommand was named: the help, but not as a success.
-                exit(.usage, saying: Thumbcachectl.helpMessage(), on: STDERR_FILENO)
+                exit(.usage, complaining: Thumbcachectl.helpMessage())
             } else {
                 // ArgumentParser's own, such as help.
                 var command = command
@@ -30,26 +30,29 @@ enum Main {
             // --help and --version arrive here, too, and are no errors.
             let isError = Thumbcachectl.exitCode(for: error) != .success
             let message = Thumbcachectl.fullMessage(for: error)
-            exit(isError ? .usage : .done, saying: message, on: isError ? STDERR_FILENO : STDOUT_FILENO)
+            if isError { exit(.usage, complaining: message) }
+            print(message)
         }
     }
 
+    private static var world: Environment {
+        Environment(variable: { name in getenv(name).map { String(cString: $0) } })
+    }
+
     private static func run(_ command: any DaemonCommand) {
-        let environment = Environment(variable: { name in getenv(name).map { String(cString: $0) } })
         do throws(Failure) {
-            try command.run(in: environment)
+            try command.run(in: world)
         } catch {
             exit(with: error)
         }
     }
 
     private static func exit(with failure: Failure) -> Never {
-        exit(failure.status, saying: "thumbcachectl: \(failure.message)", on: STDERR_FILENO)
+        exit(failure.status, complaining: "thumbcachectl: \(failure.message)")
     }
 
-    private static func exit(_ status: ExitStatus, saying message: String, on descriptor: Int32) -> Never {
-        // Where the message cannot be written there is nobody to tell; the status still says it.
-        _ = try? StandardStream(descriptor: descriptor).write(Array((message + "\n").utf8)[...])
+    private static func exit(_ status: ExitStatus, complaining message: String) -> Never {
+        world.complain(message, .error)
         Glibc.exit(status.rawValue)
     }
 

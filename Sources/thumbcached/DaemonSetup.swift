@@ -14,10 +14,10 @@ struct DaemonSetup: Sendable {
     let environment: [String: String]
     let loader: ConfigurationLoader
 
-    init(file: String?, logLevel: Logger.Level?) {
+    init(file: String?, logLevel: Logger.Level?, environment: [String: String]) {
         self.file = file
         self.logLevel = logLevel
-        environment = Self.environment()
+        self.environment = environment
         loader = ConfigurationLoader(environment: environment, uid: geteuid()) { origin in
             try CurlImageFetcher.validate(origin)
         }
@@ -27,7 +27,8 @@ struct DaemonSetup: Sendable {
         try loader.load(file: file)
     }
 
-    private static func environment() -> [String: String] {
+    /// The process's own.
+    static func currentEnvironment() -> [String: String] {
         var result: [String: String] = [:]
         var next = environ
         while let entry = next.pointee {

@@ -11,4 +11,9 @@ struct LogLevel: ExpressibleByArgument {
     }
 
     static var allValueStrings: [String] { Logger.Level.allCases.map(\.rawValue) }
+
+    /// All of them, as a sentence has them.
+    static var names: String {
+        allValueStrings.dropLast().joined(separator: ", ") + " or " + (allValueStrings.last ?? "")
+    }
 }

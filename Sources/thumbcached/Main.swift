@@ -22,19 +22,27 @@ struct Main: AsyncParsableCommand {
             valueName: "file"))
     var configurationFile: String?
 
-    @Flag(help: "Read the configuration, say whether it is good, and exit.")
+    @Flag(
+        help: ArgumentHelp(
+            "Read the configuration, say whether it is good, and exit.",
+            discussion: """
+                It is judged as the service would read it: root reads it as the user \(ConfigurationCheck.serviceUser), where \
+                there is one.
+                """))
     var checkConfig = false
 
     @Option(
         help: ArgumentHelp(
-            "trace, debug, info, notice, warning or error: over the file's log.level.", valueName: "level"))
+            "\(LogLevel.names): over the file's log.level.", valueName: "level"))
     var logLevel: LogLevel?
 
     /// On the main thread at once, before anything else could open a file: no socket and no file of the store's may take the
     /// place of a log that nobody wants.
     @MainActor
     static func main() async {
-        guard clinux_fill_standard_descriptors() == 0 else { fail("open /dev/null: \(SystemError("open").reason)") }
+        guard clinux_fill_standard_descriptors() == 0 else {
+            fail("open /dev/null: \(SystemError("open").reason)", DaemonSetup.currentEnvironment())
+        }
         await main(nil)
     }
 
@@ -43,27 +51,21 @@ struct Main: AsyncParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         // What the daemon makes is nobody else's, whatever mode is asked for.
         umask(0o077)
-        let setup = DaemonSetup(file: configurationFile, logLevel: logLevel?.level)
-        do throws(ConfigurationError) {
-            let configuration = try setup.load()
-            if checkConfig { return print("the configuration is good") }
-            await Self.serve(setup, configuration)
-        } catch {
-            Self.fail("\(error)")
-        }
-    }
-
-    private static func serve(_ setup: DaemonSetup, _ configuration: Configuration) async {
+        let environment = DaemonSetup.currentEnvironment()
         do {
-            try await Daemon.run(setup, configuration)
+            if checkConfig {
+                return print(try ConfigurationCheck(file: configurationFile, environment: environment).run())
+            }
+            let setup = DaemonSetup(file: configurationFile, logLevel: logLevel?.level, environment: environment)
+            try await Daemon.run(setup, try setup.load())
         } catch {
-            fail("\(error)")
+            Self.fail("\(error)", environment)
         }
     }
 
     /// Says why on stderr and exits with 1.
-    private static func fail(_ reason: String) -> Never {
-        StandardError.write("thumbcached: \(reason)\n")
+    private static func fail(_ reason: String, _ environment: [String: String]) -> Never {
+        StandardError().complain("thumbcached: \(reason)", toJournal: StructuredLog.isJournal(environment))
         Glibc.exit(1)
     }
 }

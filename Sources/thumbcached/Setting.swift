@@ -83,7 +83,7 @@ struct SettingReader<Root> {
         let close = known.map { (distance: editDistance(name, $0), name: $0) }.filter { $0.distance <= 2 }.min {
             $0 < $1
         }
-        guard let close else { return "unknown key; docs/configuration.md lists all that there are" }
+        guard let close else { return "unknown key; thumbcached.toml(5) lists all that there are" }
         return "unknown key; did you mean \(prefix)\(close.name)?"
     }
 }

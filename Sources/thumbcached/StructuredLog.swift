@@ -68,7 +68,11 @@ struct StructuredLog: LogHandler {
 struct StandardError: Sendable {
     var descriptor = STDERR_FILENO
 
-    static func write(_ text: String) { StandardError().write(text) }
+    /// Says what was wrong, in one line or more: to the journal, each of them as an error (`<3>`, sd-daemon(3)).
+    func complain(_ reason: String, toJournal: Bool) {
+        let lines = reason.split(separator: "\n", omittingEmptySubsequences: false)
+        write(lines.map { (toJournal ? "<\(Logger.Level.error.priority)>" : "") + $0 + "\n" }.joined())
+    }
 
     /// Writes all of a text in one call where the system takes it at once, so that lines of several threads do not mix.
     /// Where it takes nothing there is nobody left to tell.

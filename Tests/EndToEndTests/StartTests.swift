@@ -205,10 +205,30 @@ extension EndToEnd {
                 #expect(finished.status == 0, "\(finished.everything)")
                 let empty = machine.path("empty.toml")
                 try write("", to: empty)
-                // Where directories are not configured they are those of the session, which a bare su does not make.
-                let session = "XDG_RUNTIME_DIR=\(machine.directory)"
-                let bare = try machine.run(["env", session, Daemon.program, "--check-config", "--config", empty])
+                // Where the service keeps things is its unit's to say, and nothing that the caller has to know.
+                let bare = try machine.run(["env", "-i", Daemon.program, "--check-config", "--config", empty])
                 #expect(bare.status == 0, "\(bare.everything)")
+                #expect(bare.text.hasPrefix("\(empty) is good"), "\(bare.everything)")
+                try write("[storage]\nkeys = \"runtime\"\n", to: empty)
+                let keys = try machine.run(["env", "-i", Daemon.program, "--check-config", "--config", empty])
+                #expect(keys.status == 0, "\(keys.everything)")
+            }
+        }
+
+        @Test func `F50: to the journal each line of what is wrong with a configuration is an error`() throws {
+            try withMachine { machine in
+                let file = machine.path("bad.toml")
+                try write("thread = 1\nsockets = 2\n", to: file)
+                // What systemd sets where standard error is the journal's: its device and inode.
+                let script = "JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2) exec \"$@\""
+                let words = ["sh", "-c", script, "sh", Daemon.program, "--check-config", "--config", file]
+                let finished = try machine.run(words)
+                #expect(finished.status == 1)
+                let lines = finished.errors.split(separator: "\n")
+                #expect(lines.count == 2 && lines.allSatisfy { $0.hasPrefix("<3>") }, "\(finished.everything)")
+                // Elsewhere they are plain.
+                let other = try machine.run(["env", "JOURNAL_STREAM=1:2"] + words.dropFirst(4))
+                #expect(other.status == 1 && !other.errors.contains("<3>"), "\(other.everything)")
             }
         }
 

@@ -38,23 +38,23 @@ import Testing
         Case("# \0", "f.toml:1: a NUL character cannot be part of a configuration"),
 
         // Keys that are none.
-        Case("colour = 1", "f.toml:1: colour: unknown key; docs/configuration.md lists all that there are"),
+        Case("colour = 1", "f.toml:1: colour: unknown key; thumbcached.toml(5) lists all that there are"),
         Case("thread = 1", "f.toml:1: thread: unknown key; did you mean threads?"),
         Case("[limits]\nimages = \"1MiB\"", "f.toml:2: limits.images: unknown key; did you mean limits.image?"),
         Case("[limit]\nimage = \"1MiB\"", "f.toml:1: limit: unknown key; did you mean limits?"),
         Case(
             "limits.quota = \"1MiB\"",
-            "f.toml:1: limits.quota: unknown key; docs/configuration.md lists all that there are"),
+            "f.toml:1: limits.quota: unknown key; thumbcached.toml(5) lists all that there are"),
         Case(
             "[socket]\n\"a\\nb\" = 1",
-            "f.toml: socket.\"a\\u{a}b\": unknown key; docs/configuration.md lists all that there are"),
+            "f.toml: socket.\"a\\u{a}b\": unknown key; thumbcached.toml(5) lists all that there are"),
         Case(
             origin + "time-out = \"2s\"",
             "f.toml:3: origins.default.time-out: unknown key; did you mean origins.default.timeout?"),
         Case(
             origin + "token = { endpoint = \"https://a/t\", client-id = \"a\", secret = \"s\" }",
             """
-            f.toml:3: origins.default.token.secret: unknown key; docs/configuration.md lists all that there are
+            f.toml:3: origins.default.token.secret: unknown key; thumbcached.toml(5) lists all that there are
             """),
         Case(
             origin + "token = { client-secret-file = \"/nonexistent\" }",

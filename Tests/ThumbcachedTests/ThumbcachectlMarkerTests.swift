@@ -114,65 +114,25 @@ import Testing
         }
     }
 
-    // MARK: clear-pending
-
-    private func withState(_ record: String?, body: (String) throws -> Void) throws {
-        try Fixture.withDirectory { directory in
-            if let record { try Data(record.utf8).write(to: URL(filePath: "\(directory)/honoured-logouts")) }
-            try body(directory)
-        }
-    }
-
-    @Test func `clear-pending removes the markers on the daemon's record, and no other file`() throws {
-        let names = [Self.name(1000, "a"), Self.name(1000, "b"), Self.name(1001, "c")]
-        try withMarkers(names[0], names[1], names[2], "notes") { pending in
-            let record = "\(names[0])\nnotes\n../\(names[1])\n\(names[2])\n\(Self.name(7, "d"))\n"
-            try withState(record) { state in
-                for _ in 0..<2 {
-                    let run = try Thumbcachectl.run(["clear-pending", "--pending", pending, "--state", state])
-                    #expect(run.status == 0)
-                    #expect(run.errors == "")
-                    #expect(try markers(pending) == [names[1], "notes"])
-                }
+    @Test func `F46: to the journal a log-out that is not done is an error, and a warning is one`() throws {
+        try withMarkers { pending in
+            // What systemd sets where standard error is the journal's: its device and inode.
+            let script = "export JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2); \"$@\""
+            for (directory, prefixes) in [(pending, ["<3>"]), ("/nonexistent/pending", ["<4>", "<3>"])] {
+                let process = Process()
+                process.executableURL = URL(filePath: "/bin/sh")
+                process.arguments = [
+                    "-c", script, "sh", Thumbcachectl.program.path, "--socket", "/nonexistent/s", "logout", "--all",
+                    "--pending", directory,
+                ]
+                let errors = URL(filePath: "\(pending)/../errors")
+                try Data().write(to: errors)
+                process.standardError = try FileHandle(forWritingTo: errors)
+                try process.run()
+                process.waitUntilExit()
+                let lines = try String(contentsOf: errors, encoding: .utf8).split(separator: "\n")
+                #expect(lines.map { String($0.prefix(3)) } == prefixes, "\(lines)")
             }
-        }
-    }
-
-    @Test func `clear-pending with no record, or no directory, has nothing to do`() throws {
-        try withMarkers(Self.name(1000, "a")) { pending in
-            try withState(nil) { state in
-                let run = try Thumbcachectl.run(["clear-pending", "--pending", pending, "--state", state])
-                #expect(run.status == 0)
-            }
-            #expect(try markers(pending) == [Self.name(1000, "a")])
-        }
-        try withState("\(Self.name(1000, "a"))\n") { state in
-            let run = try Thumbcachectl.run(["clear-pending", "--pending", "/nonexistent/p", "--state", state])
-            #expect(run.status == 0)
-        }
-    }
-
-    @Test(arguments: ["link", "fifo"])
-    func
-        `F24, F26: clear-pending, which root runs, follows and opens nothing that the daemon's user may have put there`(
-            kind: String
-        ) throws
-    {
-        try withMarkers(Self.name(1000, "a")) { pending in
-            try withState(nil) { state in
-                let record = "\(state)/honoured-logouts"
-                if kind == "link" {
-                    try Data("\(Self.name(1000, "a"))\n".utf8).write(to: URL(filePath: "\(state)/elsewhere"))
-                    try FileManager.default.createSymbolicLink(
-                        atPath: record, withDestinationPath: "\(state)/elsewhere")
-                } else {
-                    try #require(mkfifo(record, 0o600) == 0)
-                }
-                let run = try Thumbcachectl.run(["clear-pending", "--pending", pending, "--state", state])
-                #expect(run.status == 1)
-                #expect(run.errors.contains(record))
-            }
-            #expect(try markers(pending) == [Self.name(1000, "a")])
         }
     }
 

@@ -1,0 +1,42 @@
+import Glibc
+
+/// `--check-config`: judges a configuration as the service would read it, whoever asks.
+///
+/// Root may read what the service may not, and has other directories than it. So root becomes the service's user first, where there
+/// is one, and what systemd passes to the service is taken as passed.
+struct ConfigurationCheck {
+    /// As whom the unit runs the daemon; its group is called the same.
+    static let serviceUser = "thumbcached"
+    /// What the unit's CacheDirectory= and its kin come to.
+    static let serviceEnvironment = [
+        "CACHE_DIRECTORY": "/var/cache/thumbcached", "STATE_DIRECTORY": "/var/lib/thumbcached",
+        "RUNTIME_DIRECTORY": "/run/thumbcached",
+    ]
+
+    /// Nil for the default file.
+    let file: String?
+    let environment: [String: String]
+
+    /// - Returns: what was found to be good.
+    /// - Throws: ``ConfigurationError`` with all that is wrong; ``SystemError`` when the service's user cannot be become.
+    func run() throws -> String {
+        let suffix = try becomeServiceUser() ? ", read as the user \(Self.serviceUser)" : ""
+        let passed = environment.merging(Self.serviceEnvironment) { own, _ in own }
+        let setup = DaemonSetup(file: file, logLevel: nil, environment: passed)
+        _ = try setup.load()
+        let path = file ?? ConfigurationLoader.defaultFile
+        guard access(path, F_OK) == 0 else { return "there is no \(path)\(suffix); the defaults are good" }
+        return "\(path) is good\(suffix)"
+    }
+
+    /// For good: the process does nothing else.
+    /// - Returns: false for anybody but root, and where there is no such user.
+    private func becomeServiceUser() throws(SystemError) -> Bool {
+        let (name, accounts) = (Self.serviceUser, AccountDirectory.system)
+        guard geteuid() == 0, let uid = try accounts.uid(name), let gid = try accounts.gid(name) else { return false }
+        guard initgroups(name, gid) == 0, setgid(gid) == 0, setuid(uid) == 0 else {
+            throw SystemError("become the user \(name), as whom the service reads its configuration")
+        }
+        return true
+    }
+}
