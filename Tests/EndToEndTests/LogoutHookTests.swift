@@ -113,6 +113,27 @@ extension EndToEnd {
             }
         }
 
+        @Test func `F45: where sessions cannot be counted, the end of any ends the caches, and the hook says so`()
+            throws
+        {
+            try withMachine { machine in
+                let daemon = try machineWithPending(machine)
+                let client = try loggedIn(daemon, "alice")
+                // A file where the directory should be: not even root can make that.
+                try write("in the way", to: machine.path("sessions"))
+                let opened = try session(daemon, "PAM_TYPE=open_session hook; exit $?")
+                #expect(opened.status == 1, "\(opened.everything)")
+                #expect(try client.call("USERS") == .array([.bulk(Array("alice".utf8))]))
+                let closed = try session(daemon, "PAM_TYPE=close_session hook; exit $?")
+                #expect(closed.status == 0, "\(closed.everything)")
+                #expect(try client.call("GET", "alice", "bob").code == "NOLOGIN")
+                for finished in [opened, closed] {
+                    #expect(finished.errors.contains("cannot be counted"), "\(finished.everything)")
+                    #expect(finished.errors.contains(machine.path("sessions")), "\(finished.everything)")
+                }
+            }
+        }
+
         @Test func `a PAM hook that is called in a way it cannot work says so`() throws {
             try withMachine { machine in
                 let daemon = try machineWithPending(machine)
