@@ -12,7 +12,10 @@ PACKAGE =
 # The Swift standard library is linked into what is installed, so that the machine it runs on needs no toolchain. That no
 # variable is accessed by two at once is checked when the tests run, and not again in what is installed: it is
 # half of all instructions of a hit, 3,500 of 7,200.
-RELEASE = $(OWN_TMPDIR) swift build -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
+RELEASE = $(OWN_TMPDIR) swift build -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked $(HARDENING)
+# Libraries are looked for where the system has them and nowhere else, and all addresses of functions are known, and read-only, before
+# the program begins.
+HARDENING = --disable-local-rpath -Xswiftc -no-toolchain-stdlib-rpath -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now
 SOURCES = Sources Tests Package.swift
 
 # What the package manager and the compiler leave in the temporary directory goes with .build. And nobody else's is in the way there:
@@ -24,12 +27,16 @@ PROGRAMS = thumbcached thumbcachectl
 
 # Files come from the commit's time, so that the same commit makes the same package.
 EPOCH = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
+# Where the program looks for its configuration, whatever the prefix.
+CONFIGURATION = $(DESTDIR)/etc/thumbcached/thumbcached.toml
 # What systemd, man and shells look for below a prefix.
 UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
 DOCUMENTS = $(PREFIX)/share/doc/thumbcached
 # Debian's zsh looks for its packages' completions in a place of their own.
 ZSH = $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
-SECURITY_UNITS = thumbcached.service thumbcached-logout@.service
+# Of the system that it is installed on, or packaged for; 0 where there is none.
+SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*\).*/\1/p' | grep . || echo 0)
+SECURITY_UNITS = thumbcached.service thumbcached-logout@.service thumbcached-honoured@.service
 
 .PHONY: help demo test check release install deb lint-deb security-table test-system tsan asan fuzz kill-test power-cut-test bench bench-docs format clean
 
@@ -78,14 +85,17 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 	$(EPOCH) tools/make-manuals dist dist/man
 
 # `make release` as yourself, then `sudo make install`: root then needs no toolchain on its PATH. Units name the programs
-# where they are installed; documents lie beside what they link to.
-install: ## programs, units, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
+# where they are installed; documents lie beside what they link to. The configuration has every key with its default, none of
+# them set, so that an upgrade's better defaults count; one that is there already stays as it is.
+install: ## programs, units, configuration, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
 	test -x dist/thumbcached -a -d dist/man -a -d dist/completions || $(MAKE) release
-	install -d $(DESTDIR)$(PREFIX)/bin $(UNITS)/user@.service.d $(DESTDIR)$(DOCUMENTS)/hooks $(DESTDIR)$(DOCUMENTS)/application
+	install -d $(DESTDIR)$(PREFIX)/bin $(UNITS)/user-.slice.d $(DESTDIR)$(DOCUMENTS)/hooks $(DESTDIR)$(DOCUMENTS)/application
 	install -m 755 $(addprefix dist/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
-	cd systemd && for unit in *.service *.socket user@.service.d/*.conf; do \
-	    sed 's|/usr/bin/thumbcache|$(PREFIX)/bin/thumbcache|g' "$$unit" > "$(UNITS)/$$unit" && \
-	    chmod 644 "$(UNITS)/$$unit" || exit 1; done
+	cd systemd && for unit in *.service *.socket *.path user-.slice.d/*.conf; do \
+	    sed -e 's|/usr/bin/thumbcache|$(PREFIX)/bin/thumbcache|g' -e 's|docs/\([a-z]*\.md\)|$(DOCUMENTS)/\1|g' \
+	        "$$unit" > "$(UNITS)/$$unit" && chmod 644 "$(UNITS)/$$unit" || exit 1; done
+	test "$(SYSTEMD)" -lt 254 || \
+	    install -D -m 644 -t $(UNITS)/thumbcached.service.d systemd/since-254/thumbcached.service.d/10-restart.conf
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d systemd/sysusers.d/thumbcached.conf
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/tmpfiles.d systemd/tmpfiles.d/thumbcached.conf
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/thumbcached config/hooks/pam-session
@@ -98,10 +108,13 @@ install: ## programs, units, manual pages, completions and documents, to $(DESTD
 	    install -D -m 644 dist/completions/$$program.zsh $(DESTDIR)$(PREFIX)/share/zsh/$(ZSH)/_$$program && \
 	    install -D -m 644 dist/completions/$$program.fish \
 	        $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish || exit 1; done
-	install -m 644 LICENSE config/thumbcached.toml $(DESTDIR)$(DOCUMENTS)
-	for document in README.md CHANGELOG.md docs/*.md; do \
-	    sed -E 's,\]\((\.\./)?(config|docs)/,](,g' "$$document" > "$(DESTDIR)$(DOCUMENTS)/$${document##*/}" || exit 1; done
+	install -m 644 LICENSE config/thumbcached.toml docs/*.svg $(DESTDIR)$(DOCUMENTS)
+	for document in README.md CHANGELOG.md CONTRIBUTING.md docs/*.md; do \
+	    sed -E -e 's,\]\((\.\./)?(config|docs)/,](,g' -e 's,\bdocs/([a-z]+\.(md|svg)),\1,g' \
+	        "$$document" > "$(DESTDIR)$(DOCUMENTS)/$${document##*/}" || exit 1; done
 	chmod 644 $(DESTDIR)$(DOCUMENTS)/*.md
+	test -e "$(CONFIGURATION)" || install -D -m 644 /dev/null "$(CONFIGURATION)"
+	test -s "$(CONFIGURATION)" || sed -E 's/^([a-z-]+ = )/# \1/' config/thumbcached.toml > "$(CONFIGURATION)"
 	install -m 755 config/hooks/* $(DESTDIR)$(DOCUMENTS)/hooks
 	install -m 644 config/application/* $(DESTDIR)$(DOCUMENTS)/application
 
@@ -109,8 +122,9 @@ deb: release ## a Debian package in dist/
 	@tools/install-dependencies deb
 	$(EPOCH) tools/make-deb
 
-lint-deb: ## what lintian has to say of the package in dist/; errors fail
+lint-deb: ## what lintian and tools/check-package have to say of the package in dist/; errors fail
 	@tools/install-dependencies deb lint-deb
+	tools/check-package dist/thumbcached_*.deb
 	lintian --fail-on error --allow-root --tag-display-limit 0 dist/thumbcached_*.deb
 
 security-table: ## write what systemd-analyze thinks of the units into docs/operations.md
