@@ -11,6 +11,8 @@ from waiting import check, wait_until
 
 UNIT = "thumbcached.service"
 SOCKET = "thumbcached.socket"
+# Starts the service where log-outs wait for it.
+PATH = "thumbcached.path"
 CONFIGURATION = pathlib.Path("/etc/thumbcached/thumbcached.toml")
 # As the package brought it: kept over boots.
 INSTALLED_CONFIGURATION = pathlib.Path("/var/lib/system-test/thumbcached.toml")
@@ -21,6 +23,8 @@ PENDING = pathlib.Path("/var/lib/thumbcached-pending")
 DROP_INS = [pathlib.Path(f"/run/systemd/system/{unit}.d/50-system-test.conf") for unit in (UNIT, SOCKET)]
 # What systemd says when a unit has stopped: systemd.journal-fields(7), sd-messages.h.
 STOPPED = "9d1aaa27d60140bd96365438aad20286"
+# syslog(3).
+ERROR = 3
 
 
 class Daemon:
@@ -84,7 +88,7 @@ class Daemon:
         attempt("systemctl", "reset-failed")
         if mended:
             attempt("systemctl", "stop", UNIT)
-        systemctl("start", SOCKET)
+        systemctl("start", SOCKET, PATH)
         try:
             self.start()
         except TimeoutError:
@@ -114,7 +118,7 @@ class Daemon:
         journalctl is given no match: with one and a cursor, that of systemd 252 leaves out the first entry that
         matches.
         """
-        fields = "--output-fields=MESSAGE,MESSAGE_ID,UNIT,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER"
+        fields = "--output-fields=MESSAGE,MESSAGE_ID,PRIORITY,UNIT,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER"
         lines = run("journalctl", "--quiet", "--output=json", fields, f"--after-cursor={cursor}").splitlines()
         entries = [json.loads(line) for line in lines]
         return [entry for entry in entries if unit is None or unit in (entry.get("UNIT"), entry.get("_SYSTEMD_UNIT"))]
@@ -133,6 +137,15 @@ class Daemon:
             return any(all(word in line for word in words) for line in self.journal(cursor, unit))
 
         wait_until(f"the journal of {unit} says {' … '.join(words)}", is_there)
+
+    def wait_for_error(self, cursor, words, unit):
+        """The same, in a line that `journalctl --priority=err` shows."""
+
+        def is_there():
+            errors = [entry for entry in self.entries(cursor, unit) if int(entry["PRIORITY"]) <= ERROR]
+            return any(all(word in str(entry.get("MESSAGE")) for word in words) for entry in errors)
+
+        wait_until(f"the journal of {unit} has an error {' … '.join(words)}", is_there)
 
     def stopped_at(self, cursor, unit):
         """When systemd had stopped that unit, on time.monotonic()'s clock; None before that."""

@@ -156,15 +156,27 @@ def installed_version():
 
 
 def repacked(folder, version):
-    """The package once more, as a later version."""
+    """The package once more, as another version."""
+    unpacked(folder)
+    return rebuilt(folder, version)
+
+
+def unpacked(folder):
+    """The package's tree, to be changed."""
     tree = folder / "tree"
     run("dpkg-deb", "--raw-extract", str(PACKAGE), str(tree))
+    return tree
+
+
+def rebuilt(folder, version):
+    """A package of the tree in there, as another version."""
+    tree = folder / "tree"
     control = tree / "DEBIAN/control"
     lines = [
         f"Version: {version}" if line.startswith("Version:") else line for line in control.read_text().splitlines()
     ]
     control.write_text("\n".join(lines) + "\n")
-    package = folder / "newer.deb"
+    package = folder / "other.deb"
     run("dpkg-deb", "--build", "--root-owner-group", "-Znone", str(tree), str(package))
     # apt reads packages as a user of its own.
     folder.chmod(0o755)

@@ -3,7 +3,7 @@
 import pathlib
 
 from commands import attempt, property_of, run
-from daemon import CACHE, CONFIGURATION, RUNTIME, SOCKET, STATE, UNIT
+from daemon import CACHE, CONFIGURATION, PATH, SOCKET, STATE, UNIT
 from machine import EXCHANGE
 from waiting import check
 
@@ -16,8 +16,9 @@ def installs(machine):
     run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "--yes", str(PACKAGE))
     check(attempt("id", "thumbcached").returncode == 0, "the package made no user thumbcached")
     check(CONFIGURATION.is_file(), f"there is no {CONFIGURATION}")
-    check(property_of(SOCKET, "ActiveState") == "active", "the socket is not open after the installation")
-    check(property_of(SOCKET, "UnitFileState") == "enabled", "the socket would not be open after a boot")
+    for unit in (SOCKET, PATH):
+        check(property_of(unit, "ActiveState") == "active", f"{unit} is not active after the installation")
+        check(property_of(unit, "UnitFileState") == "enabled", f"{unit} would not be active after a boot")
     machine.daemon.start()
     for home in (CACHE, STATE):
         status = home.stat()
@@ -32,16 +33,8 @@ def brings_what_people_need(_):
         check(any(part in file for file in files), f"no file of the package is called {part}")
     conffiles = run("dpkg-query", "--show", "--showformat=${Conffiles}", "thumbcached")
     check(str(CONFIGURATION) in conffiles, f"{CONFIGURATION} is no conffile")
-    # As it has, when systemd runs it: where its directories are.
-    service = [
-        "env",
-        f"CACHE_DIRECTORY={CACHE}",
-        f"STATE_DIRECTORY={STATE}",
-        f"RUNTIME_DIRECTORY={RUNTIME}",
-        "thumbcached",
-    ]
-    check(run(*service, "--check-config", "--config", str(CONFIGURATION)), "the installed configuration is not good")
-    for unit in (UNIT, SOCKET):
+    check(run("thumbcached", "--check-config"), "the installed configuration is not good")
+    for unit in (UNIT, SOCKET, PATH):
         path = pathlib.Path(property_of(unit, "FragmentPath"))
         check(str(path) in files or f"/usr{path}" in files, f"{unit} comes from {path}, not from the package")
 

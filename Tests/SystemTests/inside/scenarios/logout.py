@@ -28,6 +28,13 @@ def wait_until_away(machine, person, cursor):
     return gone - stopped
 
 
+def wait_until_gone(machine, person):
+    """The hook has ended the caches, wherever the user's manager was."""
+    wait_until(f"nothing of {person.name} is on disk", lambda: not machine.daemon.traces(person.uid))
+    wait_until("the hook has ended", lambda: property_of(hook(person), "ActiveState") in ("inactive", "failed"))
+    check(property_of(hook(person), "Result") == "success", f"{hook(person)} failed")
+
+
 def check_ended(machine, person, account="mail"):
     """Nothing of the account is served or found."""
     check(not machine.daemon.traces(person.uid), f"of {person.name} there is {machine.daemon.traces(person.uid)}")
@@ -172,6 +179,17 @@ def lingering(machine):
     check_ended(machine, alice)
 
 
+def quiet(machine):
+    """F45: a log-out that is done says nothing: what the journal has of it is systemd's own, and no receipt"""
+    alice = machine.people.alice
+    application = machine.people.login(alice)
+    cursor = machine.daemon.now()
+    application.log_out()
+    wait_until_away(machine, alice, cursor)
+    said = [entry for entry in machine.daemon.entries(cursor, hook(alice)) if entry["SYSLOG_IDENTIFIER"] != "systemd"]
+    check(not said, f"the log-out said {said}")
+
+
 def without_room(machine):
     """F53: a log-out gets in while other uids hold every connection"""
     alice, bob, carol = machine.people.everybody
@@ -223,5 +241,6 @@ SCENARIOS = [
     terminated,
     back_at_once,
     lingering,
+    quiet,
     without_room,
 ]

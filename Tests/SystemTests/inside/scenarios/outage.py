@@ -2,12 +2,13 @@
 
 import collections
 import os
+import pathlib
 import random
 import signal
 import time
 
 from commands import attempt, property_of, run, systemctl
-from daemon import SOCKET, UNIT
+from daemon import ERROR, PATH, PENDING, SOCKET, UNIT
 from resp import Closed, ask, error_code
 from waiting import check, wait_until
 
@@ -53,8 +54,8 @@ def one_round(machine, number, chance):
 
 
 def stopped(machine, session, chance):
-    """Neither service nor socket: nothing answers."""
-    systemctl("stop", UNIT, SOCKET)
+    """Neither service nor socket, and nothing that starts them: nothing answers."""
+    systemctl("stop", PATH, UNIT, SOCKET)
     session.log_out()
 
 
@@ -103,7 +104,7 @@ def wait_for_hook(person):
 def repair(machine):
     attempt("systemctl", "unmask", "--runtime", SOCKET, UNIT)
     attempt("systemctl", "reset-failed")
-    systemctl("start", SOCKET)
+    systemctl("start", SOCKET, PATH)
 
 
 def check_nothing_left(machine, person, where):
@@ -152,4 +153,61 @@ def alone_with_a_crash(machine):
     check(wait_for_hook(alice) == "done", "the log-out left a marker although the service was started again")
 
 
-SCENARIOS = [alone_with_a_sleeping_daemon, alone_with_a_crash, log_outs_without_a_daemon]
+def left_by_somebody_else(machine):
+    """F46: a marker that lies there while the daemon is away has it started, and is honoured, without a call"""
+    alice = machine.people.alice
+    ask("LOGIN", "mail@alice.example", uid=alice.uid)
+    systemctl("stop", PATH, UNIT)
+    (PENDING / f"{alice.uid}.{'a' * 32}").touch()
+    (PENDING / "notes.txt").touch()
+    try:
+        systemctl("start", PATH)
+        wait_until("the marker is honoured", lambda: not machine.daemon.markers(alice.uid))
+        check(not machine.daemon.keys(alice.uid), f"there are keys {machine.daemon.keys(alice.uid)}")
+        # What is no marker starts nothing.
+        wait_until("the service is active", machine.daemon.is_active)
+        systemctl("stop", UNIT)
+        wait_until("the path waits", lambda: property_of(PATH, "SubState") == "waiting")
+        check(machine.daemon.state() == "inactive", f"the service is {machine.daemon.state()}")
+    finally:
+        (PENDING / "notes.txt").unlink()
+
+
+def without_a_place_to_count(machine):
+    """F45: where pam-session cannot count sessions it logs out all the same, and the system log says so"""
+    alice = machine.people.alice
+    ask("LOGIN", "mail@alice.example", uid=alice.uid)
+    SESSIONS.write_text("in the way")
+    try:
+        for kind in ("open_session", "close_session"):
+            cursor = machine.daemon.now()
+            words = ["env", f"PAM_USER={alice.name}", f"PAM_TYPE={kind}", "/usr/lib/thumbcached/pam-session"]
+            ended = attempt(*words)
+            said = f"{kind}: status {ended.returncode}: {ended.stderr}"
+            check((ended.returncode == 0) == (kind == "close_session"), said)
+            wait_until(f"the system log says what hinders {kind}", lambda cursor=cursor: complaints(machine, cursor))
+    finally:
+        SESSIONS.unlink()
+    check(not machine.daemon.traces(alice.uid), f"there is {machine.daemon.traces(alice.uid)}")
+
+
+SESSIONS = pathlib.Path("/run/thumbcached-sessions")
+
+
+def complaints(machine, cursor):
+    return [
+        entry
+        for entry in machine.daemon.entries(cursor)
+        if entry.get("SYSLOG_IDENTIFIER") == "thumbcached-session"
+        and int(entry["PRIORITY"]) <= ERROR
+        and str(SESSIONS) in entry["MESSAGE"]
+    ]
+
+
+SCENARIOS = [
+    without_a_place_to_count,
+    alone_with_a_sleeping_daemon,
+    alone_with_a_crash,
+    left_by_somebody_else,
+    log_outs_without_a_daemon,
+]

@@ -113,7 +113,7 @@ def a_shutdown(machine):
     """F45: a shutdown is a log-out of everybody who has a session, and of nobody else; it does not fail, nor wait"""
     check_another_boot(machine)
     alice, bob = machine.people.alice, machine.people.bob
-    # A marker would have started the service with this boot, by thumbcached-pending.service.
+    # A marker would have started the service with this boot, by thumbcached.path.
     check(machine.daemon.state() == "inactive", "the service runs before anybody asks")
     check(machine.daemon.markers() == [], f"the log-outs of the shutdown left markers: {machine.daemon.markers()}")
     check(not machine.daemon.keys(bob.uid), "the shutdown did not log out bob, who had a session")

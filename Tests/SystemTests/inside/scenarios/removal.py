@@ -1,10 +1,13 @@
 """The package goes, and what it kept goes with it."""
 
 import pathlib
+import tempfile
 
 from commands import attempt, run
 from daemon import CACHE, PENDING, RUNTIME, STATE
 from waiting import check, wait_until
+
+from scenarios.installation import PACKAGE
 
 
 def removed(machine):
@@ -22,7 +25,9 @@ def removed(machine):
 
 def purged(machine):
     """apt purge removes store, keys, log-outs that waited, configuration, and the user"""
-    run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "purge", "--yes", "thumbcached")
+    ended = attempt("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "purge", "--yes", "thumbcached")
+    said = ended.stdout + ended.stderr
+    check(ended.returncode == 0 and "warning" not in said.lower(), f"status {ended.returncode}: {said}")
     for path in (CACHE, STATE, PENDING, RUNTIME, pathlib.Path("/etc/thumbcached")):
         check(not path.exists(), f"{path} is still there")
     check(attempt("id", "thumbcached").returncode != 0, "the user thumbcached is still there")
@@ -31,5 +36,22 @@ def purged(machine):
     check(not left, f"left behind: {left}")
 
 
+def into_a_tree(_):
+    """Into a tree that is not booted, and has no /proc, the package installs, and out of it again"""
+    with tempfile.TemporaryDirectory() as root:
+        # Without what is mounted in it.
+        run("mount", "--bind", "/", root)
+        try:
+            run("chroot", root, "dpkg", "--install", str(PACKAGE))
+            check(attempt("id", "thumbcached").returncode == 0, "the package made no user thumbcached")
+            mode = PENDING.stat().st_mode & 0o777
+            check(PENDING.group() == "thumbcached" and mode == 0o770, f"{PENDING} has mode {mode:o}")
+            run("chroot", root, "dpkg", "--purge", "thumbcached")
+            check(not PENDING.exists(), f"{PENDING} is still there")
+        finally:
+            run("umount", root)
+
+
 purged.begins_by_itself = True
-SCENARIOS = [removed, purged]
+into_a_tree.begins_by_itself = True
+SCENARIOS = [removed, purged, into_a_tree]

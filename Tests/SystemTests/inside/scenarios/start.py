@@ -2,6 +2,7 @@
 it."""
 
 import pathlib
+import shutil
 
 from commands import attempt, property_of, run, systemctl
 from daemon import CONFIGURATION, PENDING, RUNTIME, SOCKET, STATE, UNIT
@@ -20,12 +21,12 @@ BAD = [
 
 
 def refuse_to_start(machine, words):
-    """The service does not come up, and the journal says why."""
+    """The service does not come up, and the journal says why, as an error."""
     systemctl("stop", UNIT)
     cursor = machine.daemon.now()
     attempt("systemctl", "start", UNIT)
     check(not machine.daemon.is_active(), f"the service started although it must say: {words}")
-    machine.daemon.wait_for_journal(cursor, [words], UNIT)
+    machine.daemon.wait_for_error(cursor, [words], UNIT)
 
 
 def bad_configuration(machine):
@@ -44,23 +45,54 @@ def bad_configuration(machine):
 
 
 def bad_reload(machine):
-    """F50: a reload of a bad configuration keeps the old one, says why, and disturbs nobody"""
+    """F50: a reload of a bad configuration fails, keeps the old one, says why, and disturbs nobody"""
     application = machine.people.login(machine.people.alice)
     before = machine.daemon.pid()
     for text, words in BAD:
         machine.daemon.configure(text)
         cursor = machine.daemon.now()
-        attempt("systemctl", "reload", UNIT)
-        machine.daemon.wait_for_journal(cursor, [words], UNIT)
+        ended = attempt("systemctl", "reload", UNIT)
+        check(ended.returncode != 0, f"systemctl reload took a configuration for good that is not: {words}")
+        machine.daemon.wait_for_error(cursor, [words], UNIT)
         application.wait_for_hits(10)
         application.check_well(closed=0)
     check(machine.daemon.pid() == before, "a bad reload ended the process")
     check(machine.daemon.is_active(), f"after a bad reload the service is {machine.daemon.state()}")
 
 
+def check_of_the_configuration(machine):
+    """F50: thumbcached --check-config judges as the service would read, whoever calls it from wherever, and names the
+    file"""
+    secret = CONFIGURATION.parent / "secret"
+    secret.write_text("s3cret\n", encoding="utf-8")
+    machine.daemon.configure(f'{TOKEN_ENDPOINT}client-secret-file = "{secret}"\n')
+    try:
+        for mode, group, is_good in ((0o600, "root", False), (0o640, "root", False), (0o640, "thumbcached", True)):
+            shutil.chown(secret, "root", group)
+            secret.chmod(mode)
+            ended = attempt("env", "-i", "/usr/bin/thumbcached", "--check-config")
+            said = ended.stdout + ended.stderr
+            where = f"a secret of mode {mode:o} and group {group}: status {ended.returncode}: {said}"
+            check((ended.returncode == 0) == is_good, where)
+            check(str(CONFIGURATION if is_good else secret) in said, where)
+            reloaded = attempt("systemctl", "reload-or-restart", UNIT)
+            check((reloaded.returncode == 0) == is_good, f"{where}: the service sees it otherwise")
+    finally:
+        secret.unlink()
+
+
+TOKEN_ENDPOINT = """[origins.default]
+url = "https://pictures.example.org/{profile}"
+
+[origins.default.token]
+endpoint = "https://login.example.org/token"
+client-id = "thumbcached"
+"""
+
+
 def log_out_of_a_broken_daemon(machine):
     """F46: where the daemon cannot start, the hook leaves a marker and fails visibly; the next good start honours it
-    first"""
+    first, and the failure goes"""
     alice, bob = machine.people.alice, machine.people.bob
     session = machine.people.login(alice)
     machine.people.login(bob).wait_for_hits()
@@ -70,15 +102,20 @@ def log_out_of_a_broken_daemon(machine):
     session.log_out()
     wait_until("the hook has failed", lambda: property_of(hook(alice), "Result") not in ("success", ""))
     check(len(machine.daemon.markers(alice.uid)) == 1, f"the markers are {machine.daemon.markers()}")
-    machine.daemon.wait_for_journal(cursor, ["left the marker", str(PENDING)], hook(alice))
-    failed = run("systemctl", "list-units", "--failed", "--plain", "--no-legend", "thumbcached*")
-    check(hook(alice) in failed, f"systemctl --failed does not show the hook: {failed}")
+    machine.daemon.wait_for_error(cursor, ["left the marker", str(PENDING)], hook(alice))
+    check(hook(alice) in failures(), f"systemctl --failed does not show the hook: {failures()}")
     check(machine.daemon.keys(alice.uid), "this scenario is about images that are still there")
 
     machine.daemon.use("")
     check_ended_but_for_markers(machine, alice)
     wait_until("the marker is removed", lambda: not machine.daemon.markers())
     check(machine.daemon.held(bob) == 8, "the log-out of one uid touched another")
+    wait_until("the log-out does not count as failed any more", lambda: hook(alice) not in failures())
+
+
+def failures():
+    """What `systemctl --failed` shows of ours."""
+    return run("systemctl", "list-units", "--failed", "--plain", "--no-legend", "thumbcached*")
 
 
 def check_ended_but_for_markers(machine, person):
@@ -89,7 +126,7 @@ def check_ended_but_for_markers(machine, person):
 
 
 def hook_itself_fails(machine):
-    """F46: a log-out that cannot be done, and for which no marker can be left, fails and says so"""
+    """F46: a log-out that cannot be done, and for which no marker can be left, fails, says so, and stays failed"""
     alice = machine.people.alice
     session = machine.people.login(alice)
     systemctl("stop", UNIT, SOCKET)
@@ -99,11 +136,16 @@ def hook_itself_fails(machine):
     try:
         session.log_out()
         wait_until("the hook has failed", lambda: property_of(hook(alice), "Result") not in ("success", ""))
+        machine.daemon.wait_for_error(cursor, ["thumbcachectl"], hook(alice))
         machine.daemon.wait_for_journal(cursor, ["thumbcachectl", "marker"], hook(alice))
         check(machine.daemon.markers() == [], "there is a marker in a directory that is read-only")
     finally:
         run("umount", str(PENDING))
     systemctl("start", SOCKET)
+    machine.daemon.start()
+    unit = f"thumbcached-honoured@{alice.uid}.service"
+    wait_until("nobody waits for a marker", lambda: property_of(unit, "ActiveState") == "inactive")
+    check(hook(alice) in failures(), "a log-out that was neither done nor left to the daemon does not count as failed")
 
 
 def stale_socket(machine):
@@ -186,6 +228,7 @@ def flipped(path):
 SCENARIOS = [
     bad_configuration,
     bad_reload,
+    check_of_the_configuration,
     log_out_of_a_broken_daemon,
     hook_itself_fails,
     stale_socket,
