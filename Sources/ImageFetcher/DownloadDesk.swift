@@ -13,8 +13,8 @@ final class DownloadDesk: Sendable {
         var begin: [DownloadTicket]
         var cancelled: [DownloadTicket]
         var expired: [DownloadTicket]
-        /// Those whose host is left alone since they began to wait.
-        var heldBack: [(ticket: DownloadTicket, why: HostHealth.Refusal)]
+        /// Those whose breaker has opened since they began to wait.
+        var rejected: [(ticket: DownloadTicket, why: CircuitBreaker.Rejection)]
         /// To be called when the rest is done.
         var signs: [@Sendable () -> Void]
         var nextDeadline: NIODeadline?
@@ -34,7 +34,7 @@ final class DownloadDesk: Sendable {
         var configuration: FetcherConfiguration
         var queue: DownloadQueue
         var statistics = FetcherStatistics()
-        var hosts = HostTable()
+        var breakers = CircuitBreakers()
         var lastID: UInt64 = 0
         /// Those that wait, by id.
         var waiting: [UInt64: DownloadTicket] = [:]
@@ -42,8 +42,8 @@ final class DownloadDesk: Sendable {
         var begin: [DownloadTicket] = []
         /// Those the thread has to let go of.
         var cancelled: [DownloadTicket] = []
-        /// Those that left the queue because their host is left alone, to be told so by the thread.
-        var heldBack: [(ticket: DownloadTicket, why: HostHealth.Refusal)] = []
+        /// Those that left the queue because their breaker has opened, to be told so by the thread.
+        var rejected: [(ticket: DownloadTicket, why: CircuitBreaker.Rejection)] = []
         /// Of those who want to know whether the thread comes round.
         var signs: [@Sendable () -> Void] = []
         /// Wakes the thread up.
@@ -78,9 +78,9 @@ final class DownloadDesk: Sendable {
         let host = HostKey(download)
         let result: Result<DownloadTicket, DownloadFailure> = state.withLockedValue { state in
             guard state.phase == .open else { return .failure(.shuttingDown) }
-            if let why = state.hosts.refusal(of: host, at: now) {
-                state.statistics.countHeldBack(of: host.origin)
-                return .failure(.heldBack(host.authority, why))
+            if let why = state.breakers.rejection(of: host, for: download.uid, at: now) {
+                state.statistics.countRejected(of: host.origin)
+                return .failure(.rejected(host.authority, why))
             }
             state.lastID += 1
             let entry = DownloadQueue.Entry(
@@ -163,14 +163,14 @@ final class DownloadDesk: Sendable {
             for ticket in expired { state.statistics.count(timedOut, of: ticket.entry.origin) }
             defer {
                 state.begin = []
-                state.heldBack = []
+                state.rejected = []
                 state.cancelled = []
                 state.signs = []
             }
             let nextDeadline = state.queue.nextDeadline
             state.nextLook = nextDeadline ?? .distantFuture
             return Work(
-                begin: state.begin, cancelled: state.cancelled, expired: expired, heldBack: state.heldBack,
+                begin: state.begin, cancelled: state.cancelled, expired: expired, rejected: state.rejected,
                 signs: state.signs, nextDeadline: nextDeadline, configuration: state.configuration)
         }
     }
@@ -213,9 +213,9 @@ final class DownloadDesk: Sendable {
             state.ring = nil
             let queued = Array(state.waiting.values) + state.begin
             for ticket in queued where !state.queue.remove(ticket.entry) { state.queue.finish(ticket.entry) }
-            let rest = queued + state.heldBack.map(\.ticket)
+            let rest = queued + state.rejected.map(\.ticket)
             state.waiting = [:]
-            state.heldBack = []
+            state.rejected = []
             state.begin = []
             state.cancelled = []
             state.statistics.failures.shuttingDown += queued.count

@@ -45,7 +45,7 @@ final class DownloadLoop {
         while let work = desk.takeWork(at: .now()) {
             setLimits(work.configuration)
             for ticket in work.expired { giveUp(ticket) }
-            for (ticket, why) in work.heldBack { ticket.end(.failed(.heldBack(ticket.host.authority, why))) }
+            for (ticket, why) in work.rejected { ticket.end(.failed(.rejected(ticket.host.authority, why))) }
             for ticket in work.begin { begin(ticket, work.configuration) }
             for ticket in work.cancelled { drop(ticket) }
             tokens.takeUp(work.configuration, at: .now())
@@ -74,10 +74,12 @@ final class DownloadLoop {
 
     /// Hands the current hop of a download to libcurl.
     private func send(_ transfer: Transfer) {
-        do throws(HostHealth.Refusal) {
-            if transfer.permit == nil { transfer.permit = try desk.ask(transfer.host, at: .now()) }
+        do throws(CircuitBreaker.Rejection) {
+            if transfer.permit == nil {
+                transfer.permit = try desk.ask(transfer.host, for: transfer.ticket.entry.uid, at: .now())
+            }
         } catch {
-            return holdBack(transfer, error)
+            return reject(transfer, error)
         }
         do throws(DownloadFailure) {
             try transfer.prepare(at: .now())
@@ -99,17 +101,19 @@ final class DownloadLoop {
         }
     }
 
-    /// Ends a download whose next request would go to a host that is left alone.
-    private func holdBack(_ transfer: Transfer, _ why: HostHealth.Refusal) {
+    /// Ends a download whose next request would go to a host that may not be asked now.
+    private func reject(_ transfer: Transfer, _ why: CircuitBreaker.Rejection) {
         transfers[transfer.ticket.entry.id] = nil
-        desk.holdBack(transfer.ticket, cost(transfer))
-        transfer.ticket.end(.failed(.heldBack(transfer.url.authority, why)))
+        desk.reject(transfer.ticket, cost(transfer))
+        transfer.ticket.end(.failed(.rejected(transfer.url.authority, why)))
     }
 
     /// Tells what a request showed of its host; once for each permit.
-    private func report(_ transfer: Transfer, _ verdict: HostHealth.Verdict) {
+    private func report(_ transfer: Transfer, _ finding: CircuitBreakers.Finding) {
         guard let permit = transfer.permit.take() else { return }
-        desk.learn(verdict, of: transfer.host, from: permit, patience: transfer.origin.patience, at: .now())
+        desk.learn(
+            finding, of: transfer.host, for: transfer.ticket.entry.uid, from: permit, policy: transfer.origin.breaker,
+            at: .now())
     }
 
     /// Lets go of a cancelled download. It has begun, or has just been passed over by ``begin(_:_:)``.
@@ -176,7 +180,7 @@ final class DownloadLoop {
             curl_multi_remove_handle(multi, easy)
             guard let context else { continue }
             let transfer = Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
-            if let verdict = transfer.finding(code) { report(transfer, verdict) }
+            if let finding = transfer.finding(code) { report(transfer, finding) }
             if let outcome = transfer.conclude(code) {
                 end(transfer, outcome)
             } else {

@@ -118,6 +118,21 @@ final class EasyHandle {
         return status
     }
 
+    /// Whether a request that ended with `code` met nobody: there was no address, no connection or no TLS to send it over.
+    func isUnreachable(_ code: CURLcode) -> Bool {
+        switch code {
+        case CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_PROXY,
+            CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CIPHER, CURLE_SSL_CACERT_BADFILE,
+            CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS:
+            return true
+        case CURLE_OPERATION_TIMEDOUT:
+            var sent = 0
+            return ccurl_easy_get_long(raw, CURLINFO_REQUEST_SIZE, &sent) == CURLE_OK && sent == 0
+        default:
+            return false
+        }
+    }
+
     /// The value of a field of the answer's header, the first where there are several; nil where it is not there.
     func field(_ name: String) -> String? {
         var header: UnsafeMutablePointer<curl_header>?

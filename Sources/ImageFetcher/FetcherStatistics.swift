@@ -20,14 +20,16 @@ public struct FetcherStatistics: Sendable, Equatable {
     public var refusedAddresses = 0
     /// Answers received, by what their status says; redirects followed included.
     public var answers = Answers()
-    /// Downloads that failed at once, because their host was left alone.
-    public var heldBack = 0
+    /// Downloads that failed at once, because a circuit breaker was open.
+    public var rejected = 0
     /// Downloads under way.
     public var inFlight = 0
     /// Downloads that wait until others have ended.
     public var queued = 0
-    /// Hosts that are left alone, or being asked whether they are back.
-    public var hostsLeftAlone = 0
+    /// Hosts that nobody may ask now but for one request that finds out whether they are back.
+    public var hostsOpen = 0
+    /// Ways of single uids to single hosts that are not open to them now: what they met says nothing to others.
+    public var uidsOpen = 0
     /// The same of each origin that anything was asked of, by its name.
     public var origins: [String: OriginFigures] = [:]
 
@@ -54,11 +56,13 @@ public struct FetcherStatistics: Sendable, Equatable {
         public var notModified = 0
         /// Downloads that failed, whatever the reason.
         public var failures = 0
-        /// Of those, the ones that failed at once, because their host was left alone.
-        public var heldBack = 0
+        /// Of those, the ones that failed at once, because a circuit breaker was open.
+        public var rejected = 0
         public var refusedAddresses = 0
-        /// Milliseconds until the last of its hosts that are left alone may be asked again; 0 where none is.
+        /// Milliseconds until the last of its hosts that nobody may ask may be asked again; 0 where there is none.
         public var retryIn: Int64 = 0
+        /// The same, counting the hosts that only some uids may not ask.
+        public var longestRetryIn: Int64 = 0
 
         public init() {}
     }
@@ -97,12 +101,12 @@ public struct FetcherStatistics: Sendable, Equatable {
         origins[origin, default: OriginFigures()].refusedAddresses += cost.refusedAddresses
     }
 
-    /// A download that failed at once, because its host is left alone.
-    mutating func countHeldBack(of origin: String) {
-        heldBack += 1
+    /// A download that failed at once, because a circuit breaker is open.
+    mutating func countRejected(of origin: String) {
+        rejected += 1
         failures.origin += 1
         origins[origin, default: OriginFigures()].failures += 1
-        origins[origin, default: OriginFigures()].heldBack += 1
+        origins[origin, default: OriginFigures()].rejected += 1
     }
 }
 

@@ -54,11 +54,11 @@ struct OriginRules: Sendable {
             ("connect-timeout", origin.connectTimeout, 1...86_400_000, " ms"),
             ("timeout", origin.timeout, 1...86_400_000, " ms"),
             ("connections", Int64(origin.connections), 1...65_536, ""),
-            ("failures", Int64(origin.patience.failures), 1...1_000_000, ""),
-            ("backoff", origin.patience.backoff, 1...86_400_000, " ms"),
-            ("backoff-max", origin.patience.backoffMax, min(origin.patience.backoff, 86_400_000)...86_400_000, " ms"),
-            ("retry-after-max", origin.patience.retryAfterMax, 0...86_400_000, " ms"),
-            ("lowest-speed", Int64(origin.patience.lowestSpeed), 0...1 << 30, " bytes a second"),
+            ("failures", Int64(origin.breaker.failures), 1...1_000_000, ""),
+            ("backoff", origin.breaker.backoff, 1...86_400_000, " ms"),
+            ("backoff-max", origin.breaker.backoffMax, min(origin.breaker.backoff, 86_400_000)...86_400_000, " ms"),
+            ("retry-after-max", origin.breaker.retryAfterMax, 0...86_400_000, " ms"),
+            ("lowest-speed", Int64(origin.lowestSpeed), 0...1 << 30, " bytes a second"),
         ]
         for number in numbers where !number.range.contains(number.value) {
             throw OriginError(

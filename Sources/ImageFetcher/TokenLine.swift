@@ -16,7 +16,7 @@ final class TokenLine {
     static let mostAtOncePerOrigin = 8
 
     private let desk: TokenDesk
-    /// Knows which hosts are left alone.
+    /// Knows which hosts may be asked.
     private let hosts: DownloadDesk
     private let multi: UnsafeMutableRawPointer
     private var waiting: Deque<TokenTicket> = []
@@ -93,8 +93,8 @@ final class TokenLine {
         } catch {
             return end(ticket, .failure(error))
         }
-        do throws(HostHealth.Refusal) {
-            transfer.permit = try hosts.ask(transfer.host, at: .now())
+        do throws(CircuitBreaker.Rejection) {
+            transfer.permit = try hosts.ask(transfer.host, for: ticket.request.uid, at: .now())
         } catch {
             return end(ticket, .failure(.origin(error.sentence(about: transfer.host.authority))))
         }
@@ -107,10 +107,11 @@ final class TokenLine {
     }
 
     /// Tells what a request showed of the endpoint's host; once for each permit.
-    private func report(_ transfer: TokenTransfer, _ verdict: HostHealth.Verdict) {
+    private func report(_ transfer: TokenTransfer, _ finding: CircuitBreakers.Finding) {
         guard let permit = transfer.permit.take() else { return }
-        let patience = transfer.ticket.request.origin.patience
-        hosts.learn(verdict, of: transfer.host, from: permit, patience: patience, at: .now())
+        let request = transfer.ticket.request
+        hosts.learn(
+            finding, of: transfer.host, for: request.uid, from: permit, policy: request.origin.breaker, at: .now())
     }
 
     private func drop(_ ticket: TokenTicket) {

@@ -24,7 +24,7 @@ final class TokenTransfer {
     private var hasOpenedSocket = false
     private var lacksSocket = false
     /// Leave to ask the endpoint's host, until it is told what that showed.
-    var permit: HostHealth.Permit?
+    var permit: CircuitBreakers.Permit?
 
     private var origin: Origin { ticket.request.origin }
 
@@ -60,18 +60,20 @@ final class TokenTransfer {
     var host: HostKey { HostKey(origin: origin.name, authority: url.authority) }
 
     /// What the request that libcurl ended with `code` shows of the host; as ``Transfer/finding(_:)``.
-    func finding(_ code: CURLcode) -> HostHealth.Verdict {
+    func finding(_ code: CURLcode) -> CircuitBreakers.Finding {
         if refusal != nil && !hasOpenedSocket || lacksSocket { return .nothing }
         let status = easy.status
         if status == 429 || status >= 500 {
             return .failed(retryAfter: status == 429 || status == 503 ? retryAfter : nil)
         }
         switch code {
-        case CURLE_OK: return .works
+        // A refresh token that is refused is not tried again and again, whichever of the uid's users has it: an endpoint may come to
+        // refuse whoever asks from this machine.
+        case CURLE_OK: return [400, 401, 403].contains(status) ? .refused : .works
         // Ended from here, for what the answer is and not for how it came.
         case CURLE_WRITE_ERROR where status != 0: return .works
         case CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT: return .nothing
-        default: return .failed(retryAfter: nil)
+        default: return easy.isUnreachable(code) ? .unreachable : .failed(retryAfter: nil)
         }
     }
 

@@ -26,7 +26,7 @@ final class Transfer {
     /// What the answers said, of all hops.
     private(set) var answers = FetcherStatistics.Answers()
     /// What the current hop is sent with; nil until its host may be asked, and after what came of it has been told.
-    var permit: HostHealth.Permit?
+    var permit: CircuitBreakers.Permit?
     /// What each redirect said that matters to a cache.
     private(set) var redirectHeaders: [ResponseHeaders] = []
     /// Bytes of body received, of all hops.
@@ -219,8 +219,8 @@ final class Transfer {
         try easy.set(CURLOPT_QUICK_EXIT, 1)
         try easy.set(CURLOPT_TIMEOUT_MS, milliseconds)
         // What drips is given up though its time is not; libcurl counts in windows of seconds.
-        try easy.set(CURLOPT_LOW_SPEED_LIMIT, origin.patience.lowestSpeed)
-        try easy.set(CURLOPT_LOW_SPEED_TIME, origin.patience.lowestSpeed > 0 ? configuration.slowSeconds : 0)
+        try easy.set(CURLOPT_LOW_SPEED_LIMIT, origin.lowestSpeed)
+        try easy.set(CURLOPT_LOW_SPEED_TIME, origin.lowestSpeed > 0 ? configuration.slowSeconds : 0)
         try easy.set(CURLOPT_CONNECTTIMEOUT_MS, min(milliseconds, max(1, Int(clamping: origin.connectTimeout))))
 
         // The environment is never asked: not for a proxy (the empty string is "none"), nor for a password.

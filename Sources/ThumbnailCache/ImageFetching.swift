@@ -9,7 +9,7 @@ public protocol ImageFetching: Sendable {
     /// Starts a download, or queues it where a limit says so. `onEnd` is called exactly once, on a thread of the fetcher's,
     /// unless ``DownloadHandle/cancel()`` came first; then it may still be called, and is to be ignored. It must not block, nor
     /// take longer than some 50 µs: other downloads wait for that thread.
-    /// Never blocks. Throws when no more downloads of that uid may wait, and when the host has failed and is left alone.
+    /// Never blocks. Throws when no more downloads of that uid may wait, and when a circuit breaker is open.
     func start(_ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void) throws(DownloadFailure)
         -> any DownloadHandle
 

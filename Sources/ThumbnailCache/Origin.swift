@@ -23,8 +23,10 @@ public struct Origin: Sendable, Equatable {
     public var caFile: String
     /// Proxy URL; empty for none. The environment is never asked.
     public var proxy: String
-    /// How it is treated when it fails.
-    public var patience = OriginPatience()
+    /// Bytes a second, over 30 s, below which an answer is given up; 0 for any speed.
+    public var lowestSpeed = 100
+    /// How its hosts are treated when they fail.
+    public var breaker = BreakerPolicy()
 
     public init(
         name: String, url: String, defaultSize: UInt16 = 128, allow: [String] = [],

@@ -1,6 +1,6 @@
 /// The stale images that are not asked about behind for a moment, since the last time it failed; in bounded number.
 ///
-/// A host that fails is left alone by the fetcher. This is for what says nothing against the host, a page to log in on or an image
+/// The fetcher does not ask a host that fails. This is for what says nothing against the host, a page to log in on or an image
 /// that is too large: every GET of a stale image would else begin another download of it.
 struct RefreshPauses: Sendable {
     /// Seconds after the first failure. Twice as long after each further one.

@@ -25,11 +25,11 @@ extension Configuration {
         Setting("connect-timeout", \.origin.connectTimeout, .milliseconds(atLeast: 1, atMost: 3_600_000)),
         Setting("timeout", \.origin.timeout, .milliseconds(atLeast: 1, atMost: 3_600_000)),
         Setting("connections", \.origin.connections, .count(1...10_000)),
-        Setting("lowest-speed", \.origin.patience.lowestSpeed, .size(atLeast: 1, atMost: 1 << 30, zero: true)),
-        Setting("failures", \.origin.patience.failures, .count(1...1_000_000)),
-        Setting("backoff", \.origin.patience.backoff, .milliseconds(atLeast: 1, atMost: 86_400_000)),
-        Setting("backoff-max", \.origin.patience.backoffMax, .milliseconds(atLeast: 1, atMost: 86_400_000)),
-        Setting("retry-after-max", \.origin.patience.retryAfterMax, .milliseconds(atLeast: 0, atMost: 86_400_000)),
+        Setting("lowest-speed", \.origin.lowestSpeed, .size(atLeast: 1, atMost: 1 << 30, zero: true)),
+        Setting("failures", \.origin.breaker.failures, .count(1...1_000_000)),
+        Setting("backoff", \.origin.breaker.backoff, .milliseconds(atLeast: 1, atMost: 86_400_000)),
+        Setting("backoff-max", \.origin.breaker.backoffMax, .milliseconds(atLeast: 1, atMost: 86_400_000)),
+        Setting("retry-after-max", \.origin.breaker.retryAfterMax, .milliseconds(atLeast: 0, atMost: 86_400_000)),
         Setting("default-ttl", \.origin.defaultTTL, .seconds),
         Setting("negative-ttl", \.origin.negativeTTL, .seconds),
         Setting("stale-while-revalidate", \.origin.staleWhileRevalidate, .seconds),
@@ -77,7 +77,7 @@ extension Configuration {
                 .init(line: node.line, key: key + ".url", sentence: "is missing; write a URL, as in \(example)"))
         }
         problems += readTokenEndpoint(key, reader.found, &draft)
-        problems += Self.settleBackoff(&draft.origin.patience, found: reader.found, key)
+        problems += Self.settleBackoff(&draft.origin.breaker, found: reader.found, key)
         guard problems.isEmpty else { return problems }
         do {
             try validate(draft.origin)
@@ -113,16 +113,16 @@ extension Configuration {
 
     /// `backoff` cannot be more than `backoff-max`. A default gives way to what is set, as with all keys like that.
     private static func settleBackoff(
-        _ patience: inout OriginPatience, found: [String: Int?], _ key: String
+        _ policy: inout BreakerPolicy, found: [String: Int?], _ key: String
     ) -> [ConfigurationError.Problem] {
-        let (first, most) = (patience.backoff, patience.backoffMax)
+        let (first, most) = (policy.backoff, policy.backoffMax)
         guard first > most else { return [] }
         guard let line = found["backoff"] else {
-            patience.backoff = most
+            policy.backoff = most
             return []
         }
         guard found["backoff-max"] != nil else {
-            patience.backoffMax = first
+            policy.backoffMax = first
             return []
         }
         let sentence =

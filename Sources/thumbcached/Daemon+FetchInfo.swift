@@ -6,18 +6,18 @@ extension Daemon {
     ///
     /// - Parameters:
     ///   - origins: the names in the configuration. What was asked of one that is configured no more is in the sums alone.
-    ///   - traffic: where images came from; nil for a caller who is no admin, and who is told of the origins alone: whether they are
-    ///     left alone concerns everybody, what others asked of them does not.
+    ///   - traffic: where images came from; nil for a caller who is no admin, and who is told of the origins alone: whether they can
+    ///     be reached concerns everybody, what others asked of them does not.
     static func fetchLines(
         _ fetch: FetcherStatistics, origins: [String], traffic: CacheCounters.Snapshot?
     ) -> [(name: String, value: String)] {
-        var lines = [("origins", "\(origins.count)"), ("hosts_left_alone", "\(fetch.hostsLeftAlone)")]
+        var lines = [("origins", "\(origins.count)"), ("hosts_open", "\(fetch.hostsOpen)")]
         if let traffic { lines += fetch.lines + fetch.failures.lines + fetch.answers.lines + hits(traffic, fetch) }
         return lines
             + origins.map { name in
                 let figures = fetch.origins[name] ?? .init()
-                let retry = "retry_in_ms=\(figures.retryIn)"
-                return ("origin_\(name)", traffic == nil ? retry : "\(figures.line),\(retry)")
+                let line = traffic == nil ? "retry_in_ms=\(figures.retryIn)" : figures.line
+                return ("origin_\(name)", line)
             }
     }
 
@@ -45,7 +45,8 @@ extension FetcherStatistics {
             ("missing", "\(missing)"),
             ("cancelled", "\(cancelled)"),
             ("refused_addresses", "\(refusedAddresses)"),
-            ("held_back", "\(heldBack)"),
+            ("rejected", "\(rejected)"),
+            ("uids_open", "\(uidsOpen)"),
             ("in_flight", "\(inFlight)"),
             ("queued", "\(queued)"),
         ]
@@ -81,7 +82,7 @@ extension FetcherStatistics.Answers {
 
 extension FetcherStatistics.OriginFigures {
     fileprivate var line: String {
-        "requests=\(requests),bytes=\(bytes),not_modified=\(notModified),failures=\(failures),held_back=\(heldBack),"
-            + "refused_addresses=\(refusedAddresses)"
+        "requests=\(requests),bytes=\(bytes),not_modified=\(notModified),failures=\(failures),rejected=\(rejected),"
+            + "refused_addresses=\(refusedAddresses),retry_in_ms=\(longestRetryIn)"
     }
 }

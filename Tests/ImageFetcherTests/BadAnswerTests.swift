@@ -215,7 +215,7 @@ import ThumbnailCache
             $0.slowSeconds = 1
         } _: { fetcher in
             var origin = Origin.test()
-            origin.patience.lowestSpeed = 100_000
+            origin.lowestSpeed = 100_000
             let outcome = try await fetcher.fetch(server.url("/a"), of: origin)
             #expect(outcome.kind == "timedOut" && outcome.sentence.contains("too slow"), "\(outcome)")
         }

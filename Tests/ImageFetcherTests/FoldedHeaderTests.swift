@@ -14,7 +14,7 @@ import ThumbnailCache
     /// An origin that nothing makes the fetcher leave alone.
     private var origin: Origin {
         var origin = Origin.test()
-        (origin.patience.failures, origin.patience.backoff) = (1_000_000, 1)
+        (origin.breaker.failures, origin.breaker.backoff) = (1_000_000, 1)
         return origin
     }
 

@@ -40,7 +40,7 @@ import ThumbnailCache
                                 "origin \(id % 2)", timeout: path == "/hang" ? 200 : 600_000, connections: 8
                             ).at(server.url("/"))
                             // Some of the time, so that downloads end in this way, too.
-                            origin.patience = OriginPatience(failures: 50, backoff: 20, backoffMax: 20, lowestSpeed: 0)
+                            origin.breaker = BreakerPolicy(failures: 50, backoff: 20, backoffMax: 20)
                             let target = DownloadTarget(url: server.url(path), isNamedByClient: false)
                             let download = Download(
                                 uid: UInt32(task % 4), origin: origin, target: target, token: nil, framing: .bare)

@@ -148,11 +148,11 @@ import ThumbnailCache
         Fault(key: "connections") { $0.connections = 0 },
         Fault(key: "timeout") { $0.timeout = 0 },
         Fault(key: "connect-timeout") { $0.connectTimeout = -1 },
-        Fault(key: "failures") { $0.patience.failures = 0 }, Fault(key: "backoff") { $0.patience.backoff = 0 },
-        Fault(key: "backoff-max") { $0.patience.backoffMax = 999 },
-        Fault(key: "backoff") { $0.patience.backoff = .max },
-        Fault(key: "retry-after-max") { $0.patience.retryAfterMax = -1 },
-        Fault(key: "lowest-speed") { $0.patience.lowestSpeed = -1 },
+        Fault(key: "failures") { $0.breaker.failures = 0 }, Fault(key: "backoff") { $0.breaker.backoff = 0 },
+        Fault(key: "backoff-max") { $0.breaker.backoffMax = 999 },
+        Fault(key: "backoff") { $0.breaker.backoff = .max },
+        Fault(key: "retry-after-max") { $0.breaker.retryAfterMax = -1 },
+        Fault(key: "lowest-speed") { $0.lowestSpeed = -1 },
     ])
     func `F50: what else is wrong with an origin is named by its key`(fault: Fault) {
         var origin = Origin.test()

@@ -60,10 +60,11 @@ import ThumbnailCache
     @Test(
         arguments: [
             ("503 Busy", ["Retry-After: 600"], 1_000, 1), ("429 Slow", ["Retry-After: 600"], 1_000, 1),
-            ("500 Broken", [], 1, 1), ("500 Broken", [], 1_000, 3), ("400 Bad", [], 1, 3), ("401 No", [], 1, 3),
+            ("500 Broken", [], 1, 1), ("500 Broken", [], 1_000, 3), ("400 Bad", [], 1, 1), ("401 No", [], 1, 1),
+            ("403 No", [], 1_000, 3),
             ("200 OK", [], 1, 3),
         ] as [(String, [String], Int, Int)])
-    func `F37: an endpoint that fails, or asks for it, is left alone; one that refuses is not`(
+    func `F37, F68: an endpoint that fails, refuses, or asks for it, is not asked by that uid, and by others is`(
         status: String, headers: [String], failures: Int, requests: Int
     ) async throws {
         let server = try TokenServer { _ in TokenServer.response("{}", status: status, headers: headers) }
@@ -71,21 +72,22 @@ import ThumbnailCache
         try await withFetcher {
             $0.draw = { $0.upperBound }
         } _: { fetcher in
-            func ask(as name: String) async throws -> Result<TokenGrant, TokenFailure> {
+            func ask(as name: String, uid: UInt32 = 1) async throws -> Result<TokenGrant, TokenFailure> {
                 var origin = Origin.test(name)
-                (origin.patience.failures, origin.patience.backoff) = (failures, 600_000)
-                (origin.patience.backoffMax, origin.patience.retryAfterMax) = (600_000, 600_000)
+                (origin.breaker.failures, origin.breaker.backoff) = (failures, 600_000)
+                (origin.breaker.backoffMax, origin.breaker.retryAfterMax) = (600_000, 600_000)
                 let endpoint = TokenEndpoint(url: server.url, clientID: "c")
                 return try await fetcher.token(
-                    TokenRequest(uid: 1, origin: origin, endpoint: endpoint, refreshToken: Secret("r".utf8)))
+                    TokenRequest(uid: uid, origin: origin, endpoint: endpoint, refreshToken: Secret("r".utf8)))
             }
             for number in 1...3 {
                 let outcome = try await ask(as: "one")
-                #expect(outcome.sentence.contains("is left alone for") == (number > requests), "\(outcome)")
+                #expect(outcome.sentence.contains("is not asked for") == (number > requests), "\(outcome)")
             }
             #expect(server.requests.count == requests)
+            #expect(try await !ask(as: "one", uid: 2).sentence.contains("is not asked for"))
             // What fails for one origin's settings says nothing about another's.
-            #expect(try await !ask(as: "other").sentence.contains("is left alone for"))
+            #expect(try await !ask(as: "other").sentence.contains("is not asked for"))
         }
     }
 

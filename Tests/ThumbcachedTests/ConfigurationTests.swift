@@ -156,10 +156,11 @@ import ThumbnailCache
             "short": Origin(name: "short", url: "https://a.example"),
         ]
         // A default gives way.
-        expected.origins["long"]?.patience = OriginPatience(backoff: 7_200_000, backoffMax: 7_200_000)
-        expected.origins["short"]?.patience = OriginPatience(backoff: 500, backoffMax: 500)
-        expected.origins["work"]?.patience = OriginPatience(
-            failures: 3, backoff: 500, backoffMax: 120_000, retryAfterMax: 3_600_000, lowestSpeed: 2_048)
+        expected.origins["long"]?.breaker = BreakerPolicy(backoff: 7_200_000, backoffMax: 7_200_000)
+        expected.origins["short"]?.breaker = BreakerPolicy(backoff: 500, backoffMax: 500)
+        expected.origins["work"]?.breaker = BreakerPolicy(
+            failures: 3, backoff: 500, backoffMax: 120_000, retryAfterMax: 3_600_000)
+        expected.origins["work"]?.lowestSpeed = 2_048
         expected.origins["work"]?.tokenEndpoint = TokenEndpoint(url: "https://id.example.org/token", clientID: "c")
         expected.limits = .init(
             image: 1 << 20, dimension: 100, id: 64, arguments: 32, input: 2 << 20, output: 3 << 20,

@@ -8,13 +8,15 @@ import Testing
     private static var figures: FetcherStatistics {
         var figures = FetcherStatistics()
         figures.requests = 7
-        figures.hostsLeftAlone = 1
+        figures.hostsOpen = 1
+        figures.uidsOpen = 3
         figures.answers.notModified = 2
         figures.failures.timedOut = 3
         figures.origins["work"] = .init()
         figures.origins["work"]?.requests = 5
         figures.origins["work"]?.failures = 4
         figures.origins["work"]?.retryIn = 1_200
+        figures.origins["work"]?.longestRetryIn = 9_000
         // Configured no more.
         figures.origins["old"] = .init()
         return figures
@@ -26,19 +28,20 @@ import Testing
         ).map { "\($0.name):\($0.value)" }
     }
 
-    @Test func `I1: who is no admin is told whether an origin is left alone, and nothing of what others asked`() {
+    @Test func `I1: who is no admin is told whether an origin can be reached, and nothing of what others asked`() {
         #expect(
             lines(isAdmin: false) == [
-                "origins:2", "hosts_left_alone:1", "origin_home:retry_in_ms=0", "origin_work:retry_in_ms=1200",
+                "origins:2", "hosts_open:1", "origin_home:retry_in_ms=0", "origin_work:retry_in_ms=1200",
             ])
     }
 
     @Test func `an admin is told what was asked, what came of it, and the same of each origin`() {
         let lines = lines(isAdmin: true)
         for line in [
-            "origins:2", "hosts_left_alone:1", "requests:7", "not_modified:2", "failed_timed_out:3", "hits_memory:9",
-            "origin_home:requests=0,bytes=0,not_modified=0,failures=0,held_back=0,refused_addresses=0,retry_in_ms=0",
-            "origin_work:requests=5,bytes=0,not_modified=0,failures=4,held_back=0,refused_addresses=0,retry_in_ms=1200",
+            "origins:2", "hosts_open:1", "requests:7", "not_modified:2", "failed_timed_out:3", "uids_open:3",
+            "hits_memory:9",
+            "origin_home:requests=0,bytes=0,not_modified=0,failures=0,rejected=0,refused_addresses=0,retry_in_ms=0",
+            "origin_work:requests=5,bytes=0,not_modified=0,failures=4,rejected=0,refused_addresses=0,retry_in_ms=9000",
         ] {
             #expect(lines.contains(line), "\(line)")
         }

@@ -33,7 +33,7 @@ extension Origin {
         var origin = Origin(
             name: name, url: url, allow: allow, allowPrivateAddresses: allowPrivateAddresses,
             connectTimeout: 600_000, timeout: timeout, connections: connections)
-        origin.patience.lowestSpeed = 0
+        origin.lowestSpeed = 0
         return origin
     }
 
@@ -70,10 +70,12 @@ extension CurlImageFetcher {
 extension CurlImageFetcher {
     /// The same, with a download that is not taken at all told apart by nothing: for its owner, both have failed.
     func outcome(
-        _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000, isNamedByClient: Bool = false
+        _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000, isNamedByClient: Bool = false,
+        token: String? = nil
     ) async -> DownloadOutcome {
         do {
-            return try await fetch(url, of: origin, uid: uid, isNamedByClient: isNamedByClient)
+            return try await fetch(
+                url, of: origin, uid: uid, isNamedByClient: isNamedByClient, token: token.map { Secret($0.utf8) })
         } catch let failure as DownloadFailure {
             return .failed(failure)
         } catch {
@@ -84,8 +86,8 @@ extension CurlImageFetcher {
 }
 
 extension DownloadOutcome {
-    /// Whether it failed because its host is left alone, so that nothing was sent.
-    var isHeldBack: Bool { sentence.contains("is left alone for") || sentence.contains("one request is finding out") }
+    /// Whether it failed because a circuit breaker was open, so that nothing was sent.
+    var isRejected: Bool { sentence.contains("is not asked for") || sentence.contains("one request is finding out") }
 
     var image: DownloadedImage? { if case .image(let image) = self { image } else { nil } }
     var failure: DownloadFailure? { if case .failed(let failure) = self { failure } else { nil } }

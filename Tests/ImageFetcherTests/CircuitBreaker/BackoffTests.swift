@@ -2,7 +2,7 @@ import Testing
 
 @testable import ImageFetcher
 
-/// How long a host that fails is left alone (F37).
+/// How long a host that fails is not asked (F37).
 @Suite struct BackoffTests {
     static let rows: [(base: Int64, most: Int64, attempt: Int, ceiling: Int64)] = [
         (1_000, 60_000, 1, 1_000), (1_000, 60_000, 2, 2_000), (1_000, 60_000, 6, 32_000), (1_000, 60_000, 7, 60_000),

@@ -5,35 +5,35 @@ import ThumbnailCache
 @testable import ImageFetcher
 
 /// The circuit breaker as a value: no sockets, no clock, no dice (F37).
-@Suite struct HostHealthTests {
-    private static let rules = HostHealth.Rules(
-        OriginPatience(failures: 3, backoff: 1_000, backoffMax: 8_000, retryAfterMax: 20_000))
+@Suite struct CircuitBreakerTests {
+    private static let rules = CircuitBreaker.Rules(
+        BreakerPolicy(failures: 3, backoff: 1_000, backoffMax: 8_000, retryAfterMax: 20_000))
 
     private static func at(_ milliseconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .milliseconds(milliseconds) }
 
     /// What happens, and at which millisecond.
     enum Step: Sendable {
         /// A request asks and is answered at once.
-        case request(HostHealth.Verdict)
+        case request(CircuitBreaker.Verdict)
         /// What a request that was sent long before showed.
-        case late(HostHealth.Verdict)
+        case late(CircuitBreaker.Verdict)
         /// A request asks, and does not end yet.
         case begin
         /// The one that finds out ends.
-        case probe(HostHealth.Verdict)
+        case probe(CircuitBreaker.Verdict)
         /// A request asks and must not be sent.
-        case refused(HostHealth.Refusal)
+        case rejected(CircuitBreaker.Rejection)
     }
 
     struct Row: Sendable, CustomTestStringConvertible {
         let name: String
         let steps: [(at: Int64, Step)]
-        let state: HostHealth.State
+        let state: CircuitBreaker.State
         var testDescription: String { name }
     }
 
-    private static let failure = HostHealth.Verdict.failed(retryAfter: nil)
-    private static func open(_ until: Int64, _ attempt: Int) -> HostHealth.State {
+    private static let failure = CircuitBreaker.Verdict.failed(retryAfter: nil)
+    private static func open(_ until: Int64, _ attempt: Int) -> CircuitBreaker.State {
         .open(until: at(until), attempt: attempt)
     }
 
@@ -55,13 +55,13 @@ import ThumbnailCache
             name: "three in a row open it",
             steps: [
                 (0, .request(failure)), (1, .request(failure)), (2, .request(failure)),
-                (2, .refused(.leftAlone(milliseconds: 1_000))), (1_001, .refused(.leftAlone(milliseconds: 1))),
+                (2, .rejected(.open(milliseconds: 1_000))), (1_001, .rejected(.open(milliseconds: 1))),
             ], state: open(1_002, 1)),
         Row(
             name: "exactly one request finds out",
             steps: [
                 (0, .late(failure)), (0, .late(failure)), (0, .late(failure)),
-                (1_000, .begin), (1_000, .refused(.probed)), (9_999, .refused(.probed)),
+                (1_000, .begin), (1_000, .rejected(.probed)), (9_999, .rejected(.probed)),
             ], state: .halfOpen(attempt: 1)),
         Row(
             name: "it is back",
@@ -80,7 +80,7 @@ import ThumbnailCache
             name: "the one that finds out is cancelled, and the next finds out",
             steps: [
                 (0, .late(failure)), (0, .late(failure)), (0, .late(failure)),
-                (1_000, .begin), (1_200, .probe(.nothing)), (1_200, .begin), (1_200, .refused(.probed)),
+                (1_000, .begin), (1_200, .probe(.nothing)), (1_200, .begin), (1_200, .rejected(.probed)),
             ], state: .halfOpen(attempt: 1)),
         Row(
             name: "what was sent before it was opened is no news",
@@ -118,41 +118,39 @@ import ThumbnailCache
     ]
 
     @Test(arguments: rows)
-    func `F37: a host that fails is left alone, then one request finds out`(_ row: Row) throws {
-        var health = HostHealth()
+    func `F37: what fails is not asked for a while, then one request finds out`(_ row: Row) throws {
+        var breaker = CircuitBreaker()
         for (time, step) in row.steps {
             let now = Self.at(time)
-            func learn(_ verdict: HostHealth.Verdict, _ permit: HostHealth.Permit) {
-                health.learn(verdict, from: permit, at: now, rules: Self.rules) { $0.upperBound }
+            func learn(_ verdict: CircuitBreaker.Verdict, _ permit: CircuitBreaker.Permit) {
+                breaker.learn(verdict, from: permit, at: now, rules: Self.rules) { $0.upperBound }
             }
             switch step {
-            case .request(let verdict): learn(verdict, try health.ask(at: now))
+            case .request(let verdict): learn(verdict, try breaker.ask(at: now))
             case .late(let verdict): learn(verdict, .usual)
-            case .begin: #expect(try health.ask(at: now) == .probe)
+            case .begin: #expect(try breaker.ask(at: now) == .probe)
             case .probe(let verdict): learn(verdict, .probe)
-            case .refused(let refusal):
-                let before = health
-                #expect(throws: refusal) { try health.ask(at: now) }
-                #expect(health == before)
+            case .rejected(let rejection):
+                let before = breaker
+                #expect(throws: rejection) { try breaker.ask(at: now) }
+                #expect(breaker == before)
             }
         }
-        #expect(health.state == row.state)
+        #expect(breaker.state == row.state)
     }
 
     /// A minute of constant demand: a request every so many milliseconds, each answered at once.
     private func requestsInAMinute(
-        every step: Int = 1, _ patience: OriginPatience = .init(), answer: HostHealth.Verdict,
-        draw: (ClosedRange<Int64>) -> Int64
+        every step: Int = 1, answer: CircuitBreaker.Verdict, draw: (ClosedRange<Int64>) -> Int64
     ) -> Int {
-        var hosts = HostTable()
-        let broken = HostKey(origin: "a", authority: "http://broken.example")
-        let rules = HostHealth.Rules(patience)
+        var breaker = CircuitBreaker()
+        let rules = CircuitBreaker.Rules(BreakerPolicy())
         var requests = 0
         for millisecond in stride(from: Int64(0), to: 60_000, by: step) {
             let now = Self.at(millisecond)
-            guard let permit = try? hosts.ask(broken, at: now) else { continue }
+            guard let permit = try? breaker.ask(at: now) else { continue }
             requests += 1
-            _ = hosts.learn(answer, of: broken, from: permit, at: now, rules: rules, draw: draw)
+            breaker.learn(answer, from: permit, at: now, rules: rules, draw: draw)
         }
         return requests
     }
@@ -176,42 +174,5 @@ import ThumbnailCache
         #expect(counts.allSatisfy { (10...19).contains($0) })
         // The waits are drawn, and not the same for everybody.
         #expect(Set(counts).count > 3)
-    }
-
-    @Test func `F37: one host's failures say nothing of another, nor of the same host as another origin reaches it`()
-        throws
-    {
-        var hosts = HostTable()
-        let broken = HostKey(origin: "a", authority: "http://broken.example")
-        for _ in 0..<3 {
-            _ = hosts.learn(Self.failure, of: broken, from: .usual, at: Self.at(0), rules: Self.rules) { $0.upperBound }
-        }
-        #expect(hosts.refusal(of: broken, at: Self.at(0)) == .leftAlone(milliseconds: 1_000))
-        for other in [
-            ("a", "http://broken.example:81"), ("a", "https://broken.example"), ("b", "http://broken.example"),
-        ] {
-            let key = HostKey(origin: other.0, authority: other.1)
-            #expect(try hosts.ask(key, at: Self.at(0)) == .usual)
-        }
-        let leftAlone = hosts.leftAlone(at: Self.at(400))
-        #expect(leftAlone.count == 1 && leftAlone["a"]?.hosts == 1 && leftAlone["a"]?.milliseconds == 600)
-        _ = try hosts.ask(broken, at: Self.at(1_000))
-        _ = hosts.learn(.works, of: broken, from: .probe, at: Self.at(1_000), rules: Self.rules) { $0.upperBound }
-        #expect(hosts.count == 0)
-    }
-
-    @Test func `I8: however many hosts fail, so many are remembered, and those for which it matters longest`() {
-        var hosts = HostTable()
-        let key: (Int) -> HostKey = { HostKey(origin: "a", authority: "http://\($0).example") }
-        for number in 0..<(HostTable.most + 500) {
-            _ = hosts.learn(
-                .failed(retryAfter: Int64(1_000 + number)), of: key(number), from: .usual, at: Self.at(0),
-                rules: Self.rules
-            ) { $0.lowerBound }
-            #expect(hosts.count <= HostTable.most)
-        }
-        #expect(hosts.count == HostTable.most)
-        #expect(hosts.refusal(of: key(0), at: Self.at(0)) == nil)
-        #expect(hosts.refusal(of: key(HostTable.most + 499), at: Self.at(0)) != nil)
     }
 }

@@ -9,7 +9,7 @@ extension Transfer {
 
     /// What the hop that libcurl ended with `code` shows; to be asked before ``conclude(_:)``, which may go on to the next.
     /// Nil while the hop goes on.
-    func finding(_ code: CURLcode) -> HostHealth.Verdict? {
+    func finding(_ code: CURLcode) -> CircuitBreakers.Finding? {
         if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nil }
         // An address that must not be reached, and a descriptor that is not to be had, are no fault of the host's.
         if refusal != nil && openedSockets.isEmpty || lacksSocket { return .nothing }
@@ -23,7 +23,7 @@ extension Transfer {
         case CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT: return .nothing
         // Who has waited in the queue for nearly all of its time cannot blame the host for the rest.
         case CURLE_OPERATION_TIMEDOUT where given < min(origin.connectTimeout, origin.timeout / 2): return .nothing
-        default: return .failed(retryAfter: nil)
+        default: return easy.isUnreachable(code) ? .unreachable : .failed(retryAfter: nil)
         }
     }
 

@@ -1,4 +1,4 @@
-/// How long a host that fails is left alone: exponential backoff with full jitter.
+/// How long a host that fails is not asked: exponential backoff with full jitter.
 ///
 /// The wait after the n-th attempt that failed is drawn evenly from nothing to `base` × 2^(n−1), or to `most` where that is less. All of it
 /// is drawn, and not a part added to a fixed wait, so that many who saw one failure do not come back as one wave. (Marc Brooker,

@@ -1,0 +1,253 @@
+import NIOCore
+
+/// A host as one origin reaches it: with that origin's authorities, proxy and time-outs. What one origin's settings make fail
+/// says nothing about the same host as another origin reaches it.
+struct HostKey: Hashable, Sendable {
+    /// The origin's name.
+    let origin: String
+    /// Scheme, host and port, as ``WebURL/authority`` has them.
+    let authority: String
+}
+
+/// Who may ask which host.
+///
+/// That a host cannot be reached concerns everybody, since nobody can bring it about by what he asks for: each such host has one
+/// breaker for all. What comes once there is a connection may be about who asked (a 429 for a token, a 500 for a picture, silence for an
+/// address), and opens that uid's own breaker and no other (F68). Where several uids met such failures with no success between, the host
+/// is likely to be broken for all: then each uid's breaker opens with its first failure. But each finds out for itself. A breaker that
+/// two uids could open for the rest would be one that anybody with two uids could keep open.
+///
+/// A value without effects. A host that works is not in it. Redirects can name any number of hosts, and one account may have many uids:
+/// so the tables have limits, and what makes room for the new is of the uid that has most (I8).
+struct CircuitBreakers: Sendable {
+    /// Hosts that are remembered.
+    static let mostHosts = 1_024
+    /// Breakers of a single uid.
+    static let mostOfUID = 64
+    /// Breakers of single uids, all together.
+    static let mostOfUIDs = 8_192
+
+    /// What a request showed of its host.
+    enum Finding: Equatable, Sendable {
+        /// It answers: with an image, without one, or with a refusal that is the asker's own matter.
+        case works
+        /// It answers, and no to a credential: such attempts are limited like failures, and say nothing to others.
+        case refused
+        /// No connection, for want of an address, an open port or TLS.
+        case unreachable
+        /// Once connected it breaks off, does not answer in time, or says that it is broken or asked too much.
+        /// `retryAfter`: milliseconds that it asked for.
+        case failed(retryAfter: Int64?)
+        /// Nothing: the request was cancelled, or failed for reasons of our own.
+        case nothing
+    }
+
+    /// What a request was sent with: of the breaker for all, and of the uid's own.
+    struct Permit: Equatable, Sendable {
+        fileprivate(set) var shared = CircuitBreaker.Permit.usual
+        fileprivate(set) var own = CircuitBreaker.Permit.usual
+    }
+
+    /// Whose requests are rejected from now on.
+    enum Scope: Equatable, Sendable {
+        case everyone
+        case uid(UInt32)
+    }
+
+    private var hosts: [HostKey: Host] = [:]
+    private var own: [UInt32: [HostKey: CircuitBreaker]] = [:]
+    private var ownCount = 0
+
+    /// Hosts, and breakers of single uids.
+    var count: (hosts: Int, own: Int) { (hosts.count, ownCount) }
+
+    /// Why a request of the uid to the host would not be sent now; nil when it would.
+    func rejection(of host: HostKey, for uid: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
+        hosts[host]?.breaker.rejection(at: now) ?? own[uid]?[host]?.rejection(at: now)
+    }
+
+    /// Asks to send a request, of which ``learn(_:of:for:from:at:rules:draw:)`` has to be told the end.
+    mutating func ask(
+        _ host: HostKey, for uid: UInt32, at now: NIODeadline
+    ) throws(CircuitBreaker.Rejection) -> Permit {
+        // Both are asked before either is changed: a probe that is not sent would never be reported on.
+        if let rejection = rejection(of: host, for: uid, at: now) { throw rejection }
+        return Permit(
+            shared: try hosts[host]?.breaker.ask(at: now) ?? .usual, own: try own[uid]?[host]?.ask(at: now) ?? .usual)
+    }
+
+    /// What the request with that permit showed. Returns for whom the host is open from now on, and was not before.
+    @discardableResult
+    mutating func learn(
+        _ finding: Finding, of host: HostKey, for uid: UInt32, from permit: Permit, at now: NIODeadline,
+        rules: CircuitBreaker.Rules, draw: Backoff.Draw
+    ) -> Scope? {
+        var shared = hosts[host] ?? Host(uid: uid)
+        let isOpenForAll = shared.breaker.learn(
+            finding.ofConnection, from: permit.shared, at: now, rules: rules, draw: draw)
+        shared.failures.learn(finding, of: uid)
+        keep(shared, of: host)
+
+        var rules = rules
+        if shared.failures.areOfSeveral(atLeast: rules.failures) { rules.failures = 1 }
+        var breaker = own[uid]?[host] ?? CircuitBreaker()
+        let isOpen = breaker.learn(finding.ofAnswer, from: permit.own, at: now, rules: rules, draw: draw)
+        keep(breaker, of: host, for: uid)
+        return isOpenForAll ? .everyone : isOpen ? .uid(uid) : nil
+    }
+
+    // MARK: Figures
+
+    /// Breakers that are not closed.
+    struct Open: Equatable, Sendable {
+        /// For everybody.
+        var hosts = 0
+        /// Milliseconds until the last of these may be asked; 0 while one is being asked.
+        var milliseconds: Int64 = 0
+        /// For single uids.
+        var own = 0
+        /// Milliseconds until the last of all of them may be asked.
+        var longest: Int64 = 0
+    }
+
+    /// The breakers that are not closed, of each origin that has any.
+    func open(at now: NIODeadline) -> [String: Open] {
+        var all: [String: Open] = [:]
+        for (key, host) in hosts {
+            guard let rejection = host.breaker.rejection(at: now) else { continue }
+            all[key.origin, default: Open()].hosts += 1
+            all[key.origin, default: Open()].milliseconds.raise(to: rejection.milliseconds)
+            all[key.origin, default: Open()].longest.raise(to: rejection.milliseconds)
+        }
+        for (key, breaker) in own.values.joined() {
+            guard let rejection = breaker.rejection(at: now) else { continue }
+            all[key.origin, default: Open()].own += 1
+            all[key.origin, default: Open()].longest.raise(to: rejection.milliseconds)
+        }
+        return all
+    }
+
+    // MARK: Limits
+
+    private mutating func keep(_ host: Host, of key: HostKey) {
+        guard !host.isFine else {
+            hosts[key] = nil
+            return
+        }
+        if hosts[key] == nil, hosts.count >= Self.mostHosts { forgetHost() }
+        if hosts[key] != nil || hosts.count < Self.mostHosts { hosts[key] = host }
+    }
+
+    private mutating func keep(_ breaker: CircuitBreaker, of key: HostKey, for uid: UInt32) {
+        guard !breaker.isFine else { return forget(key, of: uid) }
+        if own[uid]?[key] == nil {
+            let ofUID = own[uid]?.count ?? 0
+            if ofUID >= Self.mostOfUID {
+                forgetBreaker(of: uid)
+            } else if ownCount >= Self.mostOfUIDs, let most = own.max(by: { $0.value.count < $1.value.count }) {
+                forgetBreaker(of: most.key)
+            }
+            guard own[uid]?.count ?? 0 < Self.mostOfUID, ownCount < Self.mostOfUIDs else { return }
+            ownCount += 1
+        }
+        own[uid, default: [:]][key] = breaker
+    }
+
+    private mutating func forget(_ key: HostKey, of uid: UInt32) {
+        guard own[uid]?.removeValue(forKey: key) != nil else { return }
+        ownCount -= 1
+        if own[uid]?.isEmpty == true { own[uid] = nil }
+    }
+
+    /// Of one uid's breakers the one that matters the shortest.
+    private mutating func forgetBreaker(of uid: UInt32) {
+        let first = own[uid]?.compactMap { key, breaker in breaker.matters.map { (key, $0) } }.min { $0.1 < $1.1 }
+        if let first { forget(first.0, of: uid) }
+    }
+
+    /// Of the hosts that the uid with most of them put here, the one that matters the shortest.
+    private mutating func forgetHost() {
+        var counts: [UInt32: Int] = [:]
+        for host in hosts.values where host.breaker.matters != nil { counts[host.uid, default: 0] += 1 }
+        guard let most = counts.max(by: { $0.value < $1.value }) else { return }
+        let first = hosts.compactMap { key, host in
+            host.uid == most.key ? host.breaker.matters.map { (key, $0) } : nil
+        }.min { $0.1 < $1.1 }
+        if let first { hosts[first.0] = nil }
+    }
+}
+
+/// One host, whoever asks it.
+private struct Host {
+    /// Whose request put it here.
+    let uid: UInt32
+    /// Of connections to it.
+    var breaker = CircuitBreaker()
+    var failures = FailureRow()
+
+    init(uid: UInt32) {
+        self.uid = uid
+    }
+
+    var isFine: Bool { breaker.isFine && failures.count == 0 }
+}
+
+/// Failures of a host that is connected to, in a row, and whether several uids met them.
+private struct FailureRow {
+    private(set) var count = 0
+    private var first: UInt32?
+    private var areOfSeveral = false
+
+    mutating func learn(_ finding: CircuitBreakers.Finding, of uid: UInt32) {
+        switch finding {
+        case .works, .refused: self = FailureRow()
+        case .unreachable, .nothing: break
+        case .failed:
+            count += 1
+            areOfSeveral = areOfSeveral || first ?? uid != uid
+            first = first ?? uid
+        }
+    }
+
+    func areOfSeveral(atLeast failures: Int) -> Bool { areOfSeveral && count >= failures }
+}
+
+extension CircuitBreakers.Finding {
+    /// What it says of the way to the host.
+    fileprivate var ofConnection: CircuitBreaker.Verdict {
+        switch self {
+        case .works, .refused, .failed: .works
+        case .unreachable: .failed(retryAfter: nil)
+        case .nothing: .nothing
+        }
+    }
+
+    /// What it says of how the host treats the uid that asked.
+    fileprivate var ofAnswer: CircuitBreaker.Verdict {
+        switch self {
+        case .works: .works
+        case .refused: .failed(retryAfter: nil)
+        case .failed(let retryAfter): .failed(retryAfter: retryAfter)
+        case .unreachable, .nothing: .nothing
+        }
+    }
+}
+
+extension CircuitBreaker {
+    /// Until when there is something to lose by forgetting it; nil while a request is finding out, and has to be told of.
+    fileprivate var matters: NIODeadline? {
+        switch state {
+        case .closed: .distantPast
+        case .open(let until, _): until
+        case .halfOpen: nil
+        }
+    }
+}
+
+extension CircuitBreaker.Rejection {
+    fileprivate var milliseconds: Int64 { if case .open(let milliseconds) = self { milliseconds } else { 0 } }
+}
+
+extension Int64 {
+    fileprivate mutating func raise(to other: Int64) { self = Swift.max(self, other) }
+}

@@ -1,0 +1,112 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import ThumbnailCache
+
+// Which hosts may be asked, as the desk keeps it: the thread asks before each request and tells what came of it.
+
+extension DownloadDesk {
+    /// Whether a request of the uid may go to the host now. Whoever may has to call ``learn(_:of:for:from:policy:at:)`` once.
+    func ask(
+        _ host: HostKey, for uid: UInt32, at now: NIODeadline
+    ) throws(CircuitBreaker.Rejection) -> CircuitBreakers.Permit {
+        let result: Result<CircuitBreakers.Permit, CircuitBreaker.Rejection> = state.withLockedValue { state in
+            do throws(CircuitBreaker.Rejection) {
+                return .success(try state.breakers.ask(host, for: uid, at: now))
+            } catch {
+                return .failure(error)
+            }
+        }
+        return try result.get()
+    }
+
+    /// What a request showed of its host. When that opens a breaker, the downloads behind it leave the queue: they would only wait for a
+    /// place in order to fail.
+    func learn(
+        _ finding: CircuitBreakers.Finding, of host: HostKey, for uid: UInt32, from permit: CircuitBreakers.Permit,
+        policy: BreakerPolicy, at now: NIODeadline
+    ) {
+        state.withLockedValue { state in
+            let scope = state.breakers.learn(
+                finding, of: host, for: uid, from: permit, at: now, rules: CircuitBreaker.Rules(policy),
+                draw: state.configuration.draw)
+            if let scope, let why = state.breakers.rejection(of: host, for: uid, at: now) {
+                state.reject(host, of: scope, why)
+            }
+        }
+    }
+
+    /// Gives back the room of a download that had begun when a breaker was found open. Nothing was sent for it.
+    func reject(_ ticket: DownloadTicket, _ cost: Cost) {
+        state.withLockedValue { state in
+            state.statistics.count(cost, of: ticket.entry.origin)
+            if !ticket.isCancelled { state.statistics.countRejected(of: ticket.entry.origin) }
+            state.finish(ticket)
+        }
+    }
+
+    func statistics(at now: NIODeadline) -> FetcherStatistics {
+        state.withLockedValue { state in
+            var statistics = state.statistics
+            statistics.inFlight = state.queue.active
+            statistics.queued = state.queue.waiting
+            for (origin, open) in state.breakers.open(at: now) {
+                statistics.hostsOpen += open.hosts
+                statistics.uidsOpen += open.own
+                statistics.origins[origin, default: .init()].retryIn = open.milliseconds
+                statistics.origins[origin, default: .init()].longestRetryIn = open.longest
+            }
+            return statistics
+        }
+    }
+}
+
+extension DownloadDesk.State {
+    /// Takes what waits for a host out of the queue. Looks at every download that waits; once for each time that a breaker opens.
+    fileprivate mutating func reject(
+        _ host: HostKey, of scope: CircuitBreakers.Scope, _ why: CircuitBreaker.Rejection
+    ) {
+        let tickets = waiting.values.filter {
+            $0.host == host && scope.contains($0.entry.uid) && queue.remove($0.entry)
+        }
+        for ticket in tickets.sorted(by: { $0.entry.id < $1.entry.id }) {
+            waiting[ticket.entry.id] = nil
+            statistics.countRejected(of: host.origin)
+            rejected.append((ticket, why))
+        }
+        if !tickets.isEmpty { call() }
+    }
+}
+
+extension CircuitBreakers.Scope {
+    fileprivate func contains(_ uid: UInt32) -> Bool {
+        switch self {
+        case .everyone: true
+        case .uid(let one): one == uid
+        }
+    }
+}
+
+extension HostKey {
+    /// Where a download's first request goes.
+    init(_ download: Download) {
+        self.init(origin: download.origin.name, authority: WebURL.authority(ofNormalized: download.target.url))
+    }
+}
+
+extension DownloadFailure {
+    /// A request that is not sent, because its host has failed.
+    static func rejected(_ authority: String, _ why: CircuitBreaker.Rejection) -> Self {
+        .origin(why.sentence(about: authority))
+    }
+}
+
+extension CircuitBreaker.Rejection {
+    func sentence(about authority: String) -> String {
+        switch self {
+        case .open(let milliseconds):
+            "\(authority) failed and is not asked for \(milliseconds) ms more: try again then"
+        case .probed:
+            "\(authority) failed, and one request is finding out whether it is back: try again when that has ended"
+        }
+    }
+}

@@ -1,0 +1,251 @@
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+/// Who may ask which host, as a value: no sockets, no clock, no dice.
+@Suite struct CircuitBreakersTests {
+    private static let rules = CircuitBreaker.Rules(
+        BreakerPolicy(failures: 3, backoff: 1_000, backoffMax: 8_000, retryAfterMax: 20_000))
+    private static let host = HostKey(origin: "a", authority: "http://host.example")
+    private static let failed = CircuitBreakers.Finding.failed(retryAfter: nil)
+
+    private static func at(_ milliseconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .milliseconds(milliseconds) }
+
+    private static func host(_ number: Int) -> HostKey { HostKey(origin: "a", authority: "http://\(number).example") }
+
+    /// What happens, to whose request.
+    enum Step: Sendable {
+        /// It asks and is answered at once.
+        case request(UInt32, CircuitBreakers.Finding)
+        /// It had been sent before, and ends now.
+        case late(UInt32, CircuitBreakers.Finding)
+        /// It asks and must not be sent.
+        case rejected(UInt32, CircuitBreaker.Rejection)
+    }
+
+    struct Row: Sendable, CustomTestStringConvertible {
+        let name: String
+        let steps: [(at: Int64, Step)]
+        /// The uids that may ask at the end, of 1 to 4.
+        let mayAsk: [UInt32]
+        var testDescription: String { name }
+    }
+
+    /// Every draw is the highest.
+    static let rows: [Row] = [
+        Row(
+            name: "one uid's failures, however many, shut its own way alone",
+            steps: (0..<1_000).map { _ in (0, .late(1, failed)) }, mayAsk: [2, 3, 4]),
+        Row(
+            name: "so does a Retry-After to one uid",
+            steps: [
+                (0, .request(1, .failed(retryAfter: 15_000))), (0, .rejected(1, .open(milliseconds: 15_000))),
+                (14_999, .rejected(1, .open(milliseconds: 1))),
+            ], mayAsk: [2, 3, 4]),
+        Row(
+            name: "and refused credentials do, counted like failures",
+            steps: [
+                (0, .request(1, .refused)), (0, .request(1, .refused)), (0, .request(2, .refused)),
+                (0, .request(1, .refused)),
+            ], mayAsk: [2, 3, 4]),
+        Row(
+            name: "a success of another uid does not open it again",
+            steps: [
+                (0, .request(1, failed)), (0, .request(1, failed)), (0, .request(2, .works)), (0, .request(1, failed)),
+            ], mayAsk: [2, 3, 4]),
+        Row(
+            name: "but one of its own makes its failures start anew",
+            steps: [
+                (0, .request(1, failed)), (0, .request(1, failed)), (0, .request(1, .works)), (0, .request(1, failed)),
+            ], mayAsk: [1, 2, 3, 4]),
+        Row(
+            name: "what cannot be reached is so for all, whoever found out",
+            steps: [
+                (0, .request(1, .unreachable)), (0, .request(1, .unreachable)), (0, .request(1, .unreachable)),
+                (0, .rejected(2, .open(milliseconds: 1_000))),
+            ], mayAsk: []),
+        Row(
+            name: "the same when several found out",
+            steps: [
+                (0, .request(1, .unreachable)), (0, .request(2, .unreachable)), (0, .request(3, .unreachable)),
+                (0, .rejected(4, .open(milliseconds: 1_000))),
+            ], mayAsk: []),
+        Row(
+            name: "an answer of whatever kind says that it can be reached",
+            steps: [
+                (0, .request(1, .unreachable)), (0, .request(1, .unreachable)), (0, .request(2, failed)),
+                (0, .request(1, .unreachable)),
+            ], mayAsk: [1, 2, 3, 4]),
+        Row(
+            name:
+                "one uid finds out for all whether it can be reached again, and a failure of another kind says that it can",
+            steps: [
+                (0, .late(1, .unreachable)), (0, .late(1, .unreachable)), (0, .late(1, .unreachable)),
+                (1_000, .request(4, failed)),
+            ], mayAsk: [1, 2, 3, 4]),
+        Row(
+            name: "what several uids met makes each careful: its first failure shuts its way",
+            steps: [
+                (0, .request(1, failed)), (0, .request(1, failed)), (0, .request(2, failed)),
+                (0, .rejected(2, .open(milliseconds: 1_000))), (0, .request(3, failed)),
+                (0, .rejected(3, .open(milliseconds: 1_000))), (0, .request(1, failed)),
+            ], mayAsk: [4]),
+        Row(
+            name: "many uids of one account can shut nobody else's way",
+            steps: (10..<1_000).map { (0, .late($0 as UInt32, .failed(retryAfter: 20_000))) },
+            mayAsk: [1, 2, 3, 4]),
+        Row(
+            name: "a success ends the care",
+            steps: [
+                (0, .request(1, failed)), (0, .request(2, failed)), (0, .request(3, failed)), (0, .request(4, .works)),
+                (0, .request(4, failed)), (0, .request(1, failed)),
+            ], mayAsk: [1, 2, 4]),
+        Row(
+            name: "a refusal ends it, too",
+            steps: [
+                (0, .request(1, failed)), (0, .request(2, failed)), (0, .late(3, .refused)), (0, .request(2, failed)),
+            ], mayAsk: [1, 2, 3, 4]),
+        Row(
+            name: "what shows nothing changes nothing",
+            steps: [(0, .request(1, failed)), (0, .request(1, failed)), (0, .request(1, .nothing))],
+            mayAsk: [1, 2, 3, 4]),
+        Row(
+            name: "a uid's own probe that meets no host says nothing of the uid, and the next finds out",
+            steps: [
+                (0, .request(1, .failed(retryAfter: 5_000))), (5_000, .request(1, .unreachable)),
+                (5_000, .request(1, .works)), (5_000, .request(1, failed)),
+            ], mayAsk: [1, 2, 3, 4]),
+        Row(
+            name: "a uid's way shut for longer than the host outlives it",
+            steps: [
+                (0, .late(1, .failed(retryAfter: 20_000))), (0, .late(2, .unreachable)), (0, .late(2, .unreachable)),
+                (0, .late(2, .unreachable)), (1_000, .request(2, .works)),
+                (1_000, .rejected(1, .open(milliseconds: 19_000))),
+            ], mayAsk: [2, 3, 4]),
+    ]
+
+    @Test(arguments: rows)
+    func `F68: what one uid meets shuts its own way to a host, and what cannot be reached is shut for all`(
+        _ row: Row
+    ) throws {
+        var breakers = CircuitBreakers()
+        var now = Self.at(0)
+        func learn(_ finding: CircuitBreakers.Finding, _ uid: UInt32, _ permit: CircuitBreakers.Permit) {
+            breakers.learn(finding, of: Self.host, for: uid, from: permit, at: now, rules: Self.rules) { $0.upperBound }
+        }
+        for (time, step) in row.steps {
+            now = Self.at(time)
+            switch step {
+            case .request(let uid, let finding): learn(finding, uid, try breakers.ask(Self.host, for: uid, at: now))
+            case .late(let uid, let finding): learn(finding, uid, .init())
+            case .rejected(let uid, let rejection):
+                #expect(throws: rejection) { try breakers.ask(Self.host, for: uid, at: now) }
+            }
+        }
+        #expect((1...4).filter { breakers.rejection(of: Self.host, for: $0, at: now) == nil } == row.mayAsk)
+    }
+
+    @Test func `F68: who is told that a breaker has opened`() {
+        var breakers = CircuitBreakers()
+        func learn(_ finding: CircuitBreakers.Finding, _ uid: UInt32) -> CircuitBreakers.Scope? {
+            breakers.learn(finding, of: Self.host, for: uid, from: .init(), at: Self.at(0), rules: Self.rules) {
+                $0.upperBound
+            }
+        }
+        #expect(learn(.failed(retryAfter: 1), 1) == .uid(1))
+        #expect(learn(.failed(retryAfter: 1), 1) == nil)
+        #expect([learn(.unreachable, 1), learn(.unreachable, 2), learn(.unreachable, 3)] == [nil, nil, .everyone])
+        #expect(learn(.unreachable, 4) == nil)
+    }
+
+    @Test func `F68: while one uid's request finds out, nobody else's breaker waits for it`() throws {
+        var breakers = CircuitBreakers()
+        for uid in [1, 2] as [UInt32] {
+            breakers.learn(
+                .failed(retryAfter: 5_000), of: Self.host, for: uid, from: .init(), at: Self.at(0), rules: Self.rules
+            ) { $0.upperBound }
+        }
+        _ = try breakers.ask(Self.host, for: 1, at: Self.at(5_000))
+        #expect(breakers.rejection(of: Self.host, for: 1, at: Self.at(5_000)) == .probed)
+        #expect(breakers.rejection(of: Self.host, for: 2, at: Self.at(5_000)) == nil)
+        #expect(breakers.rejection(of: Self.host, for: 3, at: Self.at(5_000)) == nil)
+    }
+
+    @Test func `F37: one host's failures say nothing of another, nor of the same host as another origin reaches it`()
+        throws
+    {
+        var breakers = CircuitBreakers()
+        for _ in 0..<3 {
+            breakers.learn(
+                .unreachable, of: Self.host, for: 1, from: .init(), at: Self.at(0), rules: Self.rules
+            ) { $0.upperBound }
+        }
+        #expect(breakers.rejection(of: Self.host, for: 1, at: Self.at(0)) == .open(milliseconds: 1_000))
+        for other in [
+            ("a", "http://host.example:81"), ("a", "https://host.example"), ("b", "http://host.example"),
+        ] {
+            let key = HostKey(origin: other.0, authority: other.1)
+            #expect(breakers.rejection(of: key, for: 1, at: Self.at(0)) == nil)
+        }
+        #expect(
+            breakers.open(at: Self.at(400)) == ["a": .init(hosts: 1, milliseconds: 600, own: 0, longest: 600)])
+        let permit = try breakers.ask(Self.host, for: 2, at: Self.at(1_000))
+        breakers.learn(.works, of: Self.host, for: 2, from: permit, at: Self.at(1_000), rules: Self.rules) {
+            $0.upperBound
+        }
+        #expect(breakers.count == (0, 0) && breakers.open(at: Self.at(1_000)).isEmpty)
+    }
+
+    @Test func `I1: the figures tell what concerns everybody from what one uid met`() {
+        var breakers = CircuitBreakers()
+        breakers.learn(
+            .failed(retryAfter: 9_000), of: Self.host, for: 1, from: .init(), at: Self.at(0), rules: Self.rules
+        ) { $0.upperBound }
+        #expect(breakers.open(at: Self.at(0)) == ["a": .init(hosts: 0, milliseconds: 0, own: 1, longest: 9_000)])
+    }
+
+    @Test func `I8: one uid's many hosts take room from that uid alone`() {
+        var breakers = CircuitBreakers()
+        func fail(_ finding: CircuitBreakers.Finding, _ host: HostKey, _ uid: UInt32) {
+            breakers.learn(finding, of: host, for: uid, from: .init(), at: Self.at(0), rules: Self.rules) {
+                $0.lowerBound
+            }
+        }
+        fail(.failed(retryAfter: 1_000), Self.host, 2)
+        for _ in 0..<3 { fail(.unreachable, Self.host, 2) }
+        for number in 0..<(CircuitBreakers.mostHosts + 500) {
+            fail(.failed(retryAfter: Int64(2_000 + number)), Self.host(number), 1)
+            fail(.unreachable, Self.host(number), 1)
+            #expect(breakers.count.hosts <= CircuitBreakers.mostHosts)
+            #expect(breakers.count.own <= CircuitBreakers.mostOfUID + 1)
+        }
+        #expect(breakers.count == (CircuitBreakers.mostHosts, CircuitBreakers.mostOfUID + 1))
+        // What was forgotten is the uid's own, and of that what mattered the shortest.
+        #expect(breakers.rejection(of: Self.host, for: 3, at: Self.at(0)) != nil)
+        #expect(breakers.rejection(of: Self.host, for: 2, at: Self.at(999)) != nil)
+        #expect(breakers.rejection(of: Self.host(0), for: 1, at: Self.at(0)) == nil)
+        #expect(breakers.rejection(of: Self.host(CircuitBreakers.mostHosts + 499), for: 1, at: Self.at(0)) != nil)
+    }
+
+    @Test func `I8: many uids take no more room than there is, and each its first place from who has most`() {
+        var breakers = CircuitBreakers()
+        let full = CircuitBreakers.mostOfUIDs / CircuitBreakers.mostOfUID
+        for uid in 0..<UInt32(full + 100) {
+            for number in 0..<CircuitBreakers.mostOfUID {
+                breakers.learn(
+                    .failed(retryAfter: 9_000), of: Self.host(number), for: uid, from: .init(), at: Self.at(0),
+                    rules: Self.rules
+                ) { $0.lowerBound }
+            }
+        }
+        #expect(breakers.count.own == CircuitBreakers.mostOfUIDs)
+        for uid in 0..<UInt32(full + 100) {
+            let remembered = (0..<CircuitBreakers.mostOfUID).count {
+                breakers.rejection(of: Self.host($0), for: uid, at: Self.at(0)) != nil
+            }
+            #expect(remembered > 0)
+        }
+    }
+}
