@@ -189,6 +189,7 @@ public final class LogoutService: Sendable {
                     state.login = LoginRecord(loggedInAt: 0)
                     state.held = [:]
                 }
+                sessions.changed(owner, isLoggedIn: false)
                 return sessions.epochs.next(of: owner.uid)
             }
         } catch {

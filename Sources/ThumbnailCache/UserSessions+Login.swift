@@ -59,7 +59,7 @@ extension UserSessions {
             let store = services.store
             let record = login
             let vault = try await services.lifecycle.run(for: owner.uid) {
-                guard try store.countUsers(of: owner.uid) < limit else {
+                guard try self.countUsers(of: owner.uid) < limit else {
                     throw CacheFailure.busy(
                         "this uid has \(limit) users logged in, the limit users-per-uid: log one out")
                 }
@@ -68,10 +68,14 @@ extension UserSessions {
             keep(login, request, in: entry)
             entry.state.withLockedValue { $0.tokens = tokenService(owner, login.tokens) }
             open(entry, vault, epoch: epochs.next(of: owner.uid))
+            changed(owner, isLoggedIn: true)
         } catch {
             // It may have come half way: whoever is next looks at the disk.
             entry.phase = .unknown
-            throw CacheFailure(error)
+            let failure = CacheFailure(error)
+            // What is over the limit was never begun.
+            if case .busy = failure {} else { forgetListing(of: owner.uid) }
+            throw failure
         }
     }
 

@@ -11,9 +11,15 @@ public final class UserSessions: Sendable {
     private let directory = NIOLockedValueBox(Directory())
 
     private struct Directory {
-        var entries: [Owner: UserEntry] = [:]
+        var uids: [UInt32: UsersOfUID] = [:]
         /// Shutting down: whoever is new comes too late.
         var isStopped = false
+
+        mutating func users(of uid: UInt32) -> UsersOfUID {
+            let users = uids[uid] ?? UsersOfUID()
+            uids[uid] = users
+            return users
+        }
     }
 
     public init(services: CacheServices, log: Logger) {
@@ -32,11 +38,17 @@ public final class UserSessions: Sendable {
 
     /// What is known of an owner without a look on disk.
     func entry(_ owner: Owner) -> UserEntry? {
-        directory.withLockedValue { $0.entries[owner] }
+        users(of: owner.uid)?.entry(owner.user)
+    }
+
+    private func users(of uid: UInt32) -> UsersOfUID? {
+        directory.withLockedValue { $0.uids[uid] }
     }
 
     /// How many owners are kept in memory.
-    var knownOwners: Int { directory.withLockedValue { $0.entries.count } }
+    var knownOwners: Int { allUsers.reduce(0) { $0 + $1.count } }
+
+    private var allUsers: [UsersOfUID] { directory.withLockedValue { Array($0.uids.values) } }
 
     /// The owner's cache, looked up on disk if need be, after whatever is changing it has ended.
     /// - Throws: ``CacheFailure/notLoggedIn``; `inputOutput` while a purge or log-out could not be made durable.
@@ -52,35 +64,44 @@ public final class UserSessions: Sendable {
         return cache
     }
 
-    /// The users of a uid that are logged in, in no order. Blocks nobody; costs one read per user.
+    /// The users of a uid that are logged in, also those who are owed a log-out, in no order. Blocks nobody; costs one read per user where it is
+    /// first asked for, none afterwards.
     public func users(of uid: UInt32) async throws(CacheFailure) -> [OpaqueID] {
         do {
-            let stored = try await services.lifecycle.run(for: uid) { try self.services.store.users(of: uid) }
-            // The listing is a moment old. A user whose log-out is not yet durable, whatever the disk shows, still is logged
-            // in: LOGOUT of all must not pass over one that is just being purged, or is owed an end.
-            let known = directory.withLockedValue { $0.entries.filter { $0.key.uid == uid } }
-            var users = Set(stored)
-            for (owner, entry) in known {
-                switch entry.phase {
-                case .open, .broken: users.insert(owner.user)
-                case .loggedOut: users.remove(owner.user)
-                case .unknown, .ending, .stopped: break
-                }
-            }
-            return Array(users)
+            let users = directory.withLockedValue { $0.users(of: uid) }
+            defer { leave(users, uid: uid) }
+            return Array(
+                try await users.loggedIn {
+                    try await services.lifecycle.run(for: uid) { try self.services.store.users(of: uid) }
+                })
         } catch {
             throw CacheFailure(error)
         }
     }
 
+    /// How many users of a uid are logged in. Blocks where the disk has to be asked.
+    func countUsers(of uid: UInt32) throws -> Int {
+        try users(of: uid)?.loggedIn?.count ?? services.store.countUsers(of: uid)
+    }
+
     /// The users of a uid that are open, or owed an end, as far as they were named since the start.
     func knownUsers(of uid: UInt32) -> [OpaqueID] {
-        directory.withLockedValue { $0.entries.filter { $0.key.uid == uid } }.compactMap { owner, entry in
+        (users(of: uid)?.entries ?? []).compactMap { entry in
             switch entry.phase {
-            case .open, .broken: return owner.user
+            case .open, .broken: return entry.owner.user
             case .loggedOut, .unknown, .ending, .stopped: return nil
             }
         }
+    }
+
+    /// A log-in, or a log-out, is durable.
+    func changed(_ owner: Owner, isLoggedIn: Bool) {
+        users(of: owner.uid)?.changed(owner.user, isLoggedIn: isLoggedIn)
+    }
+
+    /// A log-in failed half-way.
+    func forgetListing(of uid: UInt32) {
+        users(of: uid)?.forgetListing()
     }
 
     /// What is known of a logged-in user.
@@ -117,8 +138,7 @@ public final class UserSessions: Sendable {
     }
 
     public func figures(of uid: UInt32) -> Figures {
-        let entries = directory.withLockedValue { $0.entries.values.filter { $0.owner.uid == uid } }
-        return entries.reduce(into: Figures(epoch: epochs.current(of: uid))) { figures, entry in
+        (users(of: uid)?.entries ?? []).reduce(into: Figures(epoch: epochs.current(of: uid))) { figures, entry in
             guard case .open(let cache) = entry.phase else { return }
             figures.openCaches += 1
             figures.memoryHits += cache.memoryHits
@@ -128,8 +148,8 @@ public final class UserSessions: Sendable {
 
     /// Counts since the start.
     public func statistics() -> (counters: CacheCounters.Snapshot, openCaches: Int) {
-        let open = directory.withLockedValue { $0.entries.values.map(\.phase) }.compactMap { phase -> UserCache? in
-            if case .open(let cache) = phase { return cache }
+        let open = allUsers.flatMap(\.entries).compactMap { entry -> UserCache? in
+            if case .open(let cache) = entry.phase { return cache }
             return nil
         }
         return (services.counters.snapshot(memoryHits: open.reduce(0) { $0 + $1.memoryHits }), open.count)
@@ -166,27 +186,38 @@ public final class UserSessions: Sendable {
 
     private func enter(_ owner: Owner) -> UserEntry {
         directory.withLockedValue { directory in
-            let entry = directory.entries[owner] ?? UserEntry(owner: owner)
-            directory.entries[owner] = entry
-            entry.state.withLockedValue { state in
-                state.users += 1
-                if directory.isStopped, case .unknown = state.phase { state.phase = .stopped }
+            let isStopped = directory.isStopped
+            return directory.users(of: owner.uid).enter(owner) { entry in
+                entry.state.withLockedValue { state in
+                    state.users += 1
+                    if isStopped, case .unknown = state.phase { state.phase = .stopped }
+                }
             }
-            return entry
         }
     }
 
     /// Forgets an entry that says nothing once nobody works with it, so that asking for strangers fills no memory.
     private func leave(_ entry: UserEntry) {
-        directory.withLockedValue { directory in
-            let isIdle = entry.state.withLockedValue { state in
+        let uid = entry.owner.uid
+        guard let users = users(of: uid) else { return }
+        users.leave(entry) { entry in
+            entry.state.withLockedValue { state in
                 state.users -= 1
                 switch state.phase {
                 case .unknown, .loggedOut, .stopped: return state.users == 0
                 case .open, .ending, .broken: return false
                 }
             }
-            if isIdle { directory.entries[entry.owner] = nil }
+        }
+        leave(users, uid: uid)
+    }
+
+    /// The same of a uid with all its users.
+    private func leave(_ users: UsersOfUID, uid: UInt32) {
+        guard users.isIdle else { return }
+        // Asked again where nobody can come to it.
+        directory.withLockedValue { directory in
+            if directory.uids[uid] === users, users.isIdle { directory.uids[uid] = nil }
         }
     }
 
@@ -196,6 +227,7 @@ public final class UserSessions: Sendable {
         let stored = try await services.lifecycle.run(for: owner.uid) { try self.services.store.load(owner) }
         guard let stored else {
             entry.phase = .loggedOut
+            changed(owner, isLoggedIn: false)
             return
         }
         entry.state.withLockedValue { state in
@@ -223,7 +255,7 @@ public final class UserSessions: Sendable {
     public func shutDown() async {
         let entries = directory.withLockedValue { directory in
             directory.isStopped = true
-            return Array(directory.entries.values)
+            return directory.uids.values.flatMap(\.entries)
         }
         await settleTokens(of: entries)
         for entry in entries {

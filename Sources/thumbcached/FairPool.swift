@@ -7,7 +7,9 @@ import ThumbnailCache
 /// Threads that may block on the disk, shared out between uids by turns.
 ///
 /// A turn is worth a tenth of a millisecond of a thread's time: who takes longer is passed over until the others have had as much. And no
-/// uid has all threads at once, however much it submits, so that whoever comes next finds one that is free.
+/// uid has more than half of the threads at once, however much it submits, so that whoever comes next finds one that is free.
+///
+/// The threads give way to those that serve sockets: what they do takes longer than an answer from memory may wait.
 final class FairPool: BlockingPool {
     private typealias Work = @Sendable () -> Void
 
@@ -39,15 +41,15 @@ final class FairPool: BlockingPool {
 
     /// - Parameters:
     ///   - name: of the threads, as the system's tools show it; 15 characters at most.
-    ///   - count: threads; of more than one, a uid never has them all.
+    ///   - count: threads; a uid has half of them at most.
     ///   - now: nanoseconds of a clock that nobody sets.
     /// - Throws: when there is no thread to be had: pthread_create(3). Those that were started end then.
     init(named name: String, threads count: Int, now: @escaping @Sendable () -> Int64) throws {
-        mostOfUID = max(1, count - 1)
+        mostOfUID = max(1, count / 2)
         self.now = now
         do {
             for _ in 0..<count {
-                let thread = try startThread(named: name) { self.work() }
+                let thread = try startThread(named: name, givingWay: true) { self.work() }
                 threads.withLockedValue { $0.append(thread) }
             }
         } catch {

@@ -22,7 +22,7 @@ import ThumbnailCache
     }
 
     @Test func `F66: a uid that holds threads for as long as it likes leaves one to the others`() async throws {
-        let pool = try pool(threads: 3)
+        let pool = try pool(threads: 4)
         defer { pool.stop() }
         let gate = Gate()
         for _ in 0..<10 { pool.submit(for: 1) { gate.pass() } }
