@@ -221,6 +221,8 @@ extension EndToEnd {
                 #expect(version.status == 0 && version.text.contains("."), "\(version.everything)")
                 let help = try machine.run([Daemon.program, "--help"])
                 #expect(help.status == 0 && help.text.contains("--check-config"), "\(help.everything)")
+                // The last of the levels.
+                #expect(help.text.contains("critical"), "\(help.everything)")
                 let wrong = try machine.run([Daemon.program, "--no-such-flag"])
                 #expect(wrong.status != 0 && wrong.errors.contains("--no-such-flag"), "\(wrong.everything)")
             }
