@@ -22,8 +22,6 @@ extension Configuration {
             Setting("sessions.purge-on-boot", \.sessions.purgeOnBoot, .flag),
             Setting("sessions.pending-logouts", \.sessions.pendingLogouts, pathOrNone),
 
-            Setting("metrics.listen", \.metrics.listen, loopbackAddress),
-
             Setting("access.admins", \.access.admins, admins(accounts)),
 
             Setting(
@@ -47,7 +45,6 @@ extension Configuration {
         limit("admin-connections", \.limits.adminConnections, .count(0...1_000_000)),
         limit("users-per-uid", \.limits.usersPerUID, .count(1...10_000_000)),
         limit("sessions-per-user", \.limits.sessionsPerUser, .count(1...100_000)),
-        limit("subscriptions", \.limits.subscriptions, .count(1...1_000_000)),
         limit("downloads", \.limits.downloads, .count(1...100_000)),
         limit("downloads-per-uid", \.limits.downloadsPerUID, .count(1...100_000)),
         limit("queue-per-uid", \.limits.queuePerUID, .count(0...1_000_000)),
@@ -95,18 +92,6 @@ extension Configuration {
 
     private static func duration(atLeast least: Int, atMost most: Int) -> SettingKind<Duration> {
         SettingKind<Int>.time(atLeast: least, atMost: most).map { value throws(Complaint) in .milliseconds(value) }
-    }
-
-    private static var loopbackAddress: SettingKind<LoopbackAddress?> {
-        SettingKind<String>.text.map { text throws(Complaint) in
-            if text.isEmpty { return nil }
-            guard let address = LoopbackAddress(text) else {
-                throw Complaint(
-                    "\(quoted(text)) is no loopback address with a port: "
-                        + "write one as in \"127.0.0.1:9187\" or \"[::1]:9187\", or \"\" for none")
-            }
-            return address
-        }
     }
 
     private static func admins(_ accounts: AccountDirectory) -> SettingKind<Admins> {

@@ -15,7 +15,6 @@ struct Configuration: Equatable, Sendable {
     /// By name. Empty unless configured; `default` is the one that a LOGIN without ORIGIN takes.
     var origins: [String: Origin] = [:]
     var limits = Limits()
-    var metrics = Metrics()
     var access = Access()
     var log = Log()
 
@@ -84,8 +83,6 @@ struct Configuration: Equatable, Sendable {
         var adminConnections = 16
         var usersPerUID = 10_000
         var sessionsPerUser = 64
-        /// Of one connection.
-        var subscriptions = 1024
         /// At once, to all origins.
         var downloads = 256
         var downloadsPerUID = 64
@@ -93,11 +90,6 @@ struct Configuration: Equatable, Sendable {
         var queuePerUID = 1024
         /// Profiles remembered as having no image.
         var negativeEntries = 100_000
-    }
-
-    struct Metrics: Equatable, Sendable {
-        /// Loopback address and port for HTTP; nil for none.
-        var listen: LoopbackAddress?
     }
 
     struct Access: Equatable, Sendable {

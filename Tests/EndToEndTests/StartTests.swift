@@ -175,7 +175,7 @@ extension EndToEnd {
             ("[socket\npath = \"x\"", ["bad.toml:1"]),
             ("threads = 1\nthreads = 2", ["threads"]),
             ("\n\n[log]\nlevel = ", ["bad.toml:4"]),
-            ("[metrics]\nlisten = \"everywhere\"", ["metrics.listen", "everywhere"]),
+            ("[metrics]\nlisten = \"127.0.0.1:9187\"", ["metrics", "unknown key"]),
         ]
 
         @Test(arguments: badConfigurations)

@@ -124,13 +124,10 @@ import ThumbnailCache
             admin-connections = 2
             users-per-uid = 3
             sessions-per-user = 4
-            subscriptions = 5
             downloads = 6
             downloads-per-uid = 6
             queue-per-uid = 0
             negative-entries = 0
-            [metrics]
-            listen = "[::1]:9187"
             [access]
             admins = ["alice", "@wheel", "12", "@34"]
             [log]
@@ -165,9 +162,8 @@ import ThumbnailCache
         expected.limits = .init(
             image: 1 << 20, dimension: 100, id: 64, arguments: 32, input: 2 << 20, output: 3 << 20,
             memoryPerUID: 4 << 20, stall: .seconds(5), token: 1024, connections: 100, connectionsPerUID: 10,
-            adminConnections: 2, usersPerUID: 3, sessionsPerUser: 4, subscriptions: 5, downloads: 6,
+            adminConnections: 2, usersPerUID: 3, sessionsPerUser: 4, downloads: 6,
             downloadsPerUID: 6, queuePerUID: 0, negativeEntries: 0)
-        expected.metrics.listen = LoopbackAddress("[::1]:9187")
         expected.access.admins = Admins(uids: [1000, 12], gids: [10, 34])
         expected.log.level = .debug
         #expect(configuration == expected)
