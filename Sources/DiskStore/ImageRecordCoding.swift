@@ -2,8 +2,10 @@ import ThumbnailCache
 
 /// How an ``ThumbnailCache/ImageRecord`` lies in an entry: a version, then fields of fixed size, then those that vary.
 /// A record of another version is none, and its entry so a miss.
+///
+/// The second version knew of no tokens. It is still read where no answer can have varied by them: where none named Vary or redirected.
 package enum ImageRecordCoding {
-    private static let version: UInt8 = 2
+    private static let version: UInt8 = 3
 
     /// Which of the parts that may be missing are there.
     private struct Present: OptionSet {
@@ -11,7 +13,10 @@ package enum ImageRecordCoding {
         static let url = Present(rawValue: 1)
         static let redirectedTo = Present(rawValue: 2)
         static let lifetime = Present(rawValue: 4)
-        static let all = Present(rawValue: 0x1FF)
+        static let tokenFamily = Present(rawValue: 0x200)
+        static let all = Present(rawValue: 0x3FF)
+        /// What a record of the second version may have.
+        static let second = all.subtracting([.tokenFamily, .redirectedTo, .text(3)])
 
         /// One of the six header fields, in the order in which they lie.
         static func text(_ index: Int) -> Present { Present(rawValue: 8 << UInt16(index)) }
@@ -25,6 +30,7 @@ package enum ImageRecordCoding {
         if url != nil { present.insert(.url) }
         if record.redirectedTo != nil { present.insert(.redirectedTo) }
         if record.freshness.lifetime != nil { present.insert(.lifetime) }
+        if record.tokenFamily != nil { present.insert(.tokenFamily) }
         let fields = record.fields
         var texts: [String] = []
         for (index, text) in [
@@ -48,17 +54,19 @@ package enum ImageRecordCoding {
         writer.integer(record.freshness.lifetime ?? 0)
         writer.integer(record.freshness.staleWhileRevalidate)
         writer.integer(record.freshness.staleIfError)
+        if let tokenFamily = record.tokenFamily { writer.integer(tokenFamily) }
         if let url { writer.text(url) }
         if let redirectedTo = record.redirectedTo { writer.text(redirectedTo) }
         for text in texts { writer.text(text) }
         return writer.isTooLong ? nil : writer.bytes
     }
 
-    /// nil unless the bytes are exactly one record of this version.
+    /// nil unless the bytes are exactly one record of this version, or one of the second that is still read.
     package static func decode(_ bytes: UnsafeRawBufferPointer) -> ImageRecord? {
         var reader = ByteReader(bytes)
-        guard reader.integer(UInt8.self) == version,
-            let present = reader.integer(UInt16.self).map(Present.init(rawValue:)), present.isSubset(of: .all),
+        guard let version = reader.integer(UInt8.self), version == self.version || version == 2,
+            let present = reader.integer(UInt16.self).map(Present.init(rawValue:)),
+            present.isSubset(of: version == 2 ? .second : .all),
             let kind = reader.integer(UInt8.self).flatMap(ImageKind.init(rawValue:)),
             let width = reader.integer(UInt32.self), let height = reader.integer(UInt32.self),
             let digest = reader.take(32).flatMap({ ImageDigest($0) }),
@@ -67,6 +75,11 @@ package enum ImageRecordCoding {
             let whileRevalidate = reader.integer(Int64.self), let ifError = reader.integer(Int64.self)
         else { return nil }
 
+        var tokenFamily: UInt32?
+        if present.contains(.tokenFamily) {
+            tokenFamily = reader.integer(UInt32.self)
+            if tokenFamily == nil { return nil }
+        }
         // Made in one go, from values on the stack: each copy of a record costs a hit some 200 instructions, and an array 700.
         var url: String?
         var redirectedTo: String?
@@ -86,7 +99,7 @@ package enum ImageRecordCoding {
             freshness: Freshness(
                 storedAt: storedAt, initialAge: initialAge, lifetime: present.contains(.lifetime) ? lifetime : nil,
                 staleWhileRevalidate: whileRevalidate, staleIfError: ifError),
-            fields: fields, redirectedTo: redirectedTo)
+            fields: fields, redirectedTo: redirectedTo, tokenFamily: tokenFamily)
     }
 
     /// A text that may be missing. False when it should be there and is none.

@@ -3,7 +3,8 @@ import ThumbnailCache
 
 /// Who is logged in and how: the account's name, sessions, origin and tokens, sealed under the log-in's session key.
 ///
-/// The record has a version of its own. The first knew of no refresh token and of no token's life; it is still read.
+/// The record has a version of its own. The first knew of no refresh token and of no token's life, the second of no token's family;
+/// both are still read.
 ///
 ///     0   "TCSESS", 0, and the format's version
 ///     8   nonce
@@ -12,14 +13,14 @@ package struct SessionRecord: Equatable {
     package let user: OpaqueID
     package let login: LoginRecord
 
-    private static let version: UInt8 = 2
+    private static let version: UInt8 = 3
 
     init(user: OpaqueID, login: LoginRecord) {
         self.user = user
         self.login = login
     }
 
-    /// nil unless the bytes are exactly one record of this version or the one before.
+    /// nil unless the bytes are exactly one record of this version or one before.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = ByteReader(bytes)
         guard let version = reader.integer(UInt8.self), 1...Self.version ~= version, let user = reader.field(),
@@ -64,6 +65,9 @@ package struct SessionRecord: Equatable {
             guard let refresh = reader.field() else { return nil }
             tokens.refresh = Secret(refresh)
         }
+        guard version >= 3 else { return tokens }
+        guard let family = reader.integer(UInt32.self) else { return nil }
+        tokens.family = family
         return tokens
     }
 
@@ -77,6 +81,7 @@ package struct SessionRecord: Equatable {
         }
         writer.integer(UInt8(tokens.refresh == nil ? 0 : 1))
         tokens.refresh?.withBytes { writer.field($0) }
+        writer.integer(tokens.family)
     }
 
     /// The record as it is sealed; holds the tokens, so wipe it. Throws when a field is too long to be kept.

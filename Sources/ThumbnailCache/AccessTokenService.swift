@@ -66,6 +66,9 @@ public final class AccessTokenService: Sendable {
     /// The access token, whatever its state.
     var held: Secret? { state.withLockedValue { $0.tokens.tokens.access } }
 
+    /// Which tokens are shown from now on: those of this family or a later one.
+    var family: UInt32 { state.withLockedValue { $0.tokens.tokens.family } }
+
     /// Whether no refresh is under way.
     var isIdle: Bool { state.withLockedValue { $0.tokens.isIdle } }
 
@@ -75,9 +78,10 @@ public final class AccessTokenService: Sendable {
     var worthKeeping: LoginTokens? { state.withLockedValue { $0.tokens.worthKeeping } }
 
     /// A log-in has brought tokens, and has made them durable.
-    func logIn(access: Secret?, refresh: Secret?, _ services: CacheServices) {
+    /// - Parameter adopt: called when they are the ones to be shown, before any download goes on with them.
+    func logIn(access: Secret?, refresh: Secret?, _ services: CacheServices, adopt: () -> Void = {}) {
         let now = services.time.now
-        change(services) { $0.logIn(access: access, refresh: refresh, now: now) }
+        change(services, first: adopt) { $0.logIn(access: access, refresh: refresh, now: now) }
     }
 
     /// The log-in is over.
@@ -116,13 +120,16 @@ public final class AccessTokenService: Sendable {
 
     // MARK: Doing what was decided
 
-    private func change(_ services: CacheServices, _ body: (inout AccessTokens) -> [AccessTokens.Effect]) {
+    private func change(
+        _ services: CacheServices, first: () -> Void = {}, _ body: (inout AccessTokens) -> [AccessTokens.Effect]
+    ) {
         let (effects, settlers) = state.withLockedValue { state in
             let effects = body(&state.tokens)
             guard state.tokens.isIdle else { return (effects, [CheckedContinuation<Void, Never>]()) }
             defer { state.settlers = [] }
             return (effects, state.settlers)
         }
+        first()
         for effect in effects {
             switch effect {
             case .answer(let waiter, let result): waiter.resolve(result)

@@ -233,20 +233,16 @@ struct AccessTokens: Sendable {
         guard phase != .ended, access != nil || refreshToken != nil else { return [] }
         setback = nil
         futileAt = nil
-        if let access, access != tokens.access {
-            tokens.access = access
-            tokens.life = nil
+        let before = tokens
+        tokens.logIn(access: access, refresh: refreshToken)
+        if tokens.access != before.access {
             isRefused = false
             refresh?.bringsRefreshTokenOnly = true
         }
+        guard let underWay = refresh else { return [] }
         var waiters: Deque<Waiter> = []
         var effects: [Effect] = []
-        guard let underWay = refresh else {
-            tokens.refresh = refreshToken ?? tokens.refresh
-            return []
-        }
-        if let refreshToken, refreshToken != tokens.refresh {
-            tokens.refresh = refreshToken
+        if tokens.refresh != before.refresh {
             refresh = nil
             waiters = underWay.waiters
             effects.append(.cancel(underWay.number))

@@ -3,6 +3,8 @@ struct AnswerTerms: Sendable, Equatable {
     let control: CacheControl
     /// Whether it may be used without asking at no time.
     let isNeverFresh: Bool
+    /// Whether it is for the tokens that were shown alone, and for those that a refresh makes of them.
+    let variesByToken: Bool
     /// Seconds past its life during which it may be served while it is asked about behind, and when the origin fails.
     let staleWhileRevalidate: Int64
     let staleIfError: Int64
@@ -23,8 +25,10 @@ struct AnswerTerms: Sendable, Equatable {
             control, expires: fields.expires, date: date, now: reception.forDates)
         let guessed = HeuristicFreshness.lifetime(
             lastModified: fields.lastModified, date: date, longest: origin.defaultTTL, now: reception.forDates)
+        let vary = Vary(fields.vary)
+        variesByToken = vary.namesAuthorization
         isNeverFresh =
-            !Self.mayBeStored(control) || control.noCache || Vary.matchesNothing(fields.vary)
+            !Self.mayBeStored(control) || control.noCache || vary.matchesNothing
             || stated == nil && Self.oldNoCache(fields)
         lifetime = isNeverFresh ? 0 : stated ?? guessed
         initialAge = age.initialAge

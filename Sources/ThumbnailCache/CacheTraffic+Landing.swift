@@ -8,6 +8,13 @@ extension CacheTraffic {
         case missing(until: Int64)
         case failed(CacheFailure)
 
+        var image: Image? {
+            switch self {
+            case .image(let image, _), .confirmed(let image, _): image
+            case .missing, .failed: nil
+            }
+        }
+
         /// The image that is to be held from now on.
         var storable: Image? {
             switch self {

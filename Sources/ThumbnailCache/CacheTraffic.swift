@@ -52,12 +52,20 @@ struct CacheTraffic: Sendable {
     var pauses: RefreshPauses
     private var lastNumber: UInt64 = 0
 
+    /// The tokens that are shown now: see ``LoginTokens/family``.
+    var tokenFamily: UInt32
     /// - Parameter absenceLimit: how many missing images are remembered at most, and how many that failed to be refreshed.
-    init(absenceLimit: Int) {
+    init(absenceLimit: Int, tokenFamily: UInt32 = 0) {
         absences = Absences(limit: absenceLimit)
         pauses = RefreshPauses(limit: absenceLimit)
     }
 
+        self.tokenFamily = tokenFamily
+    }
+
+    /// Whether an image is for the tokens that are shown now (RFC 9111 section 4.1). One that is not is as good as missing.
+    func suits(_ image: Image) -> Bool {
+        image.record.tokenFamily.map { $0 == tokenFamily } ?? true
     /// A number larger than any given before: names flights, waiters, graces and PUTs.
     mutating func nextNumber() -> UInt64 {
         lastNumber += 1
@@ -98,6 +106,7 @@ struct CacheTraffic: Sendable {
         let query = waiter.query
         var fallback: ServedImage?
         if let held, query.accepts(held.image) {
+        let held = held.flatMap { suits($0.image) ? $0 : nil }
             let served = ServedImage(held.image, from: held.source, at: now)
             switch held.image.record.freshness.state(at: now) {
             case .fresh:
@@ -114,16 +123,15 @@ struct CacheTraffic: Sendable {
         }
         if query.cachedOnly { return [.answer(waiter, .success(nil))] }
         switch target(of: query, route) {
-        case .failure(let failure):
-            return [answer(waiter, failedBy: failure, fallback: fallback)]
         case .success(nil):
             return [.answer(waiter, .success(nil))]
         case .success(let target?):
-            if isAbsent(query, route, now) { return [.answer(waiter, .success(nil))] }
             places[waiter.id] = Place(slot: query.slot, url: target.url)
             let ownsSlot = held.map { query.accepts($0.image) } ?? true
             let basis = basis(in: held?.image, at: target, now)
             return fly(query.slot, to: target, held: fallback, basis: basis, ownsSlot: ownsSlot) { $0.join(waiter) }
+        case .failure(let failure):
+            return [answer(waiter, failedBy: failure, fallback: fallback)]
         }
     }
 
@@ -229,7 +237,6 @@ struct CacheTraffic: Sendable {
             effects += waiters.map { .answer($0, .success(served)) }
             effects += take(served, storable: storable, into: slot, flight: number, route: route, now: now)
         case .missing(let until):
-            effects += waiters.map { .answer($0, .success(nil)) }
             absences.remember(slot, url: url, until: until, leavesSlotEmpty: flight.ownsSlot, now: now)
             if flight.ownsSlot {
                 effects += overtakeRead(of: slot, by: nil, route: route, now: now)
@@ -290,7 +297,7 @@ struct CacheTraffic: Sendable {
 
     /// - Parameter fallback: the stale image that is held, which is better than some failures.
     func answer(_ waiter: Waiter, failedBy failure: CacheFailure, fallback: ServedImage?) -> Effect {
-        guard let fallback, failure.allowsStale, waiter.query.accepts(fallback.image) else {
+        guard let fallback, failure.allowsStale, waiter.query.accepts(fallback.image), suits(fallback.image) else {
             return .answer(waiter, .failure(failure))
         }
         return .answer(waiter, .success(fallback))

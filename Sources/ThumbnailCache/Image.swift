@@ -92,10 +92,12 @@ public struct ImageRecord: Hashable, Sendable {
     public var fields: StoredFields
     /// The URL that gave it in the end, normalised, where redirects led there from its provenance.
     public var redirectedTo: String?
+    /// The tokens that it is for, as ``LoginTokens/family`` tells them apart; nil where it is for all.
+    public var tokenFamily: UInt32?
 
     public init(
         shape: ImageShape, digest: ImageDigest, provenance: Provenance, freshness: Freshness,
-        fields: StoredFields = StoredFields(), redirectedTo: String? = nil
+        fields: StoredFields = StoredFields(), redirectedTo: String? = nil, tokenFamily: UInt32? = nil
     ) {
         self.shape = shape
         self.digest = digest
@@ -103,6 +105,7 @@ public struct ImageRecord: Hashable, Sendable {
         self.freshness = freshness
         self.fields = fields
         self.redirectedTo = redirectedTo
+        self.tokenFamily = tokenFamily
     }
 }
 

@@ -6,11 +6,32 @@ public struct LoginTokens: Sendable, Equatable {
     public var life: TokenLife?
     /// Gets new access tokens (RFC 6749 section 6). Sent to the origin's token endpoint only.
     public var refresh: Secret?
+    /// Tells ``access`` and what a refresh makes of it from what the log-in showed before: grows when a LOGIN brings another. An answer
+    /// that varies by Authorization is for one family alone (RFC 9111 section 4.1). It is a number and nothing that is made of a
+    /// token: kept with the log-in, it ends with it, as the images do that name it.
+    public var family: UInt32
 
-    public init(access: Secret? = nil, life: TokenLife? = nil, refresh: Secret? = nil) {
+    public init(access: Secret? = nil, life: TokenLife? = nil, refresh: Secret? = nil, family: UInt32 = 0) {
         self.access = access
         self.life = life
         self.refresh = refresh
+        self.family = family
+    }
+
+    /// A LOGIN brings tokens; nil keeps what there is. With another refresh token alone, an access token that the old one had brought goes:
+    /// whose it is, nobody can tell any more. One that a LOGIN brought stays until the origin refuses it.
+    mutating func logIn(access: Secret?, refresh: Secret?) {
+        let isOtherRefresh = refresh != nil && refresh != self.refresh
+        self.refresh = refresh ?? self.refresh
+        if let access {
+            guard access != self.access else { return }
+            self.access = access
+        } else {
+            guard isOtherRefresh, self.access == nil || life != nil else { return }
+            self.access = nil
+        }
+        life = nil
+        family &+= 1
     }
 }
 

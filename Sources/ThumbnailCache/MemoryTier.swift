@@ -7,8 +7,9 @@ import Synchronization
 final class MemoryEntry: Sendable {
     /// Written again only when the entry goes, and nobody else can look.
     nonisolated(unsafe) private(set) var served: ServedImage
-    /// Of the image. Here as well, since every hit looks at it.
+    /// Of the image. Here as well, since every hit looks at them.
     let freshness: Freshness
+    let tokenFamily: UInt32?
     let slot: Slot
     let uid: UInt32
     /// Told by the tier when it took the entry out for lack of room.
@@ -19,6 +20,7 @@ final class MemoryEntry: Sendable {
     init(served: ServedImage, slot: Slot, uid: UInt32, onEvict: @escaping @Sendable (MemoryEntry) -> Void) {
         self.served = served
         freshness = served.image.record.freshness
+        tokenFamily = served.image.record.tokenFamily
         self.slot = slot
         self.uid = uid
         self.onEvict = onEvict

@@ -4,6 +4,8 @@
 /// to it, and no longer: one that was good for a minute leads elsewhere after it, however long the image itself may live.
 struct StoringVerdict: Sendable, Equatable {
     let mayStore: Bool
+    /// Whether it may be used for the tokens that were shown alone (section 4.1): it says so, or a redirect that led to it.
+    let variesByToken: Bool
     let freshness: Freshness
 
     /// - Parameters:
@@ -13,6 +15,7 @@ struct StoringVerdict: Sendable, Equatable {
         let own = AnswerTerms(fields, headers, origin: origin, at: reception)
         let redirects = Self.redirects(headers, origin: origin, at: reception)
         mayStore = own.mayBeStored && redirects.allSatisfy(\.mayBeStored)
+        variesByToken = own.variesByToken || redirects.contains(where: \.variesByToken)
         let isNeverFresh = own.isNeverFresh || redirects.contains(where: \.isNeverFresh)
         // Counted from when the image was made, as its own lifetime is.
         let shortest = redirects.map { max(0, own.initialAge + $0.timeLeft) }.reduce(own.lifetime, min)

@@ -70,7 +70,9 @@ extension UserCache {
     private func read(_ slot: Slot, _ flight: UInt64) {
         let image: Image?
         do {
-            image = try vault.read(slot, framing: services.framing)
+            image = try vault.read(slot, framing: services.framing).flatMap { image in
+                state.withLockedValue { $0.traffic.suits(image) } ? image : nil
+            }
         } catch {
             // Closed under our feet: whoever waited has been answered by what closed it.
             image = nil
@@ -136,7 +138,9 @@ extension UserCache {
         let flight: UInt64
         let origin: Origin
         /// What is held and to be revalidated.
-        let basis: Image?
+        var basis: Image?
+        /// Which tokens it shows, or some that came before them.
+        var family: UInt32 = 0
         let tokens: AccessTokenService
         let steps = DownloadSteps()
         /// The token that the origin has refused.
@@ -146,10 +150,20 @@ extension UserCache {
         var step: Int { refused == nil ? 0 : 2 }
     }
 
+
+        /// The same with tokens of that family. What is held for others is not what they may confirm.
+        func showing(_ family: UInt32) -> Errand {
+            var errand = self
+            errand.family = family
+            if let held = basis?.record.tokenFamily, held != family { errand.basis = nil }
+            return errand
+        }
     /// Sends the download as soon as there is a token for it, or nobody wants one.
     private func authorize(_ errand: Errand) {
         let wait = errand.tokens.ask(refused: errand.refused, of: errand.origin, services) { result in
             switch result {
+        // Asked before the token, so that an answer never counts for tokens that came after the one that was shown.
+        let errand = errand.showing(errand.tokens.family)
             case .success(let token): self.send(errand, token)
             case .failure(let failure): self.landed(errand.slot, errand.target, errand.flight, .failed(failure))
             }
@@ -167,7 +181,8 @@ extension UserCache {
         do {
             let handle = try services.fetcher.start(download) { outcome in
                 if let token, self.triesAgain(errand, token, outcome) { return }
-                self.arrived(outcome, for: slot, flight, from: errand.origin, target, basis: errand.basis)
+                self.arrived(
+                    outcome, for: slot, flight, from: errand.origin, target, basis: errand.basis, errand.family)
             }
             if errand.refused == nil { services.counters.downloads.count() }
             if download.condition != nil { services.counters.revalidations.count() }
@@ -180,12 +195,12 @@ extension UserCache {
     /// Judges what came: here, on the fetcher's thread, if it is quickly done and no other download needs that thread.
     private func arrived(
         _ outcome: DownloadOutcome, for slot: Slot, _ flight: UInt64, from origin: Origin, _ target: DownloadTarget,
-        basis: Image?
+        basis: Image?, _ family: UInt32
     ) {
         let reception = Reception(services.time)
         // It may wait for its turn beyond a log-out: so it holds no token.
         let judge: @Sendable () -> Void = {
-            let landing = self.judge(outcome, of: target, from: origin, basis: basis, at: reception)
+            let landing = self.judge(outcome, of: target, from: origin, basis: basis, family, at: reception)
             self.landed(slot, target, flight, landing)
         }
         if outcome.takesLongToHash {
@@ -222,6 +237,9 @@ extension UserCache {
         change { state in
             let ended = state.traffic.downloadEnded(
                 slot, flight, url: target.url, landing, route: route, now: now)
+            if let image = landing.image, !state.traffic.suits(image) {
+                return Consequences(effects: state.traffic.askAgain(slot, flight, target))
+            }
             guard let effects = ended else { return Consequences() }
             state.overtakings += 1
             var memory = MemoryChange()

@@ -37,7 +37,7 @@ extension UserCache {
     private func serve(_ image: Image, from slot: Slot, _ before: UInt64, now: Int64) -> ServedImage? {
         let kept = services.memory.admits(image) ? slot.detached() : nil
         let change = state.withLockedValue { state -> MemoryChange? in
-            guard state.isOpen, state.overtakings == before else { return nil }
+            guard state.isOpen, state.overtakings == before, state.traffic.suits(image) else { return nil }
             return kept.map { remember(image, in: $0, &state) } ?? MemoryChange()
         }
         guard let change else { return nil }

@@ -9,19 +9,22 @@ extension UserCache {
             lastModified: fields.modifiedSince(now: services.time.now))
     }
 
-    /// What an ended download means for the cache. Nil for a "not modified" that is about something else than what is held: then
-    /// the origin is to be asked again.
-    /// - Parameter reception: when it ended, which is when its age began to count here.
+    /// What an ended download means for the cache. Nil for a "not modified" that is about something else than what is held, and for
+    /// what was said to tokens that are not the log-in's any more: then the origin is to be asked again.
+    /// - Parameters:
+    ///   - family: of the tokens that it showed.
+    ///   - reception: when it ended, which is when its age began to count here.
     func judge(
-        _ outcome: DownloadOutcome, of target: DownloadTarget, from origin: Origin, basis: Image?,
+        _ outcome: DownloadOutcome, of target: DownloadTarget, from origin: Origin, basis: Image?, _ family: UInt32,
         at reception: Reception
     ) -> CacheTraffic.Landing? {
+        if !outcome.isFailure, family != account.tokens.family { return nil }
         switch outcome {
         case .image(let downloaded):
-            return image(downloaded, of: target, from: origin, at: reception)
+            return image(downloaded, of: target, from: origin, family, at: reception)
         case .notModified(let headers):
             guard let basis else { return .failed(.origin("the origin said that nothing has changed, unasked")) }
-            return confirmed(basis, headers, origin: origin, at: reception)
+            return confirmed(basis, headers, origin: origin, family, at: reception)
         case .missing(let headers):
             return .missing(
                 until: NegativeVerdict.believedUntil(headers, origin: origin, at: reception))
@@ -32,20 +35,21 @@ extension UserCache {
     }
 
     private func image(
-        _ downloaded: DownloadedImage, of target: DownloadTarget, from origin: Origin, at reception: Reception
+        _ downloaded: DownloadedImage, of target: DownloadTarget, from origin: Origin, _ family: UInt32,
+        at reception: Reception
     ) -> CacheTraffic.Landing {
         let fields = StoredFields(downloaded.headers)
         let verdict = StoringVerdict(fields, downloaded.headers, origin: origin, at: reception)
         let record = ImageRecord(
             shape: downloaded.shape, digest: services.store.digest(of: downloaded.bytes.image),
             provenance: .url(target.url), freshness: verdict.freshness, fields: fields,
-            redirectedTo: downloaded.redirectedTo)
+            redirectedTo: downloaded.redirectedTo, tokenFamily: verdict.variesByToken ? family : nil)
         return .image(Image(record: record, bytes: downloaded.bytes), storable: verdict.mayStore)
     }
 
     /// A 304 renews what is known of the image and keeps its bytes (RFC 9111 section 4.3.4).
     private func confirmed(
-        _ basis: Image, _ headers: ResponseHeaders, origin: Origin, at reception: Reception
+        _ basis: Image, _ headers: ResponseHeaders, origin: Origin, _ family: UInt32, at reception: Reception
     ) -> CacheTraffic.Landing? {
         let answer = StoredFields(headers)
         guard basis.record.fields.areConfirmed(by: answer, now: reception.forDates) else { return nil }
@@ -54,6 +58,13 @@ extension UserCache {
         record.fields = record.fields.updated(by: answer)
         let verdict = StoringVerdict(record.fields, headers, origin: origin, at: reception)
         record.freshness = verdict.freshness
+        record.tokenFamily = verdict.variesByToken ? family : nil
         return .confirmed(Image(record: record, bytes: basis.bytes), storable: verdict.mayStore)
+    }
+}
+
+extension DownloadOutcome {
+    fileprivate var isFailure: Bool {
+        if case .failed = self { true } else { false }
     }
 }

@@ -30,6 +30,7 @@ public final class UserCache: Sendable {
         /// The entry of a slot if it is fresh and came from the URL, if one is named; marks it as used.
         fileprivate mutating func useFresh(_ slot: Slot, url: String?, now: Int64) -> MemoryEntry? {
             guard let entry = memory[slot], entry.freshness.state(at: now) == .fresh else { return nil }
+            if let family = entry.tokenFamily, family != traffic.tokenFamily { return nil }
             if let url, entry.served.image.record.provenance != .url(url) { return nil }
             entry.markUsed()
             memoryHits += 1
@@ -69,8 +70,9 @@ public final class UserCache: Sendable {
         self.epoch = epoch
         self.vault = vault
         self.services = services
-        self.state = NIOLockedValueBox(
-            State(account: account, traffic: CacheTraffic(absenceLimit: services.settings().negativeEntries)))
+        let traffic = CacheTraffic(
+            absenceLimit: services.settings().negativeEntries, tokenFamily: account.tokens.family)
+        self.state = NIOLockedValueBox(State(account: account, traffic: traffic))
     }
 
     /// Whether this is the cache of a user of that name.
@@ -110,7 +112,8 @@ public final class UserCache: Sendable {
         let query = ImageQuery(slot: query.slot.detached(), named: query.named, cachedOnly: query.cachedOnly)
         let (id, held) = state.withLockedValue { state in
             let id = WaiterID(number: state.traffic.nextNumber())
-            return (id, state.traffic.storing(query.slot) ?? state.memory[query.slot]?.served)
+            let held = state.traffic.storing(query.slot) ?? state.memory[query.slot]?.served
+            return (id, held.flatMap { state.traffic.suits($0.image) ? $0 : nil })
         }
         let waiter = Waiter(id: id, query: query, resolve: resolve)
         let route = self.route(for: query.slot, held: held?.image)
@@ -161,8 +164,18 @@ public final class UserCache: Sendable {
 
     var memoryHits: Int { state.withLockedValue { $0.memoryHits } }
 
+    /// The user has logged in once more. What is known to be missing was missing for the tokens that were shown before.
     func update(_ account: Account) {
-        state.withLockedValue { $0.account = account }
+        let family = account.tokens.family
+        let limit = services.settings().negativeEntries
+        // What is forgotten is given up when the lock is let go.
+        _ = state.withLockedValue { state -> Absences? in
+            state.account = account
+            guard state.traffic.tokenFamily != family else { return nil }
+            defer { state.traffic.absences = Absences(limit: limit) }
+            state.traffic.tokenFamily = family
+            return state.traffic.absences
+        }
     }
 
     var account: Account { state.withLockedValue { $0.account } }

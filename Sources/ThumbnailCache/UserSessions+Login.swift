@@ -93,15 +93,11 @@ extension UserSessions {
         }
         var login = before
         if request.heldBy == nil { login.sessions.insert(request.session.detached()) }
-        if let token = request.token, token != before.token {
-            login.tokens.access = token
-            login.tokens.life = nil
-        }
-        login.tokens.refresh = request.refresh ?? before.tokens.refresh
+        login.tokens.logIn(access: request.token, refresh: request.refresh)
         if login != before { try await save(login, of: entry.owner) }
         keep(login, request, in: entry)
-        entry.state.withLockedValue { $0.tokens }.logIn(access: request.token, refresh: request.refresh, services)
-        cache.update(entry.account)
+        let account = entry.account
+        account.tokens.logIn(access: request.token, refresh: request.refresh, services) { cache.update(account) }
         _ = epochs.next(of: entry.owner.uid)
     }
 

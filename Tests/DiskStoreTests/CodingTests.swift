@@ -11,11 +11,11 @@ private let fullRecord = ImageRecord(
         storedAt: -1, initialAge: .max, lifetime: 0, staleWhileRevalidate: 5, staleIfError: .min),
     fields: StoredFields(
         cacheControl: "max-age=5", expires: "0", pragma: "p", vary: "accept", etag: "W/\"x\"", lastModified: ""),
-    redirectedTo: "https://example.org/b")
+    redirectedTo: "https://example.org/b", tokenFamily: .max)
 
 @Test func `a record is read as it was written, whatever of it is there`() throws {
     // Each bit stands for a part that is there.
-    for parts in 0..<512 {
+    for parts in 0..<1_024 {
         var record = fullRecord
         if parts & 1 == 0 { record.provenance = .put }
         if parts & 2 == 0 { record.redirectedTo = nil }
@@ -26,6 +26,7 @@ private let fullRecord = ImageRecord(
         if parts & 64 == 0 { record.fields.vary = nil }
         if parts & 128 == 0 { record.fields.etag = nil }
         if parts & 256 == 0 { record.fields.lastModified = nil }
+        if parts & 512 == 0 { record.tokenFamily = nil }
         let bytes = try #require(ImageRecordCoding.encode(record))
         #expect(bytes.withUnsafeBytes { ImageRecordCoding.decode($0) } == record)
     }
@@ -39,11 +40,25 @@ private let fullRecord = ImageRecord(
     #expect((bytes + [0]).withUnsafeBytes { ImageRecordCoding.decode($0) } == nil)
     // Another version, a part that there is none of, no such kind of image, a text that is not UTF-8.
     for (position, value) in [
-        (0, 1), (0, 3), (1, 2), (3, 0), (3, 6), (bytes.count - 4, 0xFF),
+        (0, 1), (0, 2), (0, 4), (1, 4), (3, 0), (3, 6), (bytes.count - 4, 0xFF),
     ] as [(Int, UInt8)] {
         var wrong = bytes
         wrong[position] = value
         #expect(wrong.withUnsafeBytes { ImageRecordCoding.decode($0) } == nil, "byte \(position)")
+    }
+}
+
+@Test
+func `a record of the second version is read, unless its answer may have varied by a token that it does not name`()
+    throws
+{
+    for parts in 0..<8 {
+        var record = fullRecord
+        if parts & 1 == 0 { record.redirectedTo = nil }
+        if parts & 2 == 0 { record.fields.vary = nil }
+        if parts & 4 == 0 { record.tokenFamily = nil }
+        let bytes = [2] + (try #require(ImageRecordCoding.encode(record))).dropFirst()
+        #expect(bytes.withUnsafeBytes { ImageRecordCoding.decode($0) } == (parts == 0 ? record : nil))
     }
 }
 
@@ -79,13 +94,14 @@ private let fullRecord = ImageRecord(
     #expect(throws: StoreError.self) { try SessionRecord(user: OpaqueID("a"), login: tooLong).encoded() }
 }
 
-@Test func `a session record keeps tokens, their life and the refresh token, and one of the first version is read`()
+@Test func `a session record keeps tokens, their life and the refresh token, and those of versions before are read`()
     throws
 {
     for tokens in [
         LoginTokens(refresh: Secret([1])), LoginTokens(access: Secret([2]), refresh: Secret([3, 4])),
         LoginTokens(access: Secret([2]), life: TokenLife(issuedAt: .min, seconds: nil)),
         LoginTokens(access: Secret([2]), life: TokenLife(issuedAt: 7, seconds: .max), refresh: Secret([])),
+        LoginTokens(access: Secret([2]), family: .max),
     ] {
         var login = LoginRecord(sessions: [OpaqueID("s")], origin: "o", loggedInAt: 5)
         login.tokens = tokens
@@ -101,7 +117,9 @@ private let fullRecord = ImageRecord(
         user: OpaqueID("alice"),
         login: LoginRecord(sessions: [OpaqueID("s")], origin: "o", token: Secret([8, 9]), loggedInAt: 5))
     #expect(first.withUnsafeBytes { SessionRecord($0) } == old)
-    for version in [0, 3] as [UInt8] {
+    let second = [2] + first.dropFirst().prefix(24) + [0, 0] + first.suffix(5)
+    #expect(second.withUnsafeBytes { SessionRecord($0) } == old)
+    for version in [0, 3, 4] as [UInt8] {
         #expect(([version] + first.dropFirst()).withUnsafeBytes { SessionRecord($0) } == nil)
     }
 }

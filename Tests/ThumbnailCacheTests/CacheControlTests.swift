@@ -104,7 +104,7 @@ import Testing
             let value = String(decoding: bytes, as: UTF8.self)
             let control = CacheControl(value)
             #expect(control.maxAge.map { (0...(1 << 31)).contains($0) } ?? true, "\(value)")
-            _ = Vary.matchesNothing(value)
+            _ = Vary(value).matchesNothing
             _ = AgeCalculation.ageValue([value])
             _ = HTTPDate.seconds(value, now: 0)
         }

@@ -8,7 +8,7 @@ import Testing
         "*", " * ", "*, *", ", *", "*, Foo", "Foo, *", "Accept,*", "Accept , * , Foo", "foo bar, *",
     ])
     func `a star matches no request`(value: String) {
-        #expect(Vary.matchesNothing(value))
+        #expect(Vary(value).matchesNothing)
     }
 
     @Test(arguments: [
@@ -16,10 +16,20 @@ import Testing
         "\"*\"", "foo *",
     ])
     func `the fields of our own requests are always the same, so whatever else it names matches`(value: String) {
-        #expect(!Vary.matchesNothing(value))
+        #expect(!Vary(value).matchesNothing)
+    }
+
+    @Test(
+        arguments: [
+            ("Authorization", true), ("accept,AUTHORIZATION", true), ("Accept , authorization , Foo", true),
+            ("*, authorization", true), ("authorization foo", true), ("\"x, Authorization", true), ("Accept", false),
+            ("Proxy-Authorization", false), ("authorization-x", false), ("\"authorization\"", false), ("*", false),
+        ])
+    func `it names Authorization in any case, also among what cannot be read`(value: String, isNamed: Bool) {
+        #expect(Vary(value).namesAuthorization == isNamed)
     }
 
     @Test func `an answer without it is for every request`() {
-        #expect(!Vary.matchesNothing(nil))
+        #expect(!Vary(nil).matchesNothing)
     }
 }
