@@ -58,7 +58,7 @@ extension Connection {
                 return reply(ticket, .error(CommandError(error)))
             }
         }
-        let query = ImageQuery(slot: slot, named: named, cachedOnly: command.cachedOnly)
+        let query = ImageQuery(slot: slot, named: named, cachedOnly: command.cachedOnly, largerWillDo: true)
         ask(cache, query, shape, patience: command.wait, after: glimpse, ticket: ticket)
     }
 
@@ -218,7 +218,9 @@ extension GetCommand {
 extension Connection.Batch {
     init(_ command: MGetCommand, from cache: UserCache) {
         let queries = command.profiles.map {
-            ImageQuery(slot: Slot(profile: OpaqueID($0), size: command.size), cachedOnly: command.cachedOnly)
+            ImageQuery(
+                slot: Slot(profile: OpaqueID($0), size: command.size), cachedOnly: command.cachedOnly,
+                largerWillDo: true)
         }
         self.init(cache: cache, queries: queries[...], shape: .plain, patience: command.wait)
     }

@@ -39,6 +39,18 @@ final class Vault: ImageVault {
         }
     }
 
+    func sizes(of profile: OpaqueID) throws -> [UInt16] {
+        try whileOpen {
+            do {
+                return try files.sizes(of: try withCrypter { try $0.names.profileName(of: profile) }, in: generation)
+            } catch {
+                // As in a read: what cannot be listed is not known to be there.
+                files.counters.failedReads.add(1, ordering: .relaxed)
+                return []
+            }
+        }
+    }
+
     func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void) throws -> Usage {
         try whileOpen {
             try storeErrors("removing images") { () throws -> Usage in

@@ -5,6 +5,8 @@ struct Absences: Sendable {
         let since: Int64
         let until: Int64
         let leavesSlotEmpty: Bool
+        /// Nor is there a larger image that could stand in.
+        var leavesNoneLarger = false
 
         func holds(at now: Int64) -> Bool { since <= now && now < until }
     }
@@ -26,6 +28,23 @@ struct Absences: Sendable {
         notes[slot, url].map { $0.holds(at: now) && $0.leavesSlotEmpty } ?? false
     }
 
+    /// Whether it is known that no larger image could stand in for what is missing under this URL.
+    func leavesNoneLarger(_ slot: Slot, url: String, at now: Int64) -> Bool {
+        notes[slot, url].map { $0.holds(at: now) && $0.leavesNoneLarger } ?? false
+    }
+
+    /// Whether the origin's word has emptied a slot. What was held there may still be on disk where it could not be removed.
+    func leaveEmpty(_ slot: Slot, at now: Int64) -> Bool {
+        notes.mayContain(slot) { $0.holds(at: now) && $0.leavesSlotEmpty }
+    }
+
+    /// No larger image was found that could stand in for what is missing in a slot.
+    mutating func noneLarger(than slot: Slot) {
+        notes.change(slot.profile) { size, absence in
+            if size == slot.size { absence.leavesNoneLarger = true }
+        }
+    }
+
     /// Whether anything is known to be missing in a slot, under whatever URL. Where a profile has many, this says yes without looking
     /// through them: whoever takes the longer way for it finds what is true.
     func holdsAny(_ slot: Slot, at now: Int64) -> Bool {
@@ -37,9 +56,10 @@ struct Absences: Sendable {
         notes.remember(slot, url: url, absence, until: until, now: now)
     }
 
-    /// Forgets what is missing in a slot, since something is there now.
+    /// Forgets what is missing in a slot, since something is there now, which may stand in for what is missing in others.
     mutating func forget(_ slot: Slot) {
         notes.forget(slot)
+        notes.change(slot.profile) { $1.leavesNoneLarger = false }
     }
 
     mutating func forget(profile: OpaqueID) {

@@ -21,7 +21,8 @@ extension CacheTraffic {
     private mutating func depart(_ id: WaiterID) -> (waiter: Waiter?, held: ServedImage?, effects: [Effect]) {
         guard let place = places.removeValue(forKey: id) else { return (nil, nil, []) }
         guard let url = place.url else {
-            return (activity[place.slot]?.read?.remove(id), nil, [])
+            let waiter = activity[place.slot]?.read?.remove(id) ?? activity[place.slot]?.larger?.remove(id)
+            return (waiter, nil, [])
         }
         let waiter = activity[place.slot]?.downloads[url]?.remove(id)
         guard let flight = activity[place.slot]?.downloads[url] else { return (waiter, nil, []) }
@@ -106,6 +107,7 @@ extension CacheTraffic {
     private mutating func end(_ slot: Slot, _ outcome: GetOutcome) -> (cancelled: Int, effects: [Effect]) {
         guard var current = activity[slot] else { return (0, []) }
         var waiters = current.read?.land() ?? []
+        waiters += current.larger?.land() ?? []
         var handles: [any DownloadHandle] = []
         for var flight in current.downloads.values {
             waiters += flight.land()
@@ -113,6 +115,7 @@ extension CacheTraffic {
         }
         let cancelled = current.downloads.count
         current.read = nil
+        current.larger = nil
         current.downloads = [:]
         current.storing = nil
         current.dropping = nil

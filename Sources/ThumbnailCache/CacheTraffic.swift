@@ -11,6 +11,8 @@ struct CacheTraffic: Sendable {
         case answer(Waiter, GetOutcome)
         /// Look on disk, then report with ``readEnded(_:_:image:route:now:)``.
         case read(Slot, flight: UInt64)
+        /// Look for a larger image of the slot's profile, then report with ``largerEnded(_:_:found:isUnchanged:now:)``.
+        case findLarger(Slot, flight: UInt64)
         /// Download, then report with ``downloadEnded(_:_:url:_:route:now:)``.
         case download(Slot, DownloadTarget, flight: UInt64)
         case cancel(any DownloadHandle)
@@ -50,22 +52,22 @@ struct CacheTraffic: Sendable {
     var places: [WaiterID: Place] = [:]
     var absences: Absences
     var pauses: RefreshPauses
-    private var lastNumber: UInt64 = 0
-
     /// The tokens that are shown now: see ``LoginTokens/family``.
     var tokenFamily: UInt32
+    private var lastNumber: UInt64 = 0
+
     /// - Parameter absenceLimit: how many missing images are remembered at most, and how many that failed to be refreshed.
     init(absenceLimit: Int, tokenFamily: UInt32 = 0) {
         absences = Absences(limit: absenceLimit)
         pauses = RefreshPauses(limit: absenceLimit)
-    }
-
         self.tokenFamily = tokenFamily
     }
 
     /// Whether an image is for the tokens that are shown now (RFC 9111 section 4.1). One that is not is as good as missing.
     func suits(_ image: Image) -> Bool {
         image.record.tokenFamily.map { $0 == tokenFamily } ?? true
+    }
+
     /// A number larger than any given before: names flights, waiters, graces and PUTs.
     mutating func nextNumber() -> UInt64 {
         lastNumber += 1
@@ -87,7 +89,7 @@ struct CacheTraffic: Sendable {
         }
         // What is being removed is as good as gone.
         if activity[slot]?.dropping != nil { return settle(waiter, held: nil, route: route, now: now) }
-        if isKnownEmpty(waiter.query, route, now) { return [.answer(waiter, .success(nil))] }
+        if isKnownEmpty(waiter.query, route, now) { return answerNone(waiter, route, now) }
         if activity[slot]?.read != nil {
             places[waiter.id] = Place(slot: slot, url: nil)
             activity[slot]?.read?.join(waiter)
@@ -104,9 +106,9 @@ struct CacheTraffic: Sendable {
     /// Answers a waiter with what is held, as far as that will do, else makes it wait for a download.
     private mutating func settle(_ waiter: Waiter, held: ServedImage?, route: Route, now: Int64) -> [Effect] {
         let query = waiter.query
+        let held = held.flatMap { suits($0.image) ? $0 : nil }
         var fallback: ServedImage?
         if let held, query.accepts(held.image) {
-        let held = held.flatMap { suits($0.image) ? $0 : nil }
             let served = ServedImage(held.image, from: held.source, at: now)
             switch held.image.record.freshness.state(at: now) {
             case .fresh:
@@ -121,17 +123,21 @@ struct CacheTraffic: Sendable {
                 break
             }
         }
-        if query.cachedOnly { return [.answer(waiter, .success(nil))] }
+        if query.cachedOnly && !query.largerWillDo { return [.answer(waiter, .success(nil))] }
         switch target(of: query, route) {
         case .success(nil):
+            return answerNone(waiter, route, now)
+        case .success where isAbsent(query, route, now):
+            return answerNone(waiter, route, now)
+        case _ where query.cachedOnly:
             return [.answer(waiter, .success(nil))]
+        case .failure(let failure):
+            return [answer(waiter, failedBy: failure, fallback: fallback)]
         case .success(let target?):
             places[waiter.id] = Place(slot: query.slot, url: target.url)
             let ownsSlot = held.map { query.accepts($0.image) } ?? true
             let basis = basis(in: held?.image, at: target, now)
             return fly(query.slot, to: target, held: fallback, basis: basis, ownsSlot: ownsSlot) { $0.join(waiter) }
-        case .failure(let failure):
-            return [answer(waiter, failedBy: failure, fallback: fallback)]
         }
     }
 
@@ -238,6 +244,7 @@ struct CacheTraffic: Sendable {
             effects += take(served, storable: storable, into: slot, flight: number, route: route, now: now)
         case .missing(let until):
             absences.remember(slot, url: url, until: until, leavesSlotEmpty: flight.ownsSlot, now: now)
+            for waiter in waiters { effects += answerNone(waiter, route, now) }
             if flight.ownsSlot {
                 effects += overtakeRead(of: slot, by: nil, route: route, now: now)
                 effects += drop(slot, flight: number)

@@ -5,11 +5,19 @@ public struct ImageQuery: Sendable {
     public let named: DownloadTarget?
     /// Never touches the network: fresh or stale, or nothing.
     public let cachedOnly: Bool
+    /// Whether a larger image of the profile will do where there is none of the size. Never one for who names no size, or a URL.
+    public let largerWillDo: Bool
 
-    public init(slot: Slot, named: DownloadTarget? = nil, cachedOnly: Bool = false) {
+    public init(slot: Slot, named: DownloadTarget? = nil, cachedOnly: Bool = false, largerWillDo: Bool = false) {
         self.slot = slot
         self.named = named
         self.cachedOnly = cachedOnly
+        self.largerWillDo = largerWillDo && named == nil && slot.size > 0
+    }
+
+    /// The same, apart from the request it came with.
+    func detached() -> ImageQuery {
+        ImageQuery(slot: slot.detached(), named: named, cachedOnly: cachedOnly, largerWillDo: largerWillDo)
     }
 
     /// Whether an image held in the slot is the one asked for: with a URL, only one that came from there.

@@ -76,7 +76,11 @@ public protocol ImageVault: AnyObject, Sendable {
     /// removed and counted). Throws only ``StoreError/closed``.
     func read(_ slot: Slot, framing: ReplyFraming) throws -> Image?
 
-    /// The same, as far as it can be told without blocking: not where the answer would have to come from the disk, or takes so long to open
+    /// The sizes in which there may be images of a profile, in no order; 0 for the one of no size. Not all of them where the profile shares its
+    /// place on disk with more images than are looked through. Throws only ``StoreError/closed``.
+    func sizes(of profile: OpaqueID) throws -> [UInt16]
+
+    /// The image in a slot as ``read(_:framing:)`` gives it, as far as it can be told without blocking: not where the answer would have to come from the disk, or takes so long to open
     /// that others would wait. Nothing is removed or counted. The one call that may be made on an event loop.
     func glance(_ slot: Slot, framing: ReplyFraming) -> Glance
 

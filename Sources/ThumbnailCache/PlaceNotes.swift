@@ -11,7 +11,7 @@ struct PlaceNotes<Note: Sendable>: Sendable {
     }
 
     private struct Entry: Sendable {
-        let note: Note
+        var note: Note
         /// Seconds since 1970, after which nobody wants it.
         let until: Int64
         /// Tells it from one that was remembered later in its place.
@@ -58,6 +58,16 @@ struct PlaceNotes<Note: Sendable>: Sendable {
         let place = Place(size: slot.size, url: url)
         profiles[slot.profile, default: [:]][place] = entry
         order.append((slot.profile, place, entry))
+    }
+
+    /// Changes all notes of a profile, each of which is handed with its size.
+    mutating func change(_ profile: OpaqueID, _ body: (UInt16, inout Note) -> Void) {
+        guard let places = profiles[profile]?.keys else { return }
+        for place in places {
+            guard var entry = profiles[profile]?[place] else { continue }
+            body(place.size, &entry.note)
+            profiles[profile]?[place] = entry
+        }
     }
 
     mutating func forget(_ slot: Slot) {

@@ -2,6 +2,8 @@
 struct SlotActivity: Sendable {
     /// The look on disk that comes before any download.
     var read: Flight?
+    /// The look for a larger image, where there is none of this size.
+    var larger: Flight?
     /// Downloads by URL: two GETs with different URLs each get their own image.
     var downloads: [String: Flight] = [:]
     /// A downloaded image that its waiters already have and that is on its way to the disk. Whoever asks meanwhile
@@ -18,7 +20,9 @@ struct SlotActivity: Sendable {
         let isConfirmed: Bool
     }
 
-    var isIdle: Bool { read == nil && downloads.isEmpty && storing == nil && dropping == nil && puts.count == 0 }
+    var isIdle: Bool {
+        read == nil && larger == nil && downloads.isEmpty && storing == nil && dropping == nil && puts.count == 0
+    }
 }
 
 /// PUTs of one slot between their first byte and their last. Tickets are given in the order of arrival, so that

@@ -34,6 +34,8 @@ extension UserCache {
                 waiter.resolve(outcome)
             case .read(let slot, let flight):
                 services.disk.submit(for: owner.uid) { self.read(slot, flight) }
+            case .findLarger(let slot, let flight):
+                services.disk.submit(for: owner.uid) { self.findLarger(slot, flight) }
             case .download(let slot, let target, let flight):
                 download(slot, target, flight)
             case .cancel(let handle):
@@ -148,8 +150,6 @@ extension UserCache {
 
         /// The number of the last step before.
         var step: Int { refused == nil ? 0 : 2 }
-    }
-
 
         /// The same with tokens of that family. What is held for others is not what they may confirm.
         func showing(_ family: UInt32) -> Errand {
@@ -158,12 +158,14 @@ extension UserCache {
             if let held = basis?.record.tokenFamily, held != family { errand.basis = nil }
             return errand
         }
+    }
+
     /// Sends the download as soon as there is a token for it, or nobody wants one.
     private func authorize(_ errand: Errand) {
-        let wait = errand.tokens.ask(refused: errand.refused, of: errand.origin, services) { result in
-            switch result {
         // Asked before the token, so that an answer never counts for tokens that came after the one that was shown.
         let errand = errand.showing(errand.tokens.family)
+        let wait = errand.tokens.ask(refused: errand.refused, of: errand.origin, services) { result in
+            switch result {
             case .success(let token): self.send(errand, token)
             case .failure(let failure): self.landed(errand.slot, errand.target, errand.flight, .failed(failure))
             }
@@ -235,11 +237,11 @@ extension UserCache {
         let now = services.time.now
         let route = self.route(for: slot, held: nil)
         change { state in
-            let ended = state.traffic.downloadEnded(
-                slot, flight, url: target.url, landing, route: route, now: now)
             if let image = landing.image, !state.traffic.suits(image) {
                 return Consequences(effects: state.traffic.askAgain(slot, flight, target))
             }
+            let ended = state.traffic.downloadEnded(
+                slot, flight, url: target.url, landing, route: route, now: now)
             guard let effects = ended else { return Consequences() }
             state.overtakings += 1
             var memory = MemoryChange()

@@ -109,7 +109,7 @@ public final class UserCache: Sendable {
         _ query: ImageQuery, after glimpse: Glimpse = .unknown, resolve: @escaping @Sendable (GetOutcome) -> Void
     ) -> WaiterID {
         // The slot's bytes live as long as the caller's request; what waits keeps its own.
-        let query = ImageQuery(slot: query.slot.detached(), named: query.named, cachedOnly: query.cachedOnly)
+        let query = query.detached()
         let (id, held) = state.withLockedValue { state in
             let id = WaiterID(number: state.traffic.nextNumber())
             let held = state.traffic.storing(query.slot) ?? state.memory[query.slot]?.served

@@ -44,6 +44,13 @@ public final class FakeVault: ImageVault {
         return kept.map { Image(record: $0.record, bytes: ImageBytes(copying: $0.bytes, framing: framing)) }
     }
 
+    public func sizes(of profile: OpaqueID) throws -> [UInt16] {
+        try work {
+            let images = store.disk.contents.withLockedValue { $0.images[generation] ?? [:] }
+            return images.keys.filter { $0.profile == profile }.map(\.size)
+        }
+    }
+
     public func glance(_ slot: Slot, framing: ReplyFraming) -> Glance {
         guard store.isInPageCache else { return .unknown }
         do {

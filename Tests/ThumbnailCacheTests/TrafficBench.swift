@@ -30,12 +30,15 @@ struct TrafficBench {
 
     /// A GET by somebody with a name.
     mutating func get(
-        _ name: String, url: String? = nil, cached: Bool = false, slot: Slot = TrafficBench.slot
+        _ name: String, url: String? = nil, cached: Bool = false, larger: Bool = false,
+        slot: Slot = TrafficBench.slot
     ) -> [String] {
         let id = WaiterID(number: traffic.nextNumber())
         waiters[name] = id
         let named = url.map { DownloadTarget(url: $0, isNamedByClient: true) }
-        let waiter = Waiter(id: id, query: ImageQuery(slot: slot, named: named, cachedOnly: cached)) { _ in }
+        let waiter = Waiter(
+            id: id, query: ImageQuery(slot: slot, named: named, cachedOnly: cached, largerWillDo: larger)
+        ) { _ in }
         let held = memory.map { ServedImage($0, from: .memory, at: now) }
         return tell(traffic.get(waiter, memory: held, route: route, now: now))
     }
@@ -44,6 +47,17 @@ struct TrafficBench {
     mutating func readEnds(_ image: Image? = nil, slot: Slot = TrafficBench.slot, flight: UInt64? = nil) -> [String]? {
         guard let number = flight ?? flights["read"] else { return nil }
         return traffic.readEnded(slot, number, image: image, route: route, now: now).map { tell($0) }
+    }
+
+    /// The look for a larger image has ended; with nothing, unless an image is given.
+    mutating func largerEnds(
+        _ image: Image? = nil, in slot: Slot = Slot(profile: TrafficBench.slot.profile, size: 96),
+        isUnchanged: Bool = true
+    ) -> [String] {
+        let found = image.map { (image: ServedImage($0, from: .disk, at: now), slot: slot) }
+        return tell(
+            traffic.largerEnded(
+                TrafficBench.slot, flight("larger"), found: found, isUnchanged: isUnchanged, now: now))
     }
 
     /// The fetcher has taken a download, which can be stopped from now on.
@@ -114,6 +128,9 @@ struct TrafficBench {
             case .read(_, let flight):
                 flights["read"] = flight
                 return "read"
+            case .findLarger(_, let flight):
+                flights["larger"] = flight
+                return "find larger"
             case .download(let slot, let target, let flight):
                 flights[target.url] = flight
                 let basis = traffic.basis(slot, flight, url: target.url)

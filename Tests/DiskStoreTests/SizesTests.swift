@@ -1,0 +1,59 @@
+import DiskStore
+import Foundation
+import Testing
+import ThumbnailCache
+
+/// The sizes in which there are images of a profile, as the bucket that they lie in tells.
+@Suite struct SizesTests {
+    @Test func `they are those of that profile, generation and user, as they come and go`() throws {
+        let tree = try TestTree()
+        try tree.withStore { store in
+            let vault = try store.commitLogin(alice, .plain)
+            #expect(try vault.sizes(of: OpaqueID("bob")) == [])
+            for size in [0, 64, 4_096] as [UInt16] { try vault.put(slot("bob", size), picture(1)) }
+            for other in 0..<300 { try vault.put(slot("other \(other)", 7), picture(2)) }
+            #expect(try Set(vault.sizes(of: OpaqueID("bob"))) == [0, 64, 4_096])
+            try vault.drop(slot("bob", 64)) { true }
+            #expect(try Set(vault.sizes(of: OpaqueID("bob"))) == [0, 4_096])
+            #expect(
+                try store.commitLogin(Owner(uid: 7, user: OpaqueID("eve")), .plain).sizes(of: OpaqueID("bob")) == [])
+            _ = try vault.remove([OpaqueID("bob")]) { _ in }
+            #expect(try vault.sizes(of: OpaqueID("bob")) == [])
+            #expect(try vault.sizes(of: OpaqueID("other 1")) == [7])
+            vault.close()
+            #expect(throws: StoreError.closed) { try vault.sizes(of: OpaqueID("other 1")) }
+        }
+    }
+
+    @Test func `I8: of a bucket with very many names some are looked at`() throws {
+        let tree = try TestTree()
+        let system = FaultySystem()
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            try vault.put(slot("bob", 64), picture(1))
+            let entry = try #require(tree.entries.first)
+            let bucket = URL(fileURLWithPath: entry).deletingLastPathComponent()
+            for number in 0..<10_000 {
+                let name = String(repeating: "x", count: 64) + ".\(number)"
+                try #require(FileManager.default.createFile(atPath: bucket.path + "/" + name, contents: nil))
+            }
+            system.heal()
+            _ = try vault.sizes(of: OpaqueID("bob"))
+            // A call gives some 300 names.
+            #expect((1...16).contains(system.count(of: .list)))
+        }
+    }
+
+    @Test func `I9: a bucket that cannot be listed has none to show`() throws {
+        let tree = try TestTree()
+        let system = FaultySystem()
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            try vault.put(slot("bob", 64), picture(1))
+            system.plan { call, _, _ in call == .list ? .fail(EIO) : nil }
+            #expect(try vault.sizes(of: OpaqueID("bob")) == [])
+            system.heal()
+            #expect(try vault.sizes(of: OpaqueID("bob")) == [64])
+        }
+    }
+}
