@@ -30,8 +30,6 @@ let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
 let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
-let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
-let signals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 
 // Listed in the order of the layers: a target imports only what stands above it.
 let package = Package(
@@ -47,7 +45,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
-        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
     ],
     targets: [
@@ -56,7 +53,8 @@ let package = Package(
             name: "CCurl", cSettings: cRules, linkerSettings: [.linkedLibrary("curl"), .linkedLibrary("ssl")]),
         .target(name: "COpenSSL", cSettings: cRules, linkerSettings: [.linkedLibrary("crypto")]),
         .target(name: "CLinux", cSettings: cRules),
-        .target(name: "Threads", dependencies: ["CLinux", nioCore], swiftSettings: swiftRules + fuzzRules),
+        .target(
+            name: "Threads", dependencies: ["CLinux", nioLocks, deque], swiftSettings: swiftRules + fuzzRules),
 
         // What travels on the socket.
         .target(name: "RESP", dependencies: [nioCore], swiftSettings: swiftRules + fuzzRules),
@@ -96,7 +94,7 @@ let package = Package(
             dependencies: [
                 "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "ImageFetcher", "SocketLoops",
                 "DaemonServer", "Threads",
-                "CLinux", nioCore, nioPosix, nioLocks, logging, arguments, lifecycle, signals,
+                "CLinux", nioCore, nioLocks, logging, arguments,
                 .product(name: "TOMLKit", package: "TOMLKit"),
             ],
             swiftSettings: swiftRules),

@@ -57,7 +57,7 @@ extension Connection {
     /// Ends a session that this connection held.
     func release(_ held: HeldSession) {
         let (logout, log, id) = (dispatcher.logout, dispatcher.log, place.id)
-        Task {
+        Task(executorPreference: dispatcher.tasks) {
             do throws(CacheFailure) {
                 try await logout.release(held.owner, session: held.session, connection: id)
             } catch {

@@ -301,7 +301,7 @@ final class Connection: StreamHandler {
     ) {
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
-        Task {
+        Task(executorPreference: dispatcher.tasks) {
             let result: Result<Value, any Error>
             do { result = .success(try await work()) } catch { result = .failure(error) }
             loop.execute { then(me.value, result) }

@@ -13,6 +13,8 @@ public struct Dispatcher: Sendable {
     public let pendingLogouts: PendingLogouts?
     /// Where PUTs write.
     public let disk: any BlockingPool
+    /// Where tasks run.
+    public let tasks: any TaskExecutor
     public let time: any Timekeeping
     public let info: ServerInfo
     public let registry: PeerRegistry
@@ -28,14 +30,15 @@ public struct Dispatcher: Sendable {
 
     public init(
         sessions: UserSessions, logout: LogoutService, pendingLogouts: PendingLogouts? = nil,
-        disk: any BlockingPool, time: any Timekeeping, info: ServerInfo, registry: PeerRegistry, version: String,
-        limits: @escaping @Sendable () -> ServerLimits, log: Logger,
+        disk: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping, info: ServerInfo,
+        registry: PeerRegistry, version: String, limits: @escaping @Sendable () -> ServerLimits, log: Logger,
         clock: @escaping @Sendable () -> Int64 = { Int64(clamping: NIODeadline.now().uptimeNanoseconds) }
     ) {
         self.sessions = sessions
         self.logout = logout
         self.pendingLogouts = pendingLogouts
         self.disk = disk
+        self.tasks = tasks
         self.time = time
         self.info = info
         self.registry = registry

@@ -150,7 +150,7 @@ final class Maintenance: Sendable {
             do {
                 thread = try Threads.startThread(named: "maintenance") { self.loop(after: rest) }
             } catch {
-                throw StoreError.failed("starting the maintenance thread: \(error)")
+                throw StoreStartError("\(error)")
             }
         }
     }

@@ -40,13 +40,19 @@ public final class CurlImageFetcher: ImageFetching {
         let code = curl_global_init(Int(CURL_GLOBAL_DEFAULT))
         guard code == CURLE_OK else { throw FetcherError("libcurl: \(String(cString: curl_easy_strerror(code)))") }
         guard let multi = curl_multi_init() else { throw FetcherError("libcurl: out of memory for a multi handle") }
+        // It goes without the descriptors to be woken by, where it gets none, and would be woken once in a minute.
+        let woken = curl_multi_wakeup(multi)
+        guard woken == CURLM_OK else {
+            curl_multi_cleanup(multi)
+            throw FetcherError("libcurl cannot be woken: \(String(cString: curl_multi_strerror(woken)))")
+        }
         let bell = Bell(multi)
         guard desk.open(ring: bell.ring) else {
             curl_multi_cleanup(multi)
             throw FetcherError("a fetcher is started once")
         }
         tokenDesk.open(bell)
-        do throws(IOError) {
+        do throws(ThreadError) {
             let started = try startThread(named: "downloads") { [desk, tokenDesk, book, log, multi = Handed(multi)] in
                 DownloadLoop(desk: desk, tokens: tokenDesk, book: book, multi: multi.value, log: log).run()
             }
@@ -55,7 +61,7 @@ public final class CurlImageFetcher: ImageFetching {
             _ = desk.close()
             _ = tokenDesk.close()
             curl_multi_cleanup(multi)
-            throw FetcherError("cannot start a thread: \(error)")
+            throw FetcherError("\(error)")
         }
     }
 

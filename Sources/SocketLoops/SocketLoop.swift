@@ -41,12 +41,16 @@ public final class SocketLoop: EventLoop {
     static var longestRound: TimeAmount { .milliseconds(5) }
 
     /// Starts the loop's thread.
-    /// - Throws: ``IOError`` if there is no descriptor or no thread to be had.
+    /// - Throws: ``LoopStartError``; `ThreadError` if there is no thread to be had.
     public init() throws {
-        alarm = try Alarm()
-        poller = try Poller()
+        do {
+            alarm = try Alarm()
+            poller = try Poller()
+            try alarm.watch(with: poller)
+        } catch let error as IOError {
+            throw LoopStartError(code: error.errnoCode)
+        }
         buffers = StreamBuffers()
-        try alarm.watch(with: poller)
         try start()
     }
 
@@ -194,9 +198,14 @@ public final class SocketLoop: EventLoop {
 
     // MARK: The end
 
-    /// Ends the loop behind what it has begun: closes its sockets, does what they leave to do, and drops its timers.
+    /// The same as ``end(_:)``.
     public func shutdownGracefully(queue: DispatchQueue, _ callback: @escaping @Sendable ((any Error)?) -> Void) {
-        let report: @Sendable () -> Void = { queue.async { callback(nil) } }
+        end { queue.async { callback(nil) } }
+    }
+
+    /// Ends the loop behind what it has begun: closes its sockets, does what they leave to do, and drops its timers.
+    /// - Parameter report: called behind all of it, from any thread.
+    func end(_ report: @escaping @Sendable () -> Void) {
         let (hasEnded, mustWake) = state.withLockedValue { state in
             if state.phase == .ended { return (true, false) }
             state.phase = .ending
@@ -238,4 +247,12 @@ public final class SocketLoop: EventLoop {
         for timer in timers { timer.drop() }
         return !due.isEmpty || !timers.isEmpty
     }
+}
+
+/// The system did not give what an event loop waits with: two descriptors, and memory of its own for them.
+public struct LoopStartError: Error, Equatable, CustomStringConvertible {
+    /// The errno.
+    public let code: CInt
+
+    public var description: String { "no event loop could be started: \(String(cString: strerror(code)))" }
 }

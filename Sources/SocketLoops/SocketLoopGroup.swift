@@ -9,7 +9,7 @@ public final class SocketLoopGroup: EventLoopGroup {
     private let turn = NIOLockedValueBox(0)
 
     /// - Parameter threads: 1 or more.
-    /// - Throws: ``IOError`` if a loop could not be started.
+    /// - Throws: what ``SocketLoop/init()`` throws.
     public init(threads: Int) throws {
         loops = try (0..<max(1, threads)).map { _ in try SocketLoop() }
     }
@@ -31,6 +31,13 @@ public final class SocketLoopGroup: EventLoopGroup {
     public func makeIterator() -> EventLoopIterator { EventLoopIterator(loops) }
 
     /// Ends all loops. What they have begun is done; their sockets are closed.
+    ///
+    /// Without libdispatch, which swift-nio's own way goes through.
+    public func end() async {
+        for loop in loops { await withCheckedContinuation { ended in loop.end { ended.resume() } } }
+    }
+
+    /// The same as ``end()``.
     public func shutdownGracefully(queue: DispatchQueue, _ callback: @escaping @Sendable ((any Error)?) -> Void) {
         let running = NIOLockedValueBox(loops.count)
         for loop in loops {

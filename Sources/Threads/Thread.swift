@@ -1,6 +1,5 @@
 import CLinux
 import Glibc
-import NIOCore
 
 /// Runs `body` on a new thread, which no signal is delivered to: they are for others to handle, and a SIGPIPE that a write of
 /// OpenSSL's raises there must not end the process.
@@ -13,7 +12,7 @@ import NIOCore
 /// - Throws: when there is no thread to be had: pthread_create(3).
 public func startThread(
     named name: String, givingWay givesWay: Bool = false, _ body: @escaping @Sendable () -> Void
-) throws(IOError) -> pthread_t {
+) throws(ThreadError) -> pthread_t {
     var all = sigset_t()
     var before = sigset_t()
     sigfillset(&all)
@@ -35,13 +34,27 @@ public func startThread(
         }, box.toOpaque())
     guard code == 0 else {
         box.release()
-        throw IOError(errnoCode: code, reason: "pthread_create: thread \(name)")
+        throw ThreadError(name: name, code: code)
     }
     return thread
 }
 
 /// With 5 a thread has a third of the time that one with 0 has beside it: sched(7).
 private let nicenessOfGivingWay: Int32 = 5
+
+/// A thread that the system did not give.
+public struct ThreadError: Error, Equatable, CustomStringConvertible {
+    /// What it would have been called.
+    public let name: String
+    /// The errno.
+    public let code: CInt
+
+    public var description: String {
+        let reason = "no thread could be started for \(name): \(String(cString: strerror(code)))"
+        guard code == EAGAIN else { return reason }
+        return reason + "; the limit of threads is reached: raise TasksMax= in the unit (ulimit -u in a shell)"
+    }
+}
 
 /// What a thread is to do, on its way through a pointer.
 private final class Box: Sendable {

@@ -187,7 +187,7 @@ public final class AccessTokenService: Sendable {
 
     private func keep(_ number: UInt64, _ services: CacheServices) {
         guard let keeper else { return change(services) { $0.kept(number) } }
-        Task {
+        Task(executorPreference: services.tasks) { [self] in
             do throws(CacheFailure) {
                 try await keeper.keep(self)
                 endLaterKeep()
@@ -225,7 +225,7 @@ public final class AccessTokenService: Sendable {
 
     private func keepAgain(_ number: UInt64, _ services: CacheServices, _ pause: Int64) {
         guard let keeper, worthKeeping != nil, isLaterKeep(number) else { return }
-        Task {
+        Task(executorPreference: services.tasks) { [self] in
             do throws(CacheFailure) {
                 try await keeper.keep(self)
                 if isLaterKeep(number) { endLaterKeep() }

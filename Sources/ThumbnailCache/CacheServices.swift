@@ -16,6 +16,8 @@ public struct CacheServices: Sendable {
     public let lifecycle: any BlockingPool
     /// For purges and log-outs, and the markers of those that are pending: they wait behind no log-in.
     public let endings: any BlockingPool
+    /// Where tasks run. Each is started with it as its preference: where the runtime would run it is not for a daemon (F75).
+    public let tasks: any TaskExecutor
     public let time: any Timekeeping
     public let framing: ReplyFraming
     public let counters: CacheCounters
@@ -27,8 +29,8 @@ public struct CacheServices: Sendable {
     public init(
         store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
         disk: any BlockingPool, judging: any BlockingPool, writes: WriteBehind, lifecycle: any BlockingPool,
-        endings: any BlockingPool, time: any Timekeeping, framing: ReplyFraming, counters: CacheCounters,
-        stepAside: @escaping StepAside, settings: @escaping @Sendable () -> CacheSettings
+        endings: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping, framing: ReplyFraming,
+        counters: CacheCounters, stepAside: @escaping StepAside, settings: @escaping @Sendable () -> CacheSettings
     ) {
         self.store = store
         self.fetcher = fetcher
@@ -39,6 +41,7 @@ public struct CacheServices: Sendable {
         self.writes = writes
         self.lifecycle = lifecycle
         self.endings = endings
+        self.tasks = tasks
         self.time = time
         self.framing = framing
         self.counters = counters

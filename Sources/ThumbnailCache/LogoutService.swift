@@ -226,7 +226,7 @@ public final class LogoutService: Sendable {
     private func retry(_ entry: UserEntry, after pause: Int64) {
         let owner = entry.owner
         let timer = services.time.after(milliseconds: pause) {
-            Task { await self.tryAgain(owner, pause: pause) }
+            Task(executorPreference: self.services.tasks) { await self.tryAgain(owner, pause: pause) }
         }
         entry.state.withLockedValue { $0.retry = timer }
     }

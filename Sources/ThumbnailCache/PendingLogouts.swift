@@ -152,7 +152,7 @@ public final class PendingLogouts: Sendable {
         state.withLockedValue { state in
             guard !state.isStopped else { return }
             state.timer = services.time.after(milliseconds: pause) {
-                Task { await self.look(pause: pause) }
+                Task(executorPreference: self.services.tasks) { await self.look(pause: pause) }
             }
         }
     }

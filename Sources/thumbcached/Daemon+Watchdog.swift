@@ -1,21 +1,22 @@
 import ImageFetcher
 import Logging
 import NIOCore
-import ServiceLifecycle
 import ThumbnailCache
 
 extension Daemon {
     /// What has to live, and systemd's watchdog on it; nil where systemd waits for no sign of life.
     static func watchdog(
         _ notifier: SystemdNotifier, loops: any EventLoopGroup, fetcher: CurlImageFetcher, disk: FairPool,
-        lifecycle: FairPool, endings: FairPool, time: SystemTime, log: Logger
+        lifecycle: FairPool, endings: FairPool, tasks: any TaskExecutor, time: SystemTime, log: Logger
     ) -> Watchdog? {
         guard let interval = notifier.watchdogInterval else { return nil }
         var organs = loops.makeIterator().enumerated().map { index, loop in
             Watchdog.Organ(name: "event loop \(index)", isVital: true) { loop.execute($0) }
         }
         organs += [
-            Watchdog.Organ(name: "log-ins and log-outs", isVital: true) { alive in Task { alive() } },
+            Watchdog.Organ(name: "log-ins and log-outs", isVital: true) { alive in
+                Task(executorPreference: tasks) { alive() }
+            },
             Watchdog.Organ(name: "downloads", isVital: true) { fetcher.whenAlive($0) },
             Watchdog.Organ(name: "disk of images", isVital: false) { disk.submit(for: 0, $0) },
             Watchdog.Organ(name: "disk of log-ins", isVital: false) { lifecycle.submit(for: 0, $0) },
@@ -32,16 +33,5 @@ extension Daemon {
                     log.debug("systemd's watchdog could not be fed", metadata: ["reason": "\(error)"])
                 }
             }, log: log)
-    }
-}
-
-/// Keeps the watchdog going until everything else has stopped.
-struct WatchdogService: Service {
-    let watchdog: Watchdog?
-
-    func run() async throws {
-        watchdog?.start()
-        try await gracefulShutdown()
-        watchdog?.stop()
     }
 }

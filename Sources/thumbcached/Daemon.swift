@@ -5,10 +5,9 @@ import ImageFetcher
 import Logging
 import NIOCore
 import RESP
-import ServiceLifecycle
 import SocketLoops
+import Threads
 import ThumbnailCache
-import UnixSignals
 
 /// The composition root: makes everything once, in the order in which one part needs another, and hands it on.
 enum Daemon {
@@ -18,14 +17,16 @@ enum Daemon {
     private static var lifecycleThreads: Int { 4 }
     /// Threads for purges and log-outs.
     private static var endingThreads: Int { 2 }
+    /// Threads for what these do between their waits for the disk, which is microseconds.
+    private static var taskThreads: Int { 2 }
     /// The one that writes downloaded images and the store's own among them.
     static var allDiskThreads: Int { diskThreads + lifecycleThreads + endingThreads + 2 }
     /// Seconds in which those for whom the daemon is started have it for themselves: beside the sweep of ten thousand users the first
     /// hit came 3 ms later on one core, after 27 ms instead of 24; on two, 1 ms.
     private static var restAtStart: Double { 0.5 }
 
-    /// Serves until SIGTERM or SIGINT.
-    static func run(_ setup: DaemonSetup, _ wanted: Configuration) async throws {
+    /// Serves until SIGTERM or SIGINT. Called on the main thread, which it blocks.
+    static func run(_ setup: DaemonSetup, _ wanted: Configuration) throws {
         let live = LiveConfiguration(wanted)
         let log = logger(setup, live)
         let notifier = SystemdNotifier(environment: setup.environment)
@@ -44,6 +45,7 @@ enum Daemon {
         let fetcher = CurlImageFetcher(configuration: configuration.fetcher, log: log)
         try fetcher.start()
 
+        let tasks = try TaskThreads(named: "tasks", count: taskThreads)
         let group = try SocketLoopGroup(threads: configuration.threads)
         let disk = try pool("disk", threads: diskThreads)
         let judging = try pool("judging", threads: 1)
@@ -59,8 +61,8 @@ enum Daemon {
         ) { fetcher.isBusy }
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: fetcher, memory: memory, disk: disk, judging: judging,
-            writes: writes, lifecycle: lifecycle, endings: endings, time: time, framing: framing,
-            counters: CacheCounters(), stepAside: courtesy().stepAside,
+            writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks, time: time,
+            framing: framing, counters: CacheCounters(), stepAside: courtesy().stepAside,
             settings: { live.current.cacheSettings })
         let sessions = UserSessions(services: services, log: log)
         let logout = LogoutService(sessions: sessions, log: log)
@@ -73,39 +75,30 @@ enum Daemon {
             registry: registry,
             live: live)
         let dispatcher = Dispatcher(
-            sessions: sessions, logout: logout, pendingLogouts: pendingLogouts, disk: disk, time: time, info: info,
-            registry: registry, version: Version.current, limits: { live.current.serverLimits }, log: log)
+            sessions: sessions, logout: logout, pendingLogouts: pendingLogouts, disk: disk, tasks: tasks, time: time,
+            info: info, registry: registry, version: Version.current, limits: { live.current.serverLimits }, log: log)
 
-        try await honour(pendingLogouts)
+        try tasks.wait { try await honour(pendingLogouts) }
         let socket = try DaemonSocket(setup, configuration, pid: getpid())
-        // Caught from here on, so that a signal that comes the moment somebody is served does what it should.
-        let hangups = await UnixSignalsSequence(trapping: .sighup)
-
         let watchdog = Self.watchdog(
             notifier, loops: group, fetcher: fetcher, disk: disk, lifecycle: lifecycle, endings: endings,
-            time: time, log: log)
-
-        // Stopped from the last to the first.
-        let stages = ServiceGroup(
-            configuration: .init(
-                services: [
-                    .init(service: WatchdogService(watchdog: watchdog)),
-                    .init(service: StopService { store.shutdown() }),
-                    .init(service: StopService { fetcher.shutdown() }),
-                    .init(service: StopService { await pendingLogouts?.stop() }),
-                    .init(
-                        service: ReloadService(
-                            hangups: hangups, setup: setup, live: live, fetcher: fetcher, notifier: notifier, log: log)),
-                    .init(
-                        service: ServingService(
-                            socket: socket, dispatcher: dispatcher, admins: configuration.adminRule,
-                            overflowUID: overflowUID(log), group: group, notifier: notifier, log: log)),
-                ],
-                gracefulShutdownSignals: [.sigterm, .sigint], logger: log))
+            tasks: tasks, time: time, log: log)
+        watchdog?.start()
         pendingLogouts?.watch()
-        try await stages.run()
+        try Serving(
+            socket: socket, dispatcher: dispatcher, admins: configuration.adminRule, overflowUID: overflowUID(log),
+            group: group,
+            reload: Reload(setup: setup, live: live, fetcher: fetcher, notifier: notifier, log: log),
+            notifier: notifier, log: log
+        ).run(on: tasks)
+
+        // From the last to the first.
+        try tasks.wait { await pendingLogouts?.stop() }
+        fetcher.shutdown()
+        store.shutdown()
+        watchdog?.stop()
         for pool in [disk, judging, writing, lifecycle, endings] { pool.stop() }
-        try await group.shutdownGracefully()
+        try tasks.wait { await group.end() }
     }
 
     private static func logger(_ setup: DaemonSetup, _ live: LiveConfiguration) -> Logger {
@@ -166,15 +159,5 @@ enum Daemon {
         for path in [storage.cache, storage.state, storage.runtime].compactMap({ $0 }) {
             try Directories.make(path, mode: 0o700)
         }
-    }
-}
-
-/// Waits for the stop, then stops something.
-private struct StopService: Service {
-    let stop: @Sendable () async throws -> Void
-
-    func run() async throws {
-        try await gracefulShutdown()
-        try await stop()
     }
 }

@@ -4,7 +4,7 @@ import Glibc
 
 /// The command line: `thumbcached [--config FILE] [--check-config] [--log-level L] [--version]`.
 @main
-struct Main: AsyncParsableCommand {
+struct Main: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "thumbcached",
         abstract: "The on-disk thumbnail cache that knows whom it belongs to.",
@@ -36,17 +36,17 @@ struct Main: AsyncParsableCommand {
             "\(LogLevel.names): over the file's log.level.", valueName: "level"))
     var logLevel: LogLevel?
 
-    /// On the main thread at once, before anything else could open a file: no socket and no file of the store's may take the
-    /// place of a log that nobody wants.
-    @MainActor
-    static func main() async {
+    /// Before anything else could open a file: no socket and no file of the store's may take the place of a log that nobody wants.
+    ///
+    /// Not async: the main thread of an async program is libdispatch's, which traps where descriptors or threads are short (F75).
+    static func main() {
         guard clinux_fill_standard_descriptors() == 0 else {
             fail("open /dev/null: \(SystemError("open").reason)", DaemonSetup.currentEnvironment())
         }
-        await main(nil)
+        main(nil)
     }
 
-    mutating func run() async throws {
+    mutating func run() throws {
         // A log that nobody reads any more ends nothing.
         signal(SIGPIPE, SIG_IGN)
         // What the daemon makes is nobody else's, whatever mode is asked for.
@@ -57,7 +57,7 @@ struct Main: AsyncParsableCommand {
                 return print(try ConfigurationCheck(file: configurationFile, environment: environment).run())
             }
             let setup = DaemonSetup(file: configurationFile, logLevel: logLevel?.level, environment: environment)
-            try await Daemon.run(setup, try setup.load())
+            try Daemon.run(setup, try setup.load())
         } catch {
             Self.fail("\(error)", environment)
         }

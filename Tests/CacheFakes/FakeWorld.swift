@@ -26,13 +26,14 @@ public final class FakeWorld: Sendable {
     ///   - disk: where images are read and written; work runs at once unless another pool is given.
     ///   - lifecycle: where log-ins run.
     ///   - endings: where purges and log-outs run; where log-ins do unless another pool is given.
+    ///   - tasks: where tasks run; in the runtime's own pool unless another is given.
     ///   - memory: bytes of the memory tier.
     ///   - stepAside: called between the steps of what nobody waits for.
     ///   - writes: how much may wait to be written.
     public init(
         store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(),
-        lifecycle: any BlockingPool = ImmediatePool(), endings: (any BlockingPool)? = nil, memory: Int = 1 << 20,
-        time: ManualTime = ManualTime(),
+        lifecycle: any BlockingPool = ImmediatePool(), endings: (any BlockingPool)? = nil,
+        tasks: any TaskExecutor = globalConcurrentExecutor, memory: Int = 1 << 20, time: ManualTime = ManualTime(),
         stepAside: @escaping StepAside = {}, writes: WriteBehind.Limits? = nil,
         settings: CacheSettings = CacheSettings(origins: ["default": FakeWorld.origin])
     ) {
@@ -50,7 +51,7 @@ public final class FakeWorld: Sendable {
         self.services = CacheServices(
             store: self.store, fetcher: fetcher, tokens: tokens, memory: MemoryTier(capacity: memory),
             disk: disk, judging: disk, writes: behind, lifecycle: lifecycle, endings: endings ?? lifecycle,
-            time: time, framing: .bare, counters: CacheCounters(), stepAside: stepAside,
+            tasks: tasks, time: time, framing: .bare, counters: CacheCounters(), stepAside: stepAside,
             settings: { box.withLockedValue { $0 } })
     }
 }

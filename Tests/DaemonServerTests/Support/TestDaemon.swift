@@ -78,13 +78,15 @@ final class TestDaemon: Sendable {
             disk: disk, judging: disk,
             writes: WriteBehind(writer: disk, time: time, stepAside: {}, limits: .init(tier: setup.memory)) { false },
             lifecycle: ThreadPool(threads: setup.lifecycleThreads),
-            endings: ThreadPool(threads: setup.lifecycleThreads), time: time, framing: Self.framing,
+            endings: ThreadPool(threads: setup.lifecycleThreads), tasks: globalConcurrentExecutor, time: time,
+            framing: Self.framing,
             counters: CacheCounters(), stepAside: {}, settings: { settings })
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         sessions = UserSessions(services: services, log: log)
         let limits = setup.limits
         let dispatcher = Dispatcher(
-            sessions: sessions, logout: LogoutService(sessions: sessions, log: log), disk: disk, time: time,
+            sessions: sessions, logout: LogoutService(sessions: sessions, log: log), disk: disk,
+            tasks: globalConcurrentExecutor, time: time,
             info: setup.info, registry: registry, version: "9.8.7", limits: { limits }, log: log)
         let peers = NIOLockedValueBox<[Peer]>([])
         self.peers = peers

@@ -1,25 +1,17 @@
 import Glibc
 import ImageFetcher
 import Logging
-import ServiceLifecycle
-import UnixSignals
 
 /// Reads the configuration again on SIGHUP: limits, origins and the log level take effect at once; a file that is not good
 /// changes nothing.
-struct ReloadService: Service {
-    /// SIGHUP, trapped before anybody could send it.
-    let hangups: UnixSignalsSequence
+struct Reload: Sendable {
     let setup: DaemonSetup
     let live: LiveConfiguration
     let fetcher: CurlImageFetcher
     let notifier: SystemdNotifier
     let log: Logger
 
-    func run() async throws {
-        for await _ in hangups.cancelOnGracefulShutdown() { reload() }
-    }
-
-    private func reload() {
+    func run() {
         tell(.reloading(monotonic: Self.monotonicMicroseconds()))
         defer { tell(.ready) }
         do {

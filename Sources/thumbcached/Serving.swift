@@ -1,12 +1,12 @@
 import DaemonServer
 import Logging
 import NIOCore
-import ServiceLifecycle
 import SocketLoops
+import Threads
 import ThumbnailCache
 
 /// Serves on the socket until the stop: then answers what has begun, and closes.
-struct ServingService: Service {
+struct Serving: Sendable {
     /// How long a stop waits for downloads that somebody waits for.
     private static var grace: TimeAmount { .seconds(5) }
     /// How long it then waits for the last replies to be read.
@@ -18,22 +18,34 @@ struct ServingService: Service {
     /// Stands for every uid that has no number here.
     let overflowUID: UInt32
     let group: SocketLoopGroup
+    let reload: Reload
     let notifier: SystemdNotifier
     let log: Logger
 
-    func run() async throws {
-        let server = try await DaemonServer.start(
-            on: socket.descriptor, dispatcher: dispatcher, admins: admins, overflowUID: overflowUID, group: group)
+    /// Blocks until nobody is served any more.
+    /// - Throws: ``ListenerClosed``; what keeps the server from starting.
+    func run(on tasks: TaskThreads) throws {
+        let events = DaemonEvents()
+        // From here on, so that a signal that comes the moment somebody is served does what it should.
+        try events.takeSignals()
+        let server = try tasks.wait {
+            try await DaemonServer.start(
+                on: socket.descriptor, dispatcher: dispatcher, admins: admins, overflowUID: overflowUID, group: group)
+        }
+        server.whenListenerCloses { events.tell(.listenerClosed) }
         attempt("tell systemd that it serves") { try notifier.send(.ready, .status("serving at \(socket.name)")) }
         log.notice("serving", metadata: ["version": "\(dispatcher.version)", "socket": "\(socket.name)"])
 
-        let listening = AsyncStream<Void> { ends in
-            server.whenListenerCloses {
-                ends.yield()
-                ends.finish()
+        while true {
+            switch events.next() {
+            case .reload: reload.run()
+            case .listenerClosed: throw ListenerClosed(name: socket.name)
+            case .stop: return try tasks.wait { try await stop(server) }
             }
         }
-        for await _ in listening.cancelOnGracefulShutdown() { throw ListenerClosed(name: socket.name) }
+    }
+
+    private func stop(_ server: DaemonServer) async throws {
         log.notice("stopping")
         attempt("tell systemd that it stops") { try notifier.send(.stopping) }
         // Nobody finds the socket any more; those who are connected get what is on its way.
