@@ -19,6 +19,20 @@ public enum CacheFailure: Error, Sendable, Equatable {
     case shuttingDown
 }
 
+extension CacheFailure: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .invalid(let reason), .denied(let reason), .timedOut(let reason), .origin(let reason),
+            .forbidden(let reason), .unauthorized(let reason), .badImage(let reason), .tooLarge(let reason),
+            .busy(let reason), .noSpace(let reason), .inputOutput(let reason):
+            reason
+        case .notLoggedIn: "the user is not logged in"
+        case .cancelled: "the user was logged out or purged meanwhile"
+        case .shuttingDown: "the daemon is stopping"
+        }
+    }
+}
+
 extension CacheFailure {
     /// Whether a stale image is better than this answer (RFC 5861 section 4): the origin could not be asked, or did not give what
     /// it should have. Not where it was asked and said that this user may not have it.

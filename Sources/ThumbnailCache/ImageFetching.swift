@@ -147,3 +147,7 @@ public enum DownloadFailure: Error, Sendable, Equatable {
     case busy(String)
     case shuttingDown
 }
+
+extension DownloadFailure: CustomStringConvertible {
+    public var description: String { CacheFailure(self).description }
+}

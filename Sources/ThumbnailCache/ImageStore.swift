@@ -149,3 +149,7 @@ public enum StoreError: Error, Sendable, Equatable {
     /// Anything else the system answered: what was attempted and the error's name.
     case failed(String)
 }
+
+extension StoreError: CustomStringConvertible {
+    public var description: String { CacheFailure(self).description }
+}

@@ -62,6 +62,7 @@ public final class LogoutService: Sendable {
         }
         guard remaining > 0 else { return 0 }
         if after != before { try await sessions.save(after, of: entry.owner) }
+        sessions.sessionLog.tell("logged out", uid: entry.owner.uid, sessions: remaining, at: services.time.now)
         entry.state.withLockedValue { state in
             state.login = after
             state.held[session] = nil
@@ -190,14 +191,11 @@ public final class LogoutService: Sendable {
                     state.held = [:]
                 }
                 sessions.changed(owner, isLoggedIn: false)
+                sessions.sessionLog.tell("logged out", uid: owner.uid, sessions: 0, at: services.time.now)
                 return sessions.epochs.next(of: owner.uid)
             }
         } catch {
-            let reason =
-                switch CacheFailure(error) {
-                case .noSpace(let reason), .inputOutput(let reason): reason
-                case let failure: "\(failure)"
-                }
+            let reason = "\(CacheFailure(error))"
             let wasBroken = if case .broken = entry.phase { true } else { false }
             entry.phase = .broken(ending, reason: reason)
             services.counters.endingsThatFailed.count()

@@ -44,6 +44,8 @@ extension UserSessions {
             case .ending, .unknown, .stopped:
                 throw .shuttingDown
             }
+            self.sessionLog.tell(
+                "logged in", uid: owner.uid, sessions: entry.sessions.count, at: self.services.time.now)
         }
         services.counters.logins.count()
     }

@@ -8,6 +8,7 @@ public final class UserSessions: Sendable {
     let services: CacheServices
     let epochs: Epochs
     let log: Logger
+    let sessionLog: SessionLog
     private let directory = NIOLockedValueBox(Directory())
 
     private struct Directory {
@@ -26,6 +27,7 @@ public final class UserSessions: Sendable {
         self.services = services
         self.epochs = Epochs(startNumber: services.store.startNumber)
         self.log = log
+        self.sessionLog = SessionLog(log)
     }
 
     // MARK: Looking up

@@ -27,18 +27,20 @@ struct DaemonSetup: Sendable {
         try loader.load(file: file)
     }
 
+    /// What the daemon reads of its environment. Whatever else stands there may be a secret of others (I11, F79).
+    private static var variables: [String] {
+        [
+            "CACHE_DIRECTORY", "STATE_DIRECTORY", "RUNTIME_DIRECTORY", "HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME",
+            "XDG_RUNTIME_DIR", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", "WATCHDOG_PID",
+            "WATCHDOG_USEC", KernelFacts.bootIDVariable,
+        ]
+    }
+
     /// The process's own.
     static func currentEnvironment() -> [String: String] {
-        var result: [String: String] = [:]
-        var next = environ
-        while let entry = next.pointee {
-            let text = String(cString: entry)
-            if let equals = text.firstIndex(of: "=") {
-                result[String(text[..<equals])] = String(text[text.index(after: equals)...])
-            }
-            next += 1
+        variables.reduce(into: [:]) { values, name in
+            if let value = getenv(name) { values[name] = String(cString: value) }
         }
-        return result
     }
 }
 

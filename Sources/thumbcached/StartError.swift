@@ -9,15 +9,8 @@ enum StartError: Error, CustomStringConvertible {
     var description: String {
         switch self {
         case .pendingLogouts(let failure):
-            "a pending log-out could not be honoured, so nobody is served: \(Self.reason(failure))"
+            "a pending log-out could not be honoured, so nobody is served: \(failure)"
         case .boot(let reason): "what a boot is to end could not be ended, so nobody is served: \(reason)"
-        }
-    }
-
-    private static func reason(_ failure: CacheFailure) -> String {
-        switch failure {
-        case .inputOutput(let reason), .noSpace(let reason): reason
-        default: "\(failure)"
         }
     }
 }

@@ -1,0 +1,87 @@
+import Foundation
+import Glibc
+import Testing
+
+extension EndToEnd {
+    /// What the log says, and what it never says.
+    struct LogTests {
+        @Test(arguments: ["trace", "debug", "info"])
+        func `I11, F79: nothing of the environment is in the log, at whatever level`(level: String) throws {
+            try withMachine { machine in
+                let notify = try NotifySocket(machine)
+                let daemon = Daemon(machine, "daemon")
+                daemon.settings["log", "level"] = "\(level)"
+                daemon.environment["NOTIFY_SOCKET"] = notify.path
+                daemon.environment["SOMEBODYS_SECRET"] = "hush-hush-4711"
+                try daemon.start()
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                daemon.process?.signal(SIGHUP)
+                try notify.wait(for: "RELOADING=1")
+                #expect(try client.call("LOGOUT", "alice")["users"]?.number == 1)
+                #expect(try daemon.stop() == 0)
+                #expect(daemon.log.contains("message=stopping"))
+                #expect(!daemon.log.contains("hush-hush-4711"))
+                #expect(!daemon.log.contains("SOMEBODYS_SECRET"))
+            }
+        }
+
+        @Test func `log-ins and log-outs are told by uid and number of sessions, without a name`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice", "SESSION", "one") == .ok)
+                #expect(try client.call("LOGIN", "alice", "SESSION", "two") == .ok)
+                #expect(try client.call("LOGOUT", "alice", "SESSION", "one")["sessions"]?.number == 1)
+                #expect(try client.call("LOGOUT", "alice")["users"]?.number == 1)
+                // Nobody is logged in: there is nothing to tell.
+                #expect(try client.call("LOGOUT", "alice")["users"]?.number == 0)
+                let lines = daemon.log.split(separator: "\n").compactMap { line in
+                    line.range(of: "level=info").map { line[$0.lowerBound...] }
+                }
+                let uid = geteuid()
+                #expect(
+                    lines == [
+                        "level=info message=\"logged in\" sessions=1 uid=\(uid)",
+                        "level=info message=\"logged in\" sessions=2 uid=\(uid)",
+                        "level=info message=\"logged out\" sessions=1 uid=\(uid)",
+                        "level=info message=\"logged out\" sessions=0 uid=\(uid)",
+                    ])
+                for word in ["alice", "one", "two"] { #expect(!lines.contains { $0.contains(" \(word)") }) }
+            }
+        }
+
+        @Test func `I8: a uid that logs in and out all the time fills no log`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let client = try daemon.connect()
+                for _ in 0..<100 {
+                    #expect(try client.call("LOGIN", "alice") == .ok)
+                    #expect(try client.call("LOGOUT", "alice")["users"]?.number == 1)
+                }
+                // Twenty in a minute; the clock may have come to another one meanwhile.
+                #expect(daemon.log.components(separatedBy: "message=\"logged").count - 1 <= 2 * 20)
+            }
+        }
+
+        @Test func `what failed is told in words, not as the program writes its values`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("http://127.0.0.1:9/{profile}")
+                    daemon.settings["log", "level"] = "debug"
+                }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                #expect(try client.call("GET", "alice", "bob").code == "ORIGIN")
+                // No log-in can be read any more.
+                #expect(try client.call("LOGIN", "eve") == .ok)
+                for file in daemon.loginFiles { truncate(file, 1) }
+                try daemon.restart()
+                _ = try daemon.connect().call("LOGOUT", "alice")
+                #expect(daemon.log.contains("download failed"))
+                // An enumeration's value, as it was once logged: failed(\"loading a log-in\").
+                #expect(!daemon.log.contains("(\\\""), "\(daemon.log)")
+            }
+        }
+    }
+}
