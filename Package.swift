@@ -54,16 +54,17 @@ let package = Package(
         .target(name: "COpenSSL", cSettings: cRules, linkerSettings: [.linkedLibrary("crypto")]),
         .target(name: "CLinux", cSettings: cRules),
         .target(
-            name: "Threads", dependencies: ["CLinux", nioLocks, deque], swiftSettings: swiftRules + fuzzRules),
+            name: "Threads", dependencies: ["CLinux", nioCore, nioLocks, deque],
+            swiftSettings: swiftRules + fuzzRules),
 
         // What travels on the socket.
-        .target(name: "RESP", dependencies: [nioCore], swiftSettings: swiftRules + fuzzRules),
+        .target(name: "RESP", dependencies: ["Threads", nioCore], swiftSettings: swiftRules + fuzzRules),
         .target(
             name: "ThumbcacheProtocol", dependencies: ["RESP", nioCore], swiftSettings: swiftRules + fuzzRules),
 
         // The domain.
         .target(
-            name: "ThumbnailCache", dependencies: [nioCore, nioLocks, logging, deque],
+            name: "ThumbnailCache", dependencies: ["Threads", nioCore, nioLocks, logging, deque],
             swiftSettings: swiftRules + fuzzRules),
 
         // What the domain needs from the world.
@@ -83,7 +84,7 @@ let package = Package(
         .target(
             name: "DaemonServer",
             dependencies: [
-                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "SocketLoops", "CLinux",
+                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "SocketLoops", "Threads", "CLinux",
                 nioCore, nioLocks, logging, deque,
             ],
             swiftSettings: swiftRules),

@@ -179,6 +179,10 @@ int clinux_fill_standard_descriptors(void) {
     return 0;
 }
 
+void clinux_overwrite_freed_memory(void) {
+    mallopt(M_PERTURB, 0xff);
+}
+
 void clinux_trim_heap(void) {
     malloc_trim(0);
 }

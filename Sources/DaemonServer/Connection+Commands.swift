@@ -24,10 +24,13 @@ extension Connection {
         let began = dispatcher.clock()
         defer { share.spent += Int((dispatcher.clock() - began) / LoopShare.nanosecondsOfOne) }
         let command: Command
+        // What waits somewhere had better not keep the loop's whole buffer. A plain GET seldom waits as a command.
+        let kept = request.isPlainGet ? request : request.detached()
         do throws(CommandError) {
-            // What waits somewhere had better not keep the loop's whole buffer. A plain GET seldom waits as a command.
-            command = try Command(request.isPlainGet ? request : request.detached(), limits: limits.command)
+            command = try Command(kept, limits: limits.command)
         } catch {
+            // Of a LOGIN, it may be.
+            request.wipe()
             return respond(.error(error))
         }
         switch command {
@@ -35,7 +38,10 @@ extension Connection {
         case .mget(let mget): self.mget(mget)
         case .put(let put): self.put(put)
         case .stat(let stat): self.stat(stat)
-        case .login(let login): logIn(login)
+        case .login(let login):
+            logIn(LoginRequest(login, connection: place.id), of: owner(login.user).detached())
+            request.wipe()
+            kept.wipe()
         case .logout(let logout): logOut(logout)
         case .purge(let purge): lifecycle { .receipt(try await $0.purge(purge, peer: $1)) }
         case .users: lifecycle { .users(try await $0.sessions.users(of: $1.uid)) }

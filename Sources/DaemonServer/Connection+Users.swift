@@ -7,9 +7,10 @@ import ThumbnailCache
 
 /// Log-in, and what runs to its end before the next command starts: log-out, purge and what is asked of the sessions.
 extension Connection {
-    func logIn(_ command: LoginCommand) {
-        let session = HeldSession(owner: owner(command.user).detached(), session: command.sessionID.detached())
-        if command.hold, held.count >= Self.heldSessions, !held.contains(session) {
+    /// - Parameter request: with nothing in it that shares the bytes it came in.
+    func logIn(_ request: LoginRequest, of owner: Owner) {
+        let session = HeldSession(owner: owner, session: request.session)
+        if request.heldBy != nil, held.count >= Self.heldSessions, !held.contains(session) {
             let reason = "this connection holds \(Self.heldSessions) sessions: log one out, or use another connection"
             return respond(.error(CommandError(.busy, reason)))
         }
@@ -18,17 +19,17 @@ extension Connection {
         // In the loop's next turn, when it is known whether the peer was gone before its command was read: one that died while the
         // daemon was away may have been logged out since, by a log-out that was honoured before anybody was served.
         eventLoop.execute {
-            if me.value.isClosed { me.value.letOthersPass() } else { me.value.logIn(command, session, ticket) }
+            if me.value.isClosed { me.value.letOthersPass() } else { me.value.logIn(request, session, ticket) }
         }
     }
 
-    private func logIn(_ command: LoginCommand, _ session: HeldSession, _ ticket: ReplyQueue.Ticket) {
-        let (dispatcher, peer, id) = (dispatcher, peer, place.id)
+    private func logIn(_ request: LoginRequest, _ session: HeldSession, _ ticket: ReplyQueue.Ticket) {
+        let dispatcher = dispatcher
         run {
-            try await dispatcher.logIn(command, peer: peer, connection: id)
+            try await dispatcher.logIn(session.owner, request)
         } then: { connection, result in
             if case .failure(let error) = result { return connection.resume(ticket, with: .error(CommandError(error))) }
-            if command.hold {
+            if request.heldBy != nil {
                 if connection.isClosed {
                     // The peer went while it was being logged in: nothing else will ever end this session.
                     connection.release(session)

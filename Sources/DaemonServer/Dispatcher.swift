@@ -50,15 +50,11 @@ public struct Dispatcher: Sendable {
 
     // The commands that change who is logged in. Each runs to its end before the next command of its connection starts.
 
-    func logIn(_ command: LoginCommand, peer: Peer, connection: UInt64) async throws(CommandError) {
-        let request = LoginRequest(
-            session: command.sessionID, heldBy: command.hold ? connection : nil, origin: command.origin,
-            token: command.token.map { Secret($0.readableBytesView) },
-            refresh: command.refresh.map { Secret($0.readableBytesView) })
+    func logIn(_ owner: Owner, _ request: LoginRequest) async throws(CommandError) {
         do {
             // A log-out that the uid is owed comes first, lest it end this log-in.
-            try await pendingLogouts?.honour(uid: peer.uid)
-            try await sessions.logIn(Owner(uid: peer.uid, user: OpaqueID(command.user)), request)
+            try await pendingLogouts?.honour(uid: owner.uid)
+            try await sessions.logIn(owner, request)
         } catch {
             throw CommandError(error)
         }
@@ -110,7 +106,14 @@ public struct Dispatcher: Sendable {
     }
 }
 
-extension LoginCommand {
-    /// The session that is opened: `default` if none is named.
-    var sessionID: OpaqueID { session.map { OpaqueID($0) } ?? OpaqueID("default") }
+extension LoginRequest {
+    /// Copies all it takes of the command, so that what that came in can be wiped.
+    /// - Parameter connection: the one that a session with HOLD ends with.
+    init(_ command: LoginCommand, connection: UInt64) {
+        self.init(
+            session: command.session.map { OpaqueID($0).detached() } ?? OpaqueID("default"),
+            heldBy: command.hold ? connection : nil, origin: command.origin,
+            token: command.token.map { Secret($0.readableBytesView) },
+            refresh: command.refresh.map { Secret($0.readableBytesView) })
+    }
 }

@@ -1,5 +1,6 @@
 import NIOCore
 import RESP
+import Threads
 
 /// What a connection has received and not yet worked on, and the requests it amounts to.
 struct RequestReader {
@@ -87,8 +88,9 @@ struct RequestReader {
             // Else the buffer of a stream that is always inside a frame would grow for ever.
             front.discardReadBytes()
             // Room for the whole of a large argument at once, else the buffer would be copied at every doubling.
-            front.reserveCapacity(minimumWritableBytes: max(decoder.missingBytes, behind.readableBytes))
-            front.writeBuffer(&behind)
+            front.makeRoom(for: max(decoder.missingBytes, behind.readableBytes))
+            front.writeImmutableBuffer(behind)
+            behind.wipe()
         }
         behind = ByteBuffer()
     }
@@ -98,6 +100,19 @@ extension ByteBuffer {
     /// Moves the bytes to a buffer of their size, unless they, with so many that are to come, make up most of theirs.
     fileprivate mutating func keepReadableBytes(and missing: Int) {
         guard storageCapacity > 0, readableBytes + missing < storageCapacity / 2 else { return }
-        self = ByteBuffer(bytes: readableBytesView)
+        move(to: ByteBuffer(bytes: readableBytesView))
+    }
+
+    /// Not by realloc(3), which leaves what it moves where it was.
+    fileprivate mutating func makeRoom(for count: Int) {
+        guard writableBytes < count else { return }
+        var larger = ByteBufferAllocator().buffer(capacity: readableBytes + count)
+        larger.writeImmutableBuffer(self)
+        move(to: larger)
+    }
+
+    private mutating func move(to other: ByteBuffer) {
+        wipe()
+        self = other
     }
 }

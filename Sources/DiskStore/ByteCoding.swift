@@ -1,4 +1,4 @@
-import COpenSSL
+import Threads
 
 /// Takes big-endian fields from bytes that anybody may have written. Never reads past the end: what is not there is nil.
 struct ByteReader {
@@ -75,13 +75,8 @@ struct ByteWriter {
     }
 
     mutating func wipe() {
-        bytes.withUnsafeMutableBytes { wipeMemory($0) }
+        bytes.wipe()
     }
-}
-
-/// Zeroes memory that held a secret, in a way that the optimiser may not drop (I11).
-func wipeMemory(_ memory: UnsafeMutableRawBufferPointer) {
-    if let start = memory.baseAddress { OPENSSL_cleanse(start, memory.count) }
 }
 
 /// Lends memory for a secret that is wiped afterwards.

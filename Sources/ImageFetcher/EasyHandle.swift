@@ -1,5 +1,6 @@
 import CCurl
 import Glibc
+import Threads
 import ThumbnailCache
 
 /// One of libcurl's easy handles and what belongs to it: for one request, and never for a second.
@@ -36,7 +37,7 @@ final class EasyHandle {
         // The lists are libcurl's copies of strings, of which one holds the token.
         var header = headers
         while let line = header {
-            if let data = line.pointee.data { explicit_bzero(data, strlen(data)) }
+            if let data = line.pointee.data { wipeMemory(.init(start: data, count: strlen(data))) }
             header = line.pointee.next
         }
         curl_slist_free_all(headers)
@@ -88,7 +89,7 @@ final class EasyHandle {
             let start = Array("Authorization: \(scheme) ".utf8CString.dropLast())
             let line = UnsafeMutableBufferPointer<CChar>.allocate(capacity: start.count + token.count + 1)
             defer {
-                explicit_bzero(line.baseAddress!, line.count)
+                wipeMemory(UnsafeMutableRawBufferPointer(line))
                 line.deallocate()
             }
             line.initialize(repeating: 0)

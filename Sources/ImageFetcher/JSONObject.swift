@@ -1,4 +1,5 @@
 import Glibc
+import Threads
 
 /// Some members of a JSON object (RFC 8259): found where they lie and decoded when they are asked for.
 ///
@@ -49,7 +50,7 @@ struct JSONObject {
         // No longer decoded than encoded. With all the room at once nothing is moved, and what is wiped is the only copy.
         var text: [UInt8] = []
         text.reserveCapacity(value.count)
-        defer { wipe(&text) }
+        defer { text.wipe() }
         var characters = JSONCharacters(bytes, value)
         while let character = characters.next() {
             guard let ascii = UInt8(exactly: character), ascii < 0x80 else { return nil }

@@ -1,4 +1,5 @@
 import Glibc
+import Threads
 import ThumbnailCache
 
 /// The answer of a token endpoint as it comes in, bounded, in memory that is wiped at the end.
@@ -15,7 +16,7 @@ final class TokenAnswerBuffer {
     }
 
     deinit {
-        if let start = memory.baseAddress { explicit_bzero(start, memory.count) }
+        wipeMemory(memory)
         memory.deallocate()
     }
 

@@ -1,5 +1,6 @@
 import COpenSSL
 import Glibc
+import Threads
 import ThumbnailCache
 
 /// What is sent to a token endpoint: made in memory that is wiped, never in a Swift string, whose copies nobody could wipe.
@@ -33,7 +34,7 @@ enum TokenForm {
         let length = (plain.count + 2) / 3 * 4
         // One more for the NUL that OpenSSL puts at the end.
         var bytes = [UInt8](repeating: 0, count: length + 1)
-        defer { wipe(&bytes) }
+        defer { bytes.wipe() }
         plain.withBytes { plain in
             _ = EVP_EncodeBlock(
                 &bytes, plain.baseAddress?.assumingMemoryBound(to: UInt8.self), Int32(clamping: plain.count))
@@ -45,7 +46,7 @@ enum TokenForm {
         // With all the room at once nothing is moved, and what is wiped is the only copy.
         var bytes: [UInt8] = []
         bytes.reserveCapacity(capacity)
-        defer { wipe(&bytes) }
+        defer { bytes.wipe() }
         fill(&bytes)
         return Secret(bytes)
     }
@@ -61,12 +62,5 @@ enum TokenForm {
                 bytes.append(digits[Int(byte & 15)])
             }
         }
-    }
-}
-
-/// Zeroes memory that held a secret, in a way that the optimiser may not drop (I11).
-func wipe(_ bytes: inout [UInt8]) {
-    bytes.withUnsafeMutableBytes { memory in
-        if let start = memory.baseAddress { explicit_bzero(start, memory.count) }
     }
 }

@@ -1,4 +1,5 @@
 import NIOCore
+import Threads
 
 /// A request as it came: a list of byte strings, the command's name first.
 ///
@@ -43,6 +44,10 @@ public struct Request: Sendable {
         guard frame.readableBytes < frame.storageCapacity / 4 else { return self }
         return Request(frame: ByteBuffer(bytes: frame.readableBytesView), arguments: arguments)
     }
+
+    /// Zeroes the bytes, for everybody who shares them: for a request that held a secret, when all of it is copied that is to
+    /// stay.
+    public func wipe() { frame.wipeReadableBytesOfAll() }
 
     /// Lends the bytes of an argument, without touching a reference count. They must not be kept.
     @inlinable public func withBytes<Result, Failure: Error>(

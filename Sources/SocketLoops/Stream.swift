@@ -2,6 +2,7 @@ import CLinux
 import DequeModule
 import Glibc
 import NIOCore
+import Threads
 
 /// Who is told what becomes of a ``Stream``: on its loop, one call after another. Any of them may close the stream.
 public protocol StreamHandler: AnyObject {
@@ -148,6 +149,7 @@ public final class Stream: Source {
         switch failure {
         case 0 where count > 0:
             handler?.received(buffers.input)
+            buffers.input.wipeReadableBytes()
             return count
         case 0:
             hasInputEnded = true

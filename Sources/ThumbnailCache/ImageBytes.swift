@@ -1,4 +1,5 @@
 import NIOCore
+import Threads
 
 /// An image's bytes lying ready to be sent: in one buffer, between the prefix and the suffix of the reply that
 /// carries them, so that a hit hands the connection one buffer and copies nothing.
@@ -20,11 +21,7 @@ public struct ImageBytes: Sendable {
     /// Overwrites the bytes with zeros, unless somebody else holds them too: a reply on its way, above all. Then they go with
     /// the last of those, as they are.
     mutating func wipe() {
-        _ = framed.modifyIfUniquelyOwned { buffer in
-            buffer.withVeryUnsafeMutableBytes { bytes in
-                _ = bytes.initializeMemory(as: UInt8.self, repeating: 0)
-            }
-        }
+        framed.wipe()
     }
 
     fileprivate init(framed: ByteBuffer, prefixLength: Int, count: Int) {

@@ -1,5 +1,4 @@
-import NIOCore
-import Synchronization
+import Threads
 
 /// Bytes that must not be seen (I11): wiped when the last reference goes, and never part of a description.
 public final class Secret: Sendable, Equatable, CustomStringConvertible, CustomReflectable {
@@ -34,13 +33,7 @@ private final class SecretStorage: @unchecked Sendable {
     }
 
     deinit {
-        // A plain store to memory about to be freed is one that the optimiser may drop: this one it may not.
-        for offset in buffer.indices { Self.wipe(buffer.baseAddress! + offset) }
+        wipeMemory(buffer)
         buffer.deallocate()
-    }
-
-    @inline(never) @_optimize(none)
-    private static func wipe(_ address: UnsafeMutableRawPointer) {
-        address.storeBytes(of: 0, as: UInt8.self)
     }
 }

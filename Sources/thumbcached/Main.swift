@@ -51,6 +51,8 @@ struct Main: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         // What the daemon makes is nobody else's, whatever mode is asked for.
         umask(0o077)
+        // Images that were evicted or sent, requests, what libraries kept: small pieces are wiped one by one, where they matter.
+        clinux_overwrite_freed_memory()
         let environment = DaemonSetup.currentEnvironment()
         do {
             if checkConfig {

@@ -1,4 +1,5 @@
 import Glibc
+import Threads
 import ThumbnailCache
 
 /// A file that holds nothing but a secret.
@@ -20,7 +21,7 @@ enum SecretFile {
         }
         // Room for a byte more than there may be, so that a longer file is noticed.
         var bytes = [UInt8](repeating: 0, count: longest + 1)
-        defer { bytes.withUnsafeMutableBytes { memory in explicit_bzero(memory.baseAddress!, memory.count) } }
+        defer { bytes.wipe() }
         var count = 0
         while count < bytes.count {
             let got = bytes.withUnsafeMutableBytes { memory in

@@ -107,6 +107,10 @@ const char *clinux_error_name(int code);
 /* Zeroes memory in a way that the optimiser may not drop: explicit_bzero(3). */
 void clinux_wipe(void *memory, size_t length);
 
+/* Has the allocator overwrite what is freed, but for pieces of up to 1032 bytes, which each thread keeps for its next use:
+ * mallopt(3), M_PERTURB. */
+void clinux_overwrite_freed_memory(void);
+
 /* Gives memory that was freed back to the kernel: malloc_trim(3). */
 void clinux_trim_heap(void);
 

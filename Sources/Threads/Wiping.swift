@@ -1,0 +1,31 @@
+import CLinux
+import NIOCore
+
+/// Zeroes memory that held what nobody is to see any more, in a way that the optimiser may not drop (I11).
+public func wipeMemory(_ memory: UnsafeMutableRawBufferPointer) {
+    if let start = memory.baseAddress { clinux_wipe(start, memory.count) }
+}
+
+extension [UInt8] {
+    /// Zeroes the bytes. They lie nowhere else only if the array was made with room for all of them.
+    public mutating func wipe() {
+        withUnsafeMutableBytes { wipeMemory($0) }
+    }
+}
+
+extension ByteBuffer {
+    /// Zeroes the whole storage, unless somebody else has a share in it.
+    public mutating func wipe() {
+        _ = modifyIfUniquelyOwned { buffer in buffer.withVeryUnsafeMutableBytes { wipeMemory($0) } }
+    }
+
+    /// Zeroes the readable bytes, unless somebody else has a share in the storage.
+    public mutating func wipeReadableBytes() {
+        _ = modifyIfUniquelyOwned { buffer in buffer.withUnsafeMutableReadableBytes { wipeMemory($0) } }
+    }
+
+    /// Zeroes the readable bytes for everybody who has a share in them, and never looks at these.
+    public func wipeReadableBytesOfAll() {
+        withUnsafeReadableBytes { wipeMemory(UnsafeMutableRawBufferPointer(mutating: $0)) }
+    }
+}

@@ -1,0 +1,31 @@
+import Foundation
+import Glibc
+
+extension Daemon {
+    /// Which of some byte strings lie anywhere in the memory that the daemon can write to. It stands still meanwhile.
+    func remnants(of needles: [[UInt8]]) throws -> [[UInt8]] {
+        guard let process else { throw Failure("the daemon does not run") }
+        try process.standStill()
+        defer { process.signal(SIGCONT) }
+        let memory = open("/proc/\(pid)/mem", O_RDONLY | O_CLOEXEC)
+        guard memory >= 0 else { throw Failure(systemCall: "open /proc/\(pid)/mem") }
+        defer { close(memory) }
+        var found: [[UInt8]] = []
+        for range in try writableMemory() {
+            var bytes = Data(count: range.count)
+            let count = bytes.withUnsafeMutableBytes { pread(memory, $0.baseAddress, $0.count, range.lowerBound) }
+            // A guard page, or one that was never touched and cannot be.
+            guard count > 0 else { continue }
+            for needle in needles where bytes.prefix(count).range(of: Data(needle)) != nil { found.append(needle) }
+        }
+        return found
+    }
+
+    private func writableMemory() throws -> [Range<Int>] {
+        String(decoding: try read("/proc/\(pid)/maps"), as: UTF8.self).split(separator: "\n").compactMap { line in
+            let words = line.split(separator: " ")
+            let ends = words[0].split(separator: "-").compactMap { Int($0, radix: 16) }
+            return words[1].hasPrefix("rw") && ends.count == 2 ? ends[0]..<ends[1] : nil
+        }
+    }
+}
