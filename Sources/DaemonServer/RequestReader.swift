@@ -100,7 +100,8 @@ extension ByteBuffer {
     /// Moves the bytes to a buffer of their size, unless they, with so many that are to come, make up most of theirs.
     fileprivate mutating func keepReadableBytes(and missing: Int) {
         guard storageCapacity > 0, readableBytes + missing < storageCapacity / 2 else { return }
-        move(to: ByteBuffer(bytes: readableBytesView))
+        let own = ByteBuffer(bytes: readableBytesView)
+        move(to: own)
     }
 
     /// Not by realloc(3), which leaves what it moves where it was.

@@ -24,7 +24,7 @@ public final class CurlImageFetcher: ImageFetching {
     private let thread = NIOLockedValueBox<pthread_t?>(nil)
 
     public init(configuration: FetcherConfiguration, log: Logger) {
-        self.desk = DownloadDesk(configuration: configuration)
+        self.desk = DownloadDesk(configuration: configuration, log: log)
         self.tokenDesk = TokenDesk(configuration: configuration)
         self.log = log
     }

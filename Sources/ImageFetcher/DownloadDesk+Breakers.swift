@@ -1,3 +1,4 @@
+import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import ThumbnailCache
@@ -25,13 +26,29 @@ extension DownloadDesk {
         _ finding: CircuitBreakers.Finding, of host: HostKey, for uid: UInt32, from permit: CircuitBreakers.Permit,
         policy: BreakerPolicy, at now: NIODeadline
     ) {
-        state.withLockedValue { state in
+        let change: BreakerChange? = state.withLockedValue { state in
             let scope = state.breakers.learn(
                 finding, of: host, for: uid, from: permit, at: now, rules: CircuitBreaker.Rules(policy),
                 draw: state.configuration.draw)
-            if let scope, let why = state.breakers.rejection(of: host, for: uid, at: now) {
-                state.reject(host, of: scope, why)
-            }
+            guard let scope else { return permit.isClosed(by: finding, of: uid).map { .closed($0) } }
+            guard let why = state.breakers.rejection(of: host, for: uid, at: now) else { return nil }
+            state.reject(host, of: scope, why)
+            return .opened(scope, why)
+        }
+        if let change { tell(change, of: host, for: uid, at: now) }
+    }
+
+    /// The origin is named, and not the host: that may be where a redirect led, and say of whom it has pictures.
+    private func tell(_ change: BreakerChange, of host: HostKey, for uid: UInt32, at now: NIODeadline) {
+        let seconds = Int64(clamping: now.uptimeNanoseconds / 1_000_000_000)
+        switch change {
+        case .opened(let scope, let why):
+            uidLog.write(
+                "a circuit breaker opened", uid: uid,
+                ["origin": "\(host.origin)", "for": "\(scope.name)", "ms": "\(why.milliseconds)"], at: seconds)
+        case .closed(let scope):
+            uidLog.write(
+                "a circuit breaker closed", uid: uid, ["origin": "\(host.origin)", "for": "\(scope.name)"], at: seconds)
         }
     }
 
@@ -77,7 +94,21 @@ extension DownloadDesk.State {
     }
 }
 
+/// What a finding did to a breaker.
+private enum BreakerChange {
+    case opened(CircuitBreakers.Scope, CircuitBreaker.Rejection)
+    case closed(CircuitBreakers.Scope)
+}
+
 extension CircuitBreakers.Scope {
+    /// As the log has it.
+    fileprivate var name: String {
+        switch self {
+        case .everyone: "everyone"
+        case .uid: "this uid"
+        }
+    }
+
     fileprivate func contains(_ uid: UInt32) -> Bool {
         switch self {
         case .everyone: true

@@ -1,4 +1,5 @@
 import CCurl
+import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import ThumbnailCache
@@ -65,7 +66,11 @@ final class DownloadDesk: Sendable {
 
     let state: NIOLockedValueBox<State>
 
-    init(configuration: FetcherConfiguration) {
+    /// For what a uid may bring about all the time.
+    let uidLog: UIDLog
+
+    init(configuration: FetcherConfiguration, log: Logger) {
+        uidLog = UIDLog(log)
         state = NIOLockedValueBox(
             State(configuration: configuration, queue: DownloadQueue(limits: configuration.queueLimits)))
     }

@@ -62,7 +62,8 @@ public final class LogoutService: Sendable {
         }
         guard remaining > 0 else { return 0 }
         if after != before { try await sessions.save(after, of: entry.owner) }
-        sessions.sessionLog.tell("logged out", uid: entry.owner.uid, sessions: remaining, at: services.time.now)
+        sessions.uidLog.write(
+            "logged out", uid: entry.owner.uid, ["sessions": "\(remaining)"], at: services.time.now)
         entry.state.withLockedValue { state in
             state.login = after
             state.held[session] = nil
@@ -191,7 +192,7 @@ public final class LogoutService: Sendable {
                     state.held = [:]
                 }
                 sessions.changed(owner, isLoggedIn: false)
-                sessions.sessionLog.tell("logged out", uid: owner.uid, sessions: 0, at: services.time.now)
+                sessions.uidLog.write("logged out", uid: owner.uid, ["sessions": "0"], at: services.time.now)
                 return sessions.epochs.next(of: owner.uid)
             }
         } catch {

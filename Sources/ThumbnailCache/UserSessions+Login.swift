@@ -1,3 +1,4 @@
+import Logging
 import NIOConcurrencyHelpers
 
 /// What LOGIN asks for.
@@ -44,8 +45,8 @@ extension UserSessions {
             case .ending, .unknown, .stopped:
                 throw .shuttingDown
             }
-            self.sessionLog.tell(
-                "logged in", uid: owner.uid, sessions: entry.sessions.count, at: self.services.time.now)
+            self.uidLog.write(
+                "logged in", uid: owner.uid, ["sessions": "\(entry.sessions.count)"], at: self.services.time.now)
         }
         services.counters.logins.count()
     }

@@ -8,7 +8,8 @@ public final class UserSessions: Sendable {
     let services: CacheServices
     let epochs: Epochs
     let log: Logger
-    let sessionLog: SessionLog
+    /// For what a uid may do all the time.
+    let uidLog: UIDLog
     private let directory = NIOLockedValueBox(Directory())
 
     private struct Directory {
@@ -27,7 +28,7 @@ public final class UserSessions: Sendable {
         self.services = services
         self.epochs = Epochs(startNumber: services.store.startNumber)
         self.log = log
-        self.sessionLog = SessionLog(log)
+        self.uidLog = UIDLog(log)
     }
 
     // MARK: Looking up

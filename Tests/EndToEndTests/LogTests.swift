@@ -64,6 +64,33 @@ extension EndToEnd {
             }
         }
 
+        @Test func `a circuit breaker that opens or closes is told, with its origin and the uid that met it`() throws {
+            try withMachine { machine in
+                let works = Watched(false)
+                let origin = try GatedOrigin { _ in
+                    [.send(works.current ? Self.image : Array("HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".utf8))]
+                }
+                defer { origin.end() }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["origins.default", "failures"] = 1
+                    daemon.settings["origins.default", "backoff"] = "1ms"
+                }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                #expect(try client.call("GET", "alice", "bob").code == "ORIGIN")
+                works.change { $0 = true }
+                try eventually("the origin is asked again") { try client.call("GET", "alice", "bob").code == nil }
+                let uid = geteuid()
+                let closed = "message=\"a circuit breaker closed\" for=\"this uid\" origin=default uid=\(uid)"
+                try eventually("both are told") { daemon.log.contains(closed) }
+                #expect(daemon.log.contains("level=info message=\"a circuit breaker opened\" for=\"this uid\" ms="))
+            }
+        }
+
+        private static let image =
+            Array("HTTP/1.1 200 OK\r\ncontent-length: \(Picture.gif("bob").count)\r\n\r\n".utf8) + Picture.gif("bob")
+
         @Test func `what failed is told in words, not as the program writes its values`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon { daemon in

@@ -1,3 +1,4 @@
+import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
@@ -7,7 +8,8 @@ import ThumbnailCache
 
 /// When the fetcher's thread is woken up, and when it need not be.
 @Suite struct DownloadDeskTests {
-    private let desk = DownloadDesk(configuration: .init())
+    private let desk = DownloadDesk(
+        configuration: .init(), log: Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() }))
     private let rings = NIOLockedValueBox(0)
     private let now = NIODeadline.now()
 

@@ -46,6 +46,12 @@ struct CircuitBreakers: Sendable {
     struct Permit: Equatable, Sendable {
         fileprivate(set) var shared = CircuitBreaker.Permit.usual
         fileprivate(set) var own = CircuitBreaker.Permit.usual
+
+        /// For whom a breaker is closed by what this request of the uid showed; nil where none was open.
+        func isClosed(by finding: Finding, of uid: UInt32) -> Scope? {
+            if shared == .probe, finding.ofConnection == .works { return .everyone }
+            return own == .probe && finding.ofAnswer == .works ? .uid(uid) : nil
+        }
     }
 
     /// Whose requests are rejected from now on.
@@ -245,7 +251,8 @@ extension CircuitBreaker {
 }
 
 extension CircuitBreaker.Rejection {
-    fileprivate var milliseconds: Int64 { if case .open(let milliseconds) = self { milliseconds } else { 0 } }
+    /// How long it lasts; 0 while a request is finding out.
+    var milliseconds: Int64 { if case .open(let milliseconds) = self { milliseconds } else { 0 } }
 }
 
 extension Int64 {

@@ -1,9 +1,9 @@
 import Logging
 import NIOConcurrencyHelpers
 
-/// Says in the log who logs in and out, by uid. One that does so all the time fills no log: beyond ``most`` lines in ``period``
-/// its lines are only counted, and the count is told with the first line after that.
-final class SessionLog: Sendable {
+/// Lines of the log that a uid can bring about as often as it likes. Beyond ``most`` in ``period`` its lines are only counted, and the
+/// count is told with the first line after that, whosever it is.
+public final class UIDLog: Sendable {
     private struct State {
         /// When the period began, in seconds.
         var begin: Int64 = 0
@@ -19,14 +19,13 @@ final class SessionLog: Sendable {
     private let log: Logger
     private let state = NIOLockedValueBox(State())
 
-    init(_ log: Logger) {
+    public init(_ log: Logger) {
         self.log = log
     }
 
-    /// - Parameters:
-    ///   - sessions: that the user has now.
-    ///   - now: seconds, by any clock.
-    func tell(_ what: Logger.Message, uid: UInt32, sessions: Int, at now: Int64) {
+    /// Writes a line of level `info`.
+    /// - Parameter now: seconds, by any clock.
+    public func write(_ what: Logger.Message, uid: UInt32, _ metadata: Logger.Metadata, at now: Int64) {
         let (isWritten, unwritten) = state.withLockedValue { state in
             var unwritten: [UInt32: Int] = [:]
             if abs(now - state.begin) >= Self.period {
@@ -38,9 +37,8 @@ final class SessionLog: Sendable {
             return (count <= Self.most, unwritten)
         }
         for (uid, count) in unwritten {
-            log.notice(
-                "more log-ins and log-outs than are written here", metadata: ["uid": "\(uid)", "unwritten": "\(count)"])
+            log.notice("more of this than was written", metadata: ["uid": "\(uid)", "unwritten": "\(count)"])
         }
-        if isWritten { log.info(what, metadata: ["uid": "\(uid)", "sessions": "\(sessions)"]) }
+        if isWritten { log.info(what, metadata: metadata.merging(["uid": "\(uid)"]) { $1 }) }
     }
 }
