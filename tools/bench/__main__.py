@@ -24,13 +24,14 @@ import rows_hits
 import rows_misses
 import rows_scale
 import rows_tail
+import rows_tier
 import rows_writes
 from figures import Run
 from subject import Subject
 
 #: Which file measures which rows.
 PARTS = [
-    (("P1", "P2", "P3", "P4"), rows_hits), (("P5", "P6"), rows_misses), (("P7", "P8"), rows_writes),
+    (("P1", "P2", "P3", "P4"), rows_hits), (("P4 tier",), rows_tier), (("P5", "P6"), rows_misses), (("P7", "P8"), rows_writes),
     (("P9", "P10"), rows_scale), (("P11",), rows_tail)]
 #: P12 takes several accounts, which root alone can be.
 PARTS_OF_ROOT = [(("P12",), rows_fairness)]

@@ -13,7 +13,7 @@ from floods import FLOODS
 #: the others say.
 EXPECTED = [f"P{number}" for number in range(1, 12)] + [
     "P2 limit", "P3 limit", "P3 piped", "P3 floor", "P3 floor, piped", "P3 cores", "P3 cores, one image", "P3 nginx", "P3 nginx limit",
-    "P4 limit", "P7 again", "P8 tree", "P11 eviction", "P11 revalidation", "P11 start"]
+    "P4 limit", "P4 tier", "P7 again", "P8 tree", "P11 eviction", "P11 revalidation", "P11 start"]
 #: And those that take the accounts of others, which root alone has.
 EXPECTED_OF_ROOT = [f"P12 {name}" for name in [flood.name for flood in FLOODS] + [
     "quiet", "limit", "limit, 1 core", "limit, all cores", "limit, disk"]]

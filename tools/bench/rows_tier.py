@@ -1,0 +1,82 @@
+"""P4 tier: many more images than the memory tier holds, some of them asked for far more often than others."""
+
+import contextlib
+import itertools
+import random
+
+import clients
+import images
+import peers
+import processes
+import resp
+import rows_hits
+from figures import Figure, Row, ratio
+
+USERS = 10
+SIZE = 8 << 10
+#: How uneven: the image that is asked for n-th most often is asked for n^-EXPONENT times as often as the first.
+EXPONENT = 0.99
+
+
+def rows(run):
+    folder = run.home / "tier"
+    count, requests = run.scaled(100_000, 2_000), run.scaled(200_000, 20_000)
+    pictures = folder / "images"
+    images.write_images(pictures, count, SIZE)
+    # The same in every run, and no user has the images that are asked for most.
+    draw = random.Random(0)
+    numbers = list(range(count))
+    draw.shuffle(numbers)
+    weights = itertools.accumulate((rank + 1) ** -EXPONENT for rank in range(count))
+    numbers = draw.choices(numbers, cum_weights=list(weights), k=requests)
+    program = run.subject.compile("replay", folder, "replay.c")
+    with contextlib.ExitStack() as stack:
+        daemon = stack.enter_context(run.subject.start(folder, tier="64MiB")).wait_for(folder / "thumbcached.sock")
+        fill(daemon.address, pictures, count)
+        nginx = stack.enter_context(peers.nginx_cache(folder, pictures))
+        everything = folder / "urls"
+        everything.write_text("".join(f"http://localhost/{number:012}\n" for number in range(count)))
+        clients.h2load(nginx.address, everything, count, 1)
+        servers = {"thumbcached": (daemon, get_from_daemon), "nginx proxy_cache": (nginx, get_from_nginx)}
+        things = []
+        for name, (server, request) in servers.items():
+            frames = folder / f"frames of {name}"
+            frames.write_bytes(b"".join(map(request, numbers)))
+            length = reply_length(server.address, request(numbers[0]))
+            words = [program, server.address, 32, len(request(0)), length, frames]
+            processes.run(words)  # So that the page cache and the tier hold what they will.
+            things.append((name, lambda server=server, words=words: rows_hits.measured(
+                server, requests, lambda: float(processes.run(words)))))
+        found = run.alternate(things)
+    rates, costs = ([Figure(name, unit, [result[place] for result in found[name]]) for name in servers]
+                    for place, unit in ((0, "requests/s"), (1, "µs CPU")))
+    yield Row("P4 tier", f"GET of {count:,} images of ten users, Zipf({EXPONENT}), memory tier 64 MiB, page cache warm", "nginx proxy_cache",
+              ratio(*rates), 1.0, figures=rates + costs)
+
+
+def fill(address, pictures, count):
+    with resp.Client(address) as client:
+        for user in range(USERS):
+            client("LOGIN", f"u{user}")
+    resp.fill_in_parallel(address, [
+        (("PUT", f"u{number % USERS}", f"{number:012}", (pictures / f"{number:012}").read_bytes()) for number in range(first, count, 4))
+        for first in range(4)])
+
+
+def get_from_daemon(number):
+    return resp.frame("GET", f"u{number % USERS}", f"{number:012}")
+
+
+def get_from_nginx(number):
+    return b"GET /%012d HTTP/1.1\r\nHost: localhost\r\n\r\n" % number
+
+
+def reply_length(address, request):
+    """How long an answer is, head and all: every one is as long, since images are, and names, dates and tags."""
+    with contextlib.closing(processes.connect(address)) as stream:
+        stream.sendall(request)
+        answer = stream.recv(1 << 16)
+        head = answer.find(b"\r\n\r\n") + 4 if answer.startswith(b"HTTP") else answer.find(b"\r\n") + 4
+        if not answer.startswith((b"HTTP/1.1 200", b"$%d\r\n" % SIZE)):
+            raise processes.Failed(f"the answer to the first request is {answer[:80]!r}")
+        return head + SIZE
