@@ -9,25 +9,48 @@ extension Connection {
     /// The peer has said all it wants to say, and may still be reading.
     func inputEnded() {
         isInputClosed = true
-        work()
+        if phase == .lingering { stream.close() } else { work() }
     }
 
-    /// Told by the registry when the daemon stops.
+    /// Told by the registry when the daemon stops. What has come by now is begun or answered: the peer need not wonder.
     func drain() {
         guard phase == .serving else { return }
-        finish()
+        phase = .stopping
+        stream.receiveNow()
         work()
     }
 
-    /// Closes behind the last reply, if nothing more is to come. All that has come in is started.
+    /// Answers a request that came too late to be begun.
+    func decline() { respond(.error(CommandError.stopping)) }
+
+    /// Ends behind the last reply, if nothing more is to come. All that has come in is started.
     func closeIfOver() {
-        guard phase == .draining || (isInputClosed && phase == .serving), replies.isEmpty else { return }
+        let isOver =
+            switch phase {
+            case .serving: isInputClosed
+            case .stopping, .draining: true
+            case .closing, .lingering, .closed: false
+            }
+        guard isOver, replies.isEmpty else { return }
         phase = .closing
         closeIfSent()
     }
 
     func closeIfSent() {
-        if unread == 0 { stream.close() }
+        guard unread == 0 else { return }
+        // Without a place, a peer that never closes would keep a descriptor that nobody counts.
+        if isInputClosed || isEvicted { stream.close() } else { linger() }
+    }
+
+    /// Sends the end, and reads on until the peer has seen it and closes. A socket that is closed with something unread in it tells
+    /// its peer ECONNRESET, and one that is closed breaks the pipe of whoever sends: neither says what became of the request.
+    private func linger() {
+        phase = .lingering
+        reader = RequestReader(limits: limits.request)
+        stream.endOutput()
+        watchdog?.cancel()
+        let patience = TimeAmount.milliseconds(limits.linger)
+        watchdog = eventLoop.assumeIsolated().scheduleTask(in: patience) { [stream] in stream.close() }
     }
 
     /// The peer is gone: what it waited for it leaves, what it held ends.
@@ -54,6 +77,8 @@ extension Connection {
 
     /// Told by the registry when its place is another's.
     func giveWay(_ reason: String) {
+        isEvicted = true
+        if phase == .lingering { return stream.close() }
         guard phase == .serving else { return }
         respond(.error(CommandError(.busy, reason)))
         finish()

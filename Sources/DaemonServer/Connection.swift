@@ -14,10 +14,14 @@ import ThumbnailCache
 final class Connection: StreamHandler {
     enum Phase {
         case serving
-        /// Answers what it has begun, starts nothing, then closes.
+        /// The daemon stops: what was begun is answered, and what comes besides is told SHUTTINGDOWN.
+        case stopping
+        /// Answers what it has begun, and looks at nothing more.
         case draining
-        /// All is answered; closes when the peer has taken it.
+        /// All is answered; ends its output when the peer has taken it.
         case closing
+        /// The peer has been sent all, and the end. What it says until it has seen that is read and dropped.
+        case lingering
         case closed
     }
 
@@ -67,6 +71,8 @@ final class Connection: StreamHandler {
     var phase = Phase.serving
     var reader: RequestReader
     var isInputClosed = false
+    /// Its place is another's.
+    var isEvicted = false
     /// A command runs that later ones of this connection have to wait for.
     private(set) var isHeldUp = false
     /// The account has done much in this round of the loop; others have their turn first.
@@ -104,7 +110,7 @@ final class Connection: StreamHandler {
     // MARK: Reading
 
     func received(_ bytes: ByteBuffer) {
-        guard phase == .serving else { return }
+        guard isListening else { return }
         place.activity.heard(at: eventLoop.round.began)
         reader.append(bytes)
         work()
@@ -136,10 +142,10 @@ final class Connection: StreamHandler {
                 guard continueBatch() else { return false }
                 continue
             }
-            guard phase == .serving else { return true }
+            guard isListening else { return true }
             do throws(ProtocolError) {
                 guard let request = try reader.next() else { return true }
-                execute(request)
+                if phase == .stopping { decline() } else { execute(request) }
                 if isHeldUp || batch != nil { begun = request.byteCount }
             } catch {
                 refuse(error)
@@ -147,7 +153,10 @@ final class Connection: StreamHandler {
         }
     }
 
-    private var hasNothingToStart: Bool { batch == nil && (phase != .serving || reader.readableBytes == 0) }
+    /// Whether requests are looked at: begun, or declined.
+    private var isListening: Bool { phase == .serving || phase == .stopping }
+
+    private var hasNothingToStart: Bool { batch == nil && (!isListening || reader.readableBytes == 0) }
 
     /// Lets others have their turn.
     private func rest() {
@@ -169,9 +178,13 @@ final class Connection: StreamHandler {
 
     /// Reading goes on ahead of the work only as far as the limit on unprocessed input.
     var mayRead: Bool {
-        guard phase == .serving else { return false }
-        if isResting { return reader.readableBytes < HeldMemory.readAtOnce }
-        return reader.readableBytes < limits.input || (!isHeldUp && hasRoom)
+        switch phase {
+        case .serving, .stopping:
+            if isResting { return reader.readableBytes < HeldMemory.readAtOnce }
+            return reader.readableBytes < limits.input || (!isHeldUp && hasRoom)
+        case .lingering: return true
+        case .draining, .closing, .closed: return false
+        }
     }
 
     /// A frame that breaks the protocol is answered, after what came before it, and ends the connection.

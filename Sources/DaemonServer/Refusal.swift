@@ -4,8 +4,8 @@ import ThumbcacheProtocol
 
 /// Tells a peer that is not let in why, then closes.
 ///
-/// Not at once: a client that writes its first request before it reads would find the connection broken, and never see
-/// the reason. So the close waits for the first bytes from the peer, for a moment at most.
+/// Not at once: a client that writes its first requests before it reads would find the connection broken, and never see
+/// the reason. So the close waits until the peer has seen the end, for a moment at most.
 final class Refusal: StreamHandler {
     /// How long a refused peer may keep a descriptor busy.
     private static var patience: TimeAmount { .milliseconds(100) }
@@ -28,10 +28,10 @@ final class Refusal: StreamHandler {
         }
         stream.write(.error(error))
         stream.flush()
-        if !mayLinger { stream.close() }
+        if mayLinger { stream.endOutput() } else { stream.close() }
     }
 
-    func received(_: ByteBuffer) { stream.close() }
+    func received(_: ByteBuffer) {}
     func inputEnded() { stream.close() }
     func outputMoved() {}
 

@@ -128,7 +128,7 @@ public final class Stream: Source {
 
     /// Reads on while there is a buffer full at once. Of a peer that is gone all is read, which is no more than the kernel has kept:
     /// it is closed before anything is done that it asked for, and that looks first whether it is still there.
-    private func receiveAll(isGone: Bool) {
+    private func receiveAll(isGone: Bool = false) {
         var reads = 0
         repeat {
             guard isReading, !hasInputEnded, let count = receive() else { return }
@@ -163,6 +163,9 @@ public final class Stream: Source {
         return nil
     }
 
+    /// Reads what has come by now, before the loop finds out by itself: as much of it as one stream may have in a row.
+    public func receiveNow() { receiveAll() }
+
     private func watch() {
         guard isOpen else { return }
         var wanted: Readiness = []
@@ -179,7 +182,13 @@ public final class Stream: Source {
 
     // MARK: Closing
 
-    /// Closes the socket. What was not sent is dropped.
+    /// Ends the sending side: the peer reads what was sent, and then the end. It can go on talking, and is read (shutdown(2)).
+    public func endOutput() {
+        // Fails for a peer that is gone alone, which the loop is told anyhow.
+        if isOpen { _ = Glibc.shutdown(descriptor, CInt(SHUT_WR)) }
+    }
+
+    /// Closes the socket. What was not sent is dropped. A peer that has said something which was not read is told ECONNRESET.
     public func close() { close(nil) }
 
     private func close(_ error: IOError?) {

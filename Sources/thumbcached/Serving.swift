@@ -9,8 +9,8 @@ import ThumbnailCache
 struct Serving: Sendable {
     /// How long a stop waits for downloads that somebody waits for.
     private static var grace: TimeAmount { .seconds(5) }
-    /// How long it then waits for the last replies to be read.
-    private static var lastGrace: TimeAmount { .seconds(1) }
+    /// How long it then waits for the last replies to be read, and for their readers to have seen the end.
+    private static var lastGrace: TimeAmount { .seconds(2) }
 
     let socket: DaemonSocket
     let dispatcher: Dispatcher

@@ -22,6 +22,7 @@ import ThumbnailCache
             daemon.land("bob")
             daemon.land("carol")
             #expect(try await client.replies(2) == [image("bob"), .array([image("carol"), image("bob")])])
+            #expect(try await client.reply().code == "SHUTTINGDOWN")
             #expect(try await client.rest() == "")
             try await draining.value
             #expect(daemon.store.calls(.commitLogin) == 1)
@@ -63,7 +64,8 @@ import ThumbnailCache
             let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
             #expect(try await idle.rest() == "")
             daemon.store.release(.commitLogin)
-            #expect(try await client.rest() == "+OK\r\n")
+            #expect(try await client.replies(2).map(\.code) == [nil, "SHUTTINGDOWN"])
+            #expect(try await client.rest() == "")
             try await draining.value
         }
     }
@@ -83,6 +85,57 @@ import ThumbnailCache
             try await client.startReading()
             #expect(try await client.rest() == "$\(text.count)\r\n\(text)\r\n")
             try await draining.value
+        }
+    }
+
+    @Test func `F72: what has come and is not begun is told so, in its place among the replies`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect()
+            let idle = try await daemon.connect()
+            #expect(try await idle.call("PING") == .simpleString("PONG"))
+            let gate = daemon.store.hold(.commitLogin)
+            try await client.pipeline([["LOGIN", "alice"], ["GET", "alice", "bob"], ["LOGOUT", "alice"]])
+            await gate.reached()
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            #expect(try await idle.rest() == "")
+            // Behind what has come, and after the stop has begun.
+            try await client.pipeline([["PURGE", "alice"], ["NONSENSE"]])
+            daemon.store.release(.commitLogin)
+            let stopping = [String?](repeating: "SHUTTINGDOWN", count: 4)
+            #expect(try await client.replies(5).map(\.code) == [nil] + stopping)
+            #expect(try await client.rest() == "")
+            try await draining.value
+            #expect(daemon.store.calls(.commitLogin) == 1)
+            #expect(daemon.store.calls(.commitLogout) == 0)
+        }
+    }
+
+    @Test func `F72: a peer that asks on until it has seen the end meets no reset`() async throws {
+        try await TestDaemon.run {
+            $0.limits.linger = 600_000
+        } _: { daemon in
+            let peer = try BlockingPeer(daemon.path)
+            #expect(peer.exchange(["PING"]) == "+PONG\r\n")
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            await withCheckedContinuation { closed in daemon.server.whenListenerCloses { closed.resume() } }
+            // The end has been sent, and this peer has not looked.
+            try await eventually { peer.hasArrived }
+            #expect((0..<1_000).allSatisfy { _ in peer.send(["PING"]) == 0 })
+            #expect(peer.receive() == "")
+            peer.end()
+            try await draining.value
+        }
+    }
+
+    @Test func `F72: a peer that never leaves does not hold up the stop`() async throws {
+        try await TestDaemon.run {
+            $0.limits.linger = 1
+        } _: { daemon in
+            let peer = try BlockingPeer(daemon.path)
+            #expect(peer.exchange(["PING"]) == "+PONG\r\n")
+            try await daemon.server.drain(grace: .minutes(10))
+            #expect(peer.receive() == "")
+            peer.end()
         }
     }
 

@@ -49,6 +49,8 @@ class Application:
             "wrong": 0,
             "errors": {},
             "closed": 0,
+            "resets": 0,
+            "stopping": 0,
             "refused": 0,
             "slowest": 0.0,
         }
@@ -95,7 +97,8 @@ class Application:
             time.sleep(PAUSE)
 
     def request(self, *words):
-        """The reply. A failure is counted; a connection that was closed is made anew, as every client library does."""
+        """The reply. A failure is counted; a connection that was closed is made anew, as every client library does, and so is
+        one to a daemon that says it stops: what it says that of it has not begun."""
         began = time.monotonic()
         try:
             while True:
@@ -103,8 +106,14 @@ class Application:
                     if self.client is None:
                         self.client = Client()
                     return self.client.command(*words)
+                except Refused as error:
+                    if error.code != "SHUTTINGDOWN":
+                        raise
+                    self.seen["stopping"] += 1
+                    self.disconnect()
                 except Closed as error:
                     self.seen["closed"] += 1
+                    self.seen["resets"] += error.is_reset
                     self.disconnect()
                     if "middle" in str(error):
                         self.count_error("HALF")

@@ -17,7 +17,11 @@ class Refused(Exception):
 
 
 class Closed(Exception):
-    """The daemon closed the connection before it had replied."""
+    """The daemon closed the connection before it had replied. A reset does not say what became of the request."""
+
+    def __init__(self, text, is_reset=False):
+        super().__init__(text)
+        self.is_reset = is_reset
 
 
 class Client:
@@ -62,7 +66,7 @@ class Client:
         except (BrokenPipeError, ConnectionResetError) as error:
             # What was replied before the close may still be read.
             if not self.buffer:
-                raise Closed("while sending") from error
+                raise Closed("while sending", is_reset=True) from error
 
     def receive(self):
         line = self.line()
@@ -95,7 +99,7 @@ class Client:
         try:
             received = self.socket.recv(1 << 16)
         except ConnectionResetError as error:
-            raise Closed("reset") from error
+            raise Closed("reset", is_reset=True) from error
         if not received:
             # Half a reply is worse than none: nobody may take it for a whole one.
             raise Closed("in the middle of a reply" if self.buffer else "before a reply")
