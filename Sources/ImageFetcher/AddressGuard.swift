@@ -6,6 +6,8 @@
 struct AddressGuard: Sendable {
     /// Addresses that pass whatever they are. Empty but in tests, which have no public address to serve from.
     var exceptions: Set<IPAddress> = []
+    /// Addresses of this machine that pass. Empty but in tests.
+    var ownExceptions: Set<IPAddress> = []
 
     /// Why the address may not be reached, as in "a private address"; nil when it may.
     func refusal(of address: IPAddress) -> String? {
@@ -14,6 +16,13 @@ struct AddressGuard: Sendable {
         case .v4(let bits): return Self.refusal(v4: bits)
         case .v6(let high, let low): return Self.refusal(v6: high, low)
         }
+    }
+
+    /// The same of a connection, by the addresses of its two ends. A public address of this machine is in no registry, and what listens
+    /// there is often meant for its own programs alone; but a connection to it has it at both ends.
+    func refusal(ofRemote remote: IPAddress, local: IPAddress?) -> String? {
+        if let reason = refusal(of: remote) { return reason }
+        return remote == local && !ownExceptions.contains(remote) ? "an address of this machine" : nil
     }
 
     private static func refusal(v4 bits: UInt32) -> String? {

@@ -127,6 +127,8 @@ final class TokenTransfer {
 
         try easy.setOpenSocket(openTokenSocket)
         try easy.set(CURLOPT_OPENSOCKETDATA, pointer: context)
+        try easy.setPrerequest(beforeTokenRequest)
+        try easy.set(CURLOPT_PREREQDATA, pointer: context)
         try easy.set(CURLOPT_HEADERFUNCTION, receiveTokenHeader)
         try easy.set(CURLOPT_HEADERDATA, pointer: context)
         try easy.set(CURLOPT_WRITEFUNCTION, receiveTokenBody)
@@ -153,11 +155,21 @@ final class TokenTransfer {
         return socket
     }
 
+    /// Whether the refresh token may go out on the connection that was made.
+    fileprivate func maySend(to remote: String, from local: String) -> Bool {
+        guard origin.proxy.isEmpty, let remote = IPAddress(end: remote),
+            let reason = refusalReason(remote, from: IPAddress(end: local))
+        else { return true }
+        refusal = deniedSentence(remote, reason)
+        hasOpenedSocket = false
+        return false
+    }
+
     fileprivate func receive(header count: Int) -> Bool { answer.countHeader(count) }
     fileprivate func receive(body bytes: UnsafeRawBufferPointer) -> Bool { answer.append(bytes) }
 
-    private func refusalReason(_ address: IPAddress) -> String? {
-        origin.allowPrivateAddresses ? nil : configuration.addressGuard.refusal(of: address)
+    private func refusalReason(_ address: IPAddress, from local: IPAddress? = nil) -> String? {
+        origin.allowPrivateAddresses ? nil : configuration.addressGuard.refusal(ofRemote: address, local: local)
     }
 
     private func deniedSentence(_ address: IPAddress, _ reason: String) -> String {
@@ -186,6 +198,15 @@ private func openTokenSocket(
 ) -> curl_socket_t {
     guard let transfer = transfer(context), let address else { return CURL_SOCKET_BAD }
     return transfer.socket(for: address)
+}
+
+private func beforeTokenRequest(
+    _ context: UnsafeMutableRawPointer?, _ remote: UnsafeMutablePointer<CChar>?,
+    _ local: UnsafeMutablePointer<CChar>?, _ remotePort: Int32, _ localPort: Int32
+) -> Int32 {
+    guard let transfer = transfer(context), let remote, let local else { return CURL_PREREQFUNC_ABORT }
+    let maySend = transfer.maySend(to: String(cString: remote), from: String(cString: local))
+    return maySend ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
 }
 
 private func receiveTokenHeader(

@@ -27,12 +27,12 @@ extension Transfer {
     /// socket was opened, but one that is used again may have been opened when more was allowed (F58).
     func maySend(on ends: ConnectionTable.Ends) -> Bool {
         if origin.proxy.isEmpty {
-            guard let address = IPAddress(String(ends.remoteAddress.prefix { $0 != "%" })) else {
+            guard let remote = IPAddress(end: ends.remoteAddress) else {
                 refusal = "\(url.host) is connected to what is no IP address"
                 openedSockets = []
                 return false
             }
-            guard !isRefused(address) else {
+            guard !isRefused(remote, from: IPAddress(end: ends.localAddress)) else {
                 openedSockets = []
                 return false
             }
@@ -58,8 +58,9 @@ extension Transfer {
         }
     }
 
-    func refusalReason(_ address: IPAddress) -> String? {
-        mayBePrivate ? nil : configuration.addressGuard.refusal(of: address)
+    /// - Parameter local: the own end's address, once there is a connection.
+    func refusalReason(_ address: IPAddress, from local: IPAddress? = nil) -> String? {
+        mayBePrivate ? nil : configuration.addressGuard.refusal(ofRemote: address, local: local)
     }
 
     func deniedSentence(_ address: IPAddress, _ reason: String) -> String {
@@ -71,8 +72,8 @@ extension Transfer {
             + "and this is none of them"
     }
 
-    private func isRefused(_ address: IPAddress) -> Bool {
-        guard let reason = refusalReason(address) else { return false }
+    private func isRefused(_ address: IPAddress, from local: IPAddress? = nil) -> Bool {
+        guard let reason = refusalReason(address, from: local) else { return false }
         refusedAddresses += 1
         refusal = deniedSentence(address, reason)
         return true

@@ -74,4 +74,16 @@ import Testing
     func `an address is written as it was read`(text: String) throws {
         #expect(try #require(IPAddress(text)).description == text)
     }
+
+    @Test(arguments: ["9.9.9.9", "2620:fe::fe", "::ffff:9.9.9.9"])
+    func `F30: a public address is refused where it is at both ends of a connection, and so this machine's`(
+        text: String
+    ) throws {
+        let remote = try #require(IPAddress(text))
+        let rules = AddressGuard()
+        #expect(rules.refusal(ofRemote: remote, local: remote) == "an address of this machine")
+        #expect(rules.refusal(ofRemote: remote, local: IPAddress("192.168.1.2")) == nil)
+        #expect(rules.refusal(ofRemote: remote, local: nil) == nil)
+        #expect(rules.refusal(ofRemote: try #require(IPAddress("10.0.0.1")), local: remote) == "a private address")
+    }
 }

@@ -75,7 +75,7 @@ import ThumbnailCache
         defer { server.stop() }
         let url = server.url("/a", host: "[::1]")
         try await withFetcher {
-            $0.addressGuard.exceptions = [.v6(0, 1)]
+            ($0.addressGuard.exceptions, $0.addressGuard.ownExceptions) = ([.v6(0, 1)], [.v6(0, 1)])
         } _: { fetcher in
             for _ in 0..<2 {
                 let permitted = try await fetcher.fetch(url, of: .test(private: false))
@@ -87,6 +87,39 @@ import ThumbnailCache
             let refused = try await fetcher.fetch(url, of: .test(private: false))
             #expect(refused.kind == "denied" && refused.sentence.contains("::1, a loopback address"))
             #expect(server.connections == 1)
+        }
+    }
+
+    @Test(arguments: [("127.0.0.1", IPAddress.v4(0x7F00_0001)), ("::1", .v6(0, 1))])
+    func `F30: an address of this machine that counts as public is sent nothing, by a redirect or at once`(
+        host: String, address: IPAddress
+    ) async throws {
+        let inner = try TestOrigin(address: host)
+        let url = inner.url("/secret", host: host.contains(":") ? "[\(host)]" : host)
+        // Connected to from 127.0.0.1, and so like an address of another machine.
+        let outer = try TestOrigin(address: "127.0.0.2", ["/a": { _, peer in peer.redirect(to: url) }])
+        let endpoint = try TokenServer { _ in TokenServer.response(TokenTests.good) }
+        defer {
+            inner.stop()
+            outer.stop()
+            endpoint.stop()
+        }
+        try await withFetcher {
+            $0.addressGuard.exceptions = [Self.permitted, .v4(0x7F00_0001), address]
+        } _: { fetcher in
+            let led = try await fetcher.fetch(outer.url("/a"), of: .test(private: false))
+            let named = try await fetcher.fetch(url, of: .test(private: false))
+            for outcome in [led, named] {
+                #expect(outcome.kind == "denied", "\(outcome)")
+                #expect(outcome.sentence.contains("\(host), an address of this machine"), "\(outcome)")
+            }
+            let token = try await fetcher.token(endpoint.url, private: false)
+            #expect(token.kind == "denied" && token.sentence.contains("an address of this machine"), "\(token)")
+            #expect(inner.requests.isEmpty && endpoint.requests.isEmpty && outer.requests.count == 1)
+            #expect(fetcher.statistics.refusedAddresses == 2 && fetcher.statistics.hostsOpen == 0)
+            // An origin that may reach private addresses may reach this one.
+            let permitted = try await fetcher.fetch(url, of: .test())
+            #expect(permitted.kind == "image", "\(permitted)")
         }
     }
 
