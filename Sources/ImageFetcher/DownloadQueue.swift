@@ -6,7 +6,8 @@ import NIOCore
 /// A value without effects. Downloads wait in one line per origin and uid. Whenever there is room, the origins take turns, and
 /// within an origin the uids do: a uid that asks for a thousand images is served no sooner than one that asks for one (I8),
 /// and an origin that is slow holds up nobody who waits for another. (One ring of uids for all origins would not do:
-/// which uid's turn it is when a slot of one origin falls free would depend on the slots of the others.)
+/// which uid's turn it is when a slot of one origin falls free would depend on the slots of the others.) Some room is for uids that have
+/// nothing under way: see ``ActiveTransfers``.
 ///
 /// Costs: each call looks at most at every origin and uid that waits, never at every download.
 struct DownloadQueue {
@@ -14,6 +15,11 @@ struct DownloadQueue {
         var active: Int
         var activePerUID: Int
         var waitingPerUID: Int
+
+        /// Whether a uid may begin another download, wherever from.
+        func permit(_ uid: UInt32, besides underWay: ActiveTransfers) -> Bool {
+            underWay.count(of: uid) < activePerUID && underWay.hasRoom(for: uid, of: active)
+        }
     }
 
     struct Entry: Equatable, Sendable {
@@ -33,9 +39,8 @@ struct DownloadQueue {
 
     var limits: Limits
     private(set) var waiting = 0
-    private(set) var active = 0
+    private var underWay = ActiveTransfers()
     private var waitingPerUID: [UInt32: Int] = [:]
-    private var activePerUID: [UInt32: Int] = [:]
     private var lines: [String: OriginLine] = [:]
     /// The origins that somebody waits for, the one whose turn it is first.
     private var turns: Deque<String> = []
@@ -43,6 +48,8 @@ struct DownloadQueue {
     init(limits: Limits) {
         self.limits = limits
     }
+
+    var active: Int { underWay.count }
 
     /// Puts a download at the end of its line, unless there is room to begin at once or another may wait.
     /// Call ``next()`` afterwards until it gives nil.
@@ -59,13 +66,12 @@ struct DownloadQueue {
         guard active < limits.active else { return nil }
         for _ in 0..<turns.count {
             let origin = turns.removeFirst()
-            let limit = limits.activePerUID
-            let entry = lines[origin]?.next { activePerUID[$0, default: 0] < limit }
+            let limits = limits
+            let entry = lines[origin]?.next { limits.permit($0, besides: underWay) }
             if lines[origin]?.isWaiting == true { turns.append(origin) }
             guard let entry else { continue }
             leaveLine(entry)
-            active += 1
-            activePerUID[entry.uid, default: 0] += 1
+            underWay.begin(of: entry.uid)
             return entry
         }
         return nil
@@ -81,10 +87,8 @@ struct DownloadQueue {
 
     /// Gives back the room of a download that ``next()`` gave out.
     mutating func finish(_ entry: Entry) {
-        active -= 1
-        activePerUID[entry.uid, default: 0] -= 1
-        if activePerUID[entry.uid] == 0 { activePerUID[entry.uid] = nil }
-        lines[entry.origin]?.active -= 1
+        underWay.end(of: entry.uid)
+        lines[entry.origin]?.underWay.end(of: entry.uid)
         forgetIfIdle(entry.origin)
     }
 
@@ -105,9 +109,9 @@ struct DownloadQueue {
 
     /// Whether the room is there already, so that the download would not wait at all.
     private func mayBegin(_ entry: Entry) -> Bool {
-        active < limits.active && activePerUID[entry.uid, default: 0] < limits.activePerUID
-            && waitingPerUID[entry.uid, default: 0] == 0
-            && lines[entry.origin].map { $0.active < entry.connections && !$0.isWaiting } ?? (entry.connections > 0)
+        limits.permit(entry.uid, besides: underWay) && waitingPerUID[entry.uid, default: 0] == 0
+            && lines[entry.origin].map { !$0.isWaiting && $0.underWay.hasRoom(for: entry.uid, of: entry.connections) }
+                ?? (entry.connections > 0)
     }
 
     private mutating func leaveLine(_ entry: Entry) {
@@ -119,14 +123,13 @@ struct DownloadQueue {
     private mutating func forgetIfIdle(_ origin: String) {
         guard let line = lines[origin], !line.isWaiting else { return }
         turns.removeAll { $0 == origin }
-        if line.active == 0 { lines[origin] = nil }
+        if line.underWay.count == 0 { lines[origin] = nil }
     }
 }
 
 /// Those who wait for one origin.
 private struct OriginLine {
-    /// Downloads under way.
-    var active = 0
+    var underWay = ActiveTransfers()
     /// As the newest download of the origin has it.
     private var connections = 0
     private var waiting: [UInt32: Deque<DownloadQueue.Entry>] = [:]
@@ -151,15 +154,16 @@ private struct OriginLine {
 
     /// Takes the first of the uid whose turn it is, passing over uids that may not begin another.
     mutating func next(mayBegin: (UInt32) -> Bool) -> DownloadQueue.Entry? {
-        guard active < connections else { return nil }
+        guard underWay.count < connections else { return nil }
         for _ in 0..<turns.count {
             let uid = turns.removeFirst()
-            guard mayBegin(uid), let entry = waiting[uid]?.popFirst() else {
+            guard underWay.hasRoom(for: uid, of: connections), mayBegin(uid), let entry = waiting[uid]?.popFirst()
+            else {
                 turns.append(uid)
                 continue
             }
             if waiting[uid]?.isEmpty == true { waiting[uid] = nil } else { turns.append(uid) }
-            active += 1
+            underWay.begin(of: uid)
             return entry
         }
         return nil

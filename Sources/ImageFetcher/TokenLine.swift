@@ -8,7 +8,7 @@ import ThumbnailCache
 /// They have connections of their own beside those of the downloads, so that neither waits for the other. Few at once are
 /// enough, and of one origin only some of these, so that an endpoint that does not answer holds up no other; where several do not and
 /// hold all places, the next place that is free goes to the origin that has the fewest under way. Among those of the same, the uid that has
-/// the fewest is next, so that one uid with many users keeps nobody else waiting (I8).
+/// the fewest is next, so that one uid with many users keeps nobody else waiting (I8); the last places are for uids that have none.
 ///
 /// Only the fetcher's thread touches it.
 final class TokenLine {
@@ -42,8 +42,8 @@ final class TokenLine {
             let limit = ticket.request.origin.timeout
             end(ticket, .failure(.timedOut("waited \(limit) ms behind other token requests and could not begin")))
         }
-        while transfers.count < Self.mostAtOnce,
-            let next = Self.next(of: waiting.lazy.map(\.request), besides: transfers.values.lazy.map(\.ticket.request))
+        while let next = Self.next(
+            of: waiting.lazy.map(\.request), besides: transfers.values.lazy.map(\.ticket.request))
         {
             begin(waiting.remove(at: next), configuration)
         }
@@ -71,16 +71,20 @@ final class TokenLine {
     static func next(
         of waiting: some Sequence<TokenRequest>, besides underWay: some Sequence<TokenRequest>
     ) -> Int? {
-        var perOrigin: [String: Int] = [:]
-        var perUID: [UInt32: Int] = [:]
+        var all = ActiveTransfers()
+        var perOrigin: [String: ActiveTransfers] = [:]
         for request in underWay {
-            perOrigin[request.origin.name, default: 0] += 1
-            perUID[request.uid, default: 0] += 1
+            all.begin(of: request.uid)
+            perOrigin[request.origin.name, default: .init()].begin(of: request.uid)
         }
         var best: (offset: Int, rank: (Int, Int))?
         for (offset, request) in waiting.enumerated() {
-            let rank = (perOrigin[request.origin.name, default: 0], perUID[request.uid, default: 0])
-            guard rank.0 < mostAtOncePerOrigin, rank < best?.rank ?? (.max, .max) else { continue }
+            let ofOrigin = perOrigin[request.origin.name, default: .init()]
+            guard all.hasRoom(for: request.uid, of: mostAtOnce),
+                ofOrigin.hasRoom(for: request.uid, of: mostAtOncePerOrigin)
+            else { continue }
+            let rank = (ofOrigin.count, all.count(of: request.uid))
+            guard rank < best?.rank ?? (.max, .max) else { continue }
             best = (offset, rank)
         }
         return best?.offset

@@ -75,7 +75,8 @@ import ThumbnailCache
         defer { server.stop() }
         let url = server.url("/a", host: "[::1]")
         try await withFetcher {
-            ($0.addressGuard.exceptions, $0.addressGuard.ownExceptions) = ([.v6(0, 1)], [.v6(0, 1)])
+            $0.addressGuard.exceptions = [.v6(0, 1)]
+            $0.addressGuard.ownExceptions = [.v6(0, 1)]
         } _: { fetcher in
             for _ in 0..<2 {
                 let permitted = try await fetcher.fetch(url, of: .test(private: false))
@@ -90,7 +91,7 @@ import ThumbnailCache
         }
     }
 
-    @Test(arguments: [("127.0.0.1", IPAddress.v4(0x7F00_0001)), ("::1", .v6(0, 1))])
+    @Test(arguments: [("127.0.0.1", IPAddress.v4(0x7F00_0001)), ("::1", IPAddress.v6(0, 1))])
     func `F30: an address of this machine that counts as public is sent nothing, by a redirect or at once`(
         host: String, address: IPAddress
     ) async throws {

@@ -94,6 +94,40 @@ import Testing
         #expect(begun(&queue) == [3])
     }
 
+    @Test func `F68: however many of a uid run from an origin, an eighth of its room is for others' first`() throws {
+        var queue = try queue((1...40).map { entry($0, uid: 1, connections: 32) })
+        #expect(begun(&queue).count == 28)
+        for uid in 2...6 as ClosedRange<UInt32> {
+            for id in 1...2 as ClosedRange<UInt64> {
+                try queue.add(entry(UInt64(uid) * 100 + id, uid: uid, connections: 32))
+            }
+        }
+        #expect(begun(&queue) == [201, 301, 401, 501])
+        // Of what falls free the first is for who has none, and the others for nobody else, until there is more.
+        queue.finish(entry(201, uid: 2, connections: 32))
+        #expect(begun(&queue) == [202])
+        queue.finish(entry(1, uid: 1, connections: 32))
+        #expect(begun(&queue) == [601])
+        for id in 2...5 as ClosedRange<UInt64> { queue.finish(entry(id, uid: 1, connections: 32)) }
+        #expect(begun(&queue).isEmpty)
+        queue.finish(entry(6, uid: 1, connections: 32))
+        #expect(begun(&queue).count == 1)
+    }
+
+    @Test func `F68: so it is with all origins' room together, and no uid is refused that finds room`() throws {
+        var queue = DownloadQueue(limits: .init(active: 16, activePerUID: 16, waitingPerUID: 0))
+        for id in 1...14 as ClosedRange<UInt64> {
+            try queue.add(entry(id, uid: 1, origin: "\(id)"))
+            #expect(queue.next()?.id == id)
+        }
+        #expect(throws: DownloadQueue.Full.self) { try queue.add(entry(15, uid: 1, origin: "15")) }
+        for uid in 2...3 as ClosedRange<UInt32> {
+            try queue.add(entry(UInt64(uid) * 100, uid: uid))
+            #expect(queue.next()?.uid == uid)
+        }
+        #expect(throws: DownloadQueue.Full.self) { try queue.add(entry(400, uid: 4)) }
+    }
+
     @Test func `I8: no more of a uid wait than may, and others are not refused for it`() throws {
         var queue = DownloadQueue(limits: .init(active: 1, activePerUID: 1, waitingPerUID: 2))
         try queue.add(entry(1))

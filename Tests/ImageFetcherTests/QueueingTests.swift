@@ -40,6 +40,36 @@ import ThumbnailCache
         }
     }
 
+    @Test(.timeLimit(.minutes(3)))
+    func `F68: an origin that hangs for one uid serves another meanwhile, images and tokens`() async throws {
+        let server = try TestOrigin(["/hang": { _, peer in peer.waitForEnd() }])
+        let endpoint = try TokenServer {
+            $0.form["refresh_token"] == "hang" ? [] : TokenServer.response(TokenTests.good)
+        }
+        defer {
+            server.stop()
+            endpoint.stop()
+        }
+        try await withFetcher { fetcher in
+            let origin = Origin.test(connections: 8).at(server.url("/"))
+            let target = DownloadTarget(url: server.url("/hang"), isNamedByClient: false)
+            let handles = try (0..<30).map { _ in
+                try fetcher.start(
+                    Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare), onEnd: { _ in })
+            }
+            let refreshes = try (0..<30).map { _ in
+                try fetcher.refresh(.to(endpoint.url, uid: 1, refresh: "hang"), onEnd: { _ in })
+            }
+            while server.requests.count < 7 || endpoint.requests.count < 7 { await Task.yield() }
+            let other = try await fetcher.fetch(server.url("/a"), of: origin, uid: 2)
+            #expect(other.kind == "image")
+            let token = try await fetcher.token(.to(endpoint.url, uid: 2))
+            #expect(token.kind == "grant")
+            #expect(server.requests.count == 8 && endpoint.requests.count == 8)
+            for handle in handles + refreshes { handle.cancel() }
+        }
+    }
+
     @Test func `I8: no more requests reach an origin at once than its connections`() async throws {
         let inside = NIOLockedValueBox((now: 0, most: 0))
         let script: TestOrigin.Script = { _, peer in
