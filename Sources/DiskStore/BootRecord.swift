@@ -35,7 +35,7 @@ extension DiskStore {
     /// - Parameters:
     ///   - bootID: `/proc/sys/kernel/random/boot_id`.
     ///   - endsLogins: whether a boot since the last start logs everybody out.
-    /// - Throws: ``StoreError`` when a log-out, or the record, could not be made durable.
+    /// - Throws: ``StoreError`` when a log-out could not be made durable, or the record where a boot ends log-ins.
     public func settleBoot(_ bootID: String, endsLogins: Bool) throws {
         try storeErrors("logging everybody out after a boot") {
             let recorded = try BootRecord.read(in: state, disk: logins.disk)
@@ -45,7 +45,12 @@ extension DiskStore {
                 logins.log.notice(
                     "everybody is logged out, since the machine has booted", metadata: ["users": "\(count)"])
             }
-            try BootRecord.write(bootID, in: state, disk: logins.disk)
+            do {
+                try logins.givingUpReserve { try BootRecord.write(bootID, in: state, disk: logins.disk) }
+            } catch let error as SystemError where !endsLogins {
+                // The next start takes this boot for a new one, too, and ends nothing either unless it is told to by then.
+                logins.log.error("the boot cannot be put on record", metadata: ["error": "\(error)"])
+            }
         }
     }
 

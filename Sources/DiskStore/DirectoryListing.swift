@@ -16,16 +16,27 @@ struct DirectoryEntry {
 extension Disk {
     /// Calls `body` for each name in a directory, until it answers false. Names that come or go meanwhile may or may not
     /// be seen, the others are seen once. Costs one open and one call per 32 KiB of entries (about 300 names).
+    ///
+    /// A directory that somebody has removed since it was opened holds nothing (F73): it was empty when it went.
     func list(_ directory: Directory, _ body: (DirectoryEntry) throws -> Bool) throws {
         // A descriptor of its own: the reading position belongs to the open file, and others may be listing too.
-        let file = try open(".", in: directory, for: .directory)
+        guard let own = try reopened(directory) else { return }
         try withUnsafeTemporaryAllocation(byteCount: 32 << 10, alignment: 8) { buffer in
             while true {
-                let filled = try file.list(into: buffer)
+                let filled = try own.list(into: buffer)
                 if filled == 0 { return }
                 let entries = UnsafeRawBufferPointer(rebasing: buffer[..<filled])
                 if try !forEachEntry(in: entries, body) { return }
             }
+        }
+    }
+
+    private func reopened(_ directory: Directory) throws(SystemError) -> Directory? {
+        do {
+            return try openDirectory(".", in: directory)
+        } catch {
+            if error.isMissing { return nil }
+            throw error
         }
     }
 

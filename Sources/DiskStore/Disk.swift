@@ -143,6 +143,16 @@ final class Directory: Sendable {
         try system.status(of: descriptor)
     }
 
+    /// Its next entries, as getdents64 writes them; 0 at the end, and where the directory has been removed.
+    func list(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
+        do {
+            return try uninterrupted { () throws(SystemError) in try system.list(descriptor, into: buffer) }
+        } catch {
+            if error.isMissing { return 0 }
+            throw error
+        }
+    }
+
     deinit {
         closeQuietly(descriptor, system)
     }
@@ -208,11 +218,6 @@ struct OpenFile: ~Copyable, Sendable {
 
     func touch(at seconds: Int64) throws(SystemError) {
         try system.touch(descriptor, at: seconds)
-    }
-
-    /// Entries of a directory, as getdents64 writes them.
-    func list(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
-        try uninterrupted { () throws(SystemError) in try system.list(descriptor, into: buffer) }
     }
 
     /// Closes now, for whoever wants to know that what was written has arrived (close reports it on some file systems).

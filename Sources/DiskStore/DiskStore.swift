@@ -10,7 +10,7 @@ import ThumbnailCache
 /// Two halves: ``LoginFiles`` with the keys, ``ImageFiles`` with what is sealed under them. Each operation below is a
 /// few lines that say which half does what, and in which order.
 public final class DiskStore: ImageStore {
-    public let startNumber: UInt64
+    public let epochBase: UInt64
     let logins: LoginFiles
     let images: ImageFiles
     let maintenance: Maintenance
@@ -48,7 +48,7 @@ public final class DiskStore: ImageStore {
         counters = Counters()
         self.algorithms = algorithms
         crypters = CrypterPool(algorithms: algorithms)
-        startNumber = opened.startNumber
+        epochBase = opened.epochBase
         locks = NIOLockedValueBox(opened.locks)
         state = opened.state
         pendingLogouts = configuration.pendingLogouts.map { PendingDirectory(path: $0, disk: disk, log: log) }
@@ -93,6 +93,10 @@ public final class DiskStore: ImageStore {
     /// The uids that have at least one user logged in. Costs a listing of the key files.
     public func uidsLoggedIn() throws -> [UInt32] {
         try storeErrors("listing uids") { try logins.uids().filter { try !logins.people(of: $0).isEmpty } }
+    }
+
+    public func settle(_ uid: UInt32) throws {
+        try storeErrors("making log-ins durable") { try logins.settle(uid) }
     }
 
     public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault {
@@ -208,7 +212,7 @@ private struct OpenedStore {
     let state: Directory
     let directories: StoreDirectories
     let names: NamesKey
-    let startNumber: UInt64
+    let epochBase: UInt64
     let locks: StoreLocks
 
     init(
@@ -250,7 +254,7 @@ private struct OpenedStore {
         names = try NamesKey.settle(
             in: homes.keys, path: configuration.keys == .disk ? configuration.stateDirectory : runtimePath,
             keys: directories.keys, disk: disk, algorithms: algorithms, random: random, log: log)
-        startNumber = try StartCounter.advance(
+        epochBase = try StartCounter.epochBase(
             in: homes.state, disk: disk, algorithms: algorithms, now: now, log: log)
     }
 }

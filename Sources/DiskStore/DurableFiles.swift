@@ -40,10 +40,8 @@ extension Disk {
     ) throws(SystemError) {
         let temporary = Self.temporaryName(for: name)
         do {
-            var file = try create(temporary, in: directory)
-            try file.write(bytes)
-            try file.sync()
-            try file.close()
+            try unlinkIfPresent(temporary, in: directory)
+            try create(temporary, in: directory, with: bytes)
             try rename(temporary, in: directory, to: name, in: directory)
         } catch {
             do throws(SystemError) {
@@ -56,19 +54,22 @@ extension Disk {
         try sync()
     }
 
-    /// Overwrites a file with zeros, durably, as far as it is one.
+    /// Writes a file that is not there yet, with its bytes durable; its name is when its directory is. What stands there when this
+    /// throws may be a part of it.
+    func create(
+        _ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer
+    ) throws(SystemError) {
+        var file = try open(name, in: directory, for: .creating)
+        try file.write(bytes)
+        try file.sync()
+        try file.close()
+    }
+
+    /// Overwrites a file with zeros, durably, as far as there is one.
     func overwrite(_ name: FileName, in directory: Directory) throws(SystemError) {
         do throws(SystemError) {
-            var file = try open(name, in: directory, for: .overwriting)
-            let status = try file.status()
-            guard status.kind == .file else { return }
-            // The store's own files are far smaller; of anything larger the beginning is enough to end it.
-            let zeros = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(min(status.size, 1 << 16)), alignment: 16)
-            defer { zeros.deallocate() }
-            zeros.initializeMemory(as: UInt8.self, repeating: 0)
-            try file.write(UnsafeRawBufferPointer(zeros))
-            try file.sync()
-            try file.close()
+            let file = try open(name, in: directory, for: .overwriting)
+            try file.overwrite()
         } catch {
             if !error.isMissing && !error.isOfWrongKind { throw error }
         }
@@ -83,13 +84,18 @@ extension Disk {
         try file.sync()
         try file.close()
     }
+}
 
-    private func create(_ name: FileName, in directory: Directory) throws(SystemError) -> OpenFile {
-        do {
-            return try open(name, in: directory, for: .creating)
-        } catch  where error.code == EEXIST {
-            try unlink(name, in: directory)
-        }
-        return try open(name, in: directory, for: .creating)
+extension OpenFile {
+    /// Overwrites it with zeros, durably, if it is a file.
+    func overwrite() throws(SystemError) {
+        let status = try status()
+        guard status.kind == .file else { return }
+        // The store's own files are far smaller; of anything larger the beginning is enough to end it.
+        let zeros = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(min(status.size, 1 << 16)), alignment: 16)
+        defer { zeros.deallocate() }
+        zeros.initializeMemory(as: UInt8.self, repeating: 0)
+        try write(UnsafeRawBufferPointer(zeros))
+        try sync()
     }
 }

@@ -184,6 +184,8 @@ public struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     var isMissing: Bool { code == ENOENT }
     /// No blocks, no inodes, or over a quota of the file system.
     var isNoSpace: Bool { code == ENOSPC || code == EDQUOT }
+    /// Nothing can be changed on that file system.
+    var isReadOnly: Bool { code == EROFS }
     /// The process or the machine has run out of descriptors.
     var isOutOfDescriptors: Bool { code == EMFILE || code == ENFILE }
     /// Opening found something of another kind than was asked for: a link, a socket, a device without a driver, a

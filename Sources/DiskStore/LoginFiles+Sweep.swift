@@ -20,14 +20,18 @@ extension LoginFiles {
                     }
                     stepAside()
                 }
-                if let directory = try uidDirectory(uid, in: keys) { try removeLeftovers(in: directory, uid: uid) }
+                if let directory = try uidDirectory(uid, in: keys) {
+                    try removeLeftovers(in: directory, uid: uid) { try destroyLeftover(of: $0, in: directory) }
+                }
                 removeEmptyDirectories(of: uid)
             }
         }
         logged("session files") {
             for uid in try disk.names(in: sessions).compactMap({ UInt32(name: $0.name) }) where !isStopped() {
                 guard let directory = try uidDirectory(uid, in: sessions) else { continue }
-                try removeLeftovers(in: directory, uid: uid)
+                try removeLeftovers(in: directory, uid: uid) { person in
+                    try disk.unlinkIfPresent(Disk.temporaryName(for: person.user.fileName), in: directory)
+                }
                 for entry in try disk.names(in: directory) {
                     guard let user = SealedName(hex: entry.name.bytes) else { continue }
                     let person = Person(uid: uid, user: user)
@@ -65,8 +69,11 @@ extension LoginFiles {
         return count
     }
 
-    /// Temporary files of runs before this one.
-    private func removeLeftovers(in directory: Directory, uid: UInt32) throws {
+    /// What runs before this one have left of temporary files.
+    /// - Parameter remove: removes the one of a person. Under the lock nobody is writing it.
+    private func removeLeftovers(
+        in directory: Directory, uid: UInt32, _ remove: (Person) throws -> Void
+    ) throws {
         for entry in try disk.names(in: directory) where SealedName(hex: entry.name.bytes) == nil {
             guard let user = SealedName(hex: entry.name.bytes.prefix(64)),
                 entry.name == Disk.temporaryName(for: user.fileName)
@@ -77,8 +84,8 @@ extension LoginFiles {
                 }
                 continue
             }
-            // Under the lock nobody is writing it.
-            try withLock(Person(uid: uid, user: user)) { try disk.unlinkIfPresent(entry.name, in: directory) }
+            let person = Person(uid: uid, user: user)
+            try withLock(person) { try remove(person) }
         }
     }
 

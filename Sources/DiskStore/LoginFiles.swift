@@ -6,8 +6,9 @@ import ThumbnailCache
 
 /// The log-ins' half of the store: key files, which are the log-ins, and session files.
 ///
-/// One thread at a time works on an owner. Every directory of a uid that is met for the first time in this run is made
-/// durable first: what a run before this one left in memory only, a receipt must not build on.
+/// One thread at a time works on an owner. Before anything of a uid is changed or promised for the first time in this run, its
+/// directories are made durable: what a run before this one left in memory only, a receipt must not build on. Whoever only
+/// reads needs nothing durable (I9).
 final class LoginFiles: Sendable {
     let disk: Disk
     let keys: Directory
@@ -28,6 +29,11 @@ final class LoginFiles: Sendable {
         /// run before left: their sessions cannot have survived it.
         var live: [Person: Secret] = [:]
         var settled: Set<UInt32> = []
+        /// How often directories of a uid were removed. What was settled before one was is settled no more.
+        var removals: UInt64 = 0
+        /// Log-ins that failed and could not be undone. Their key file may be there: nobody was told that they are logged in, and
+        /// it may not be durable.
+        var halfBegun: Set<Person> = []
     }
 
     /// What there is of a log-in.
@@ -65,7 +71,7 @@ final class LoginFiles: Sendable {
 
     /// The log-in, or nil; what is damaged, or has no session any more, is ended on the way. Lock held.
     func load(_ person: Person) throws -> Login? {
-        try settle(person.uid)
+        try undoHalfBegun(person)
         guard let keys = try keyFile(of: person) else { return nil }
         guard let record = try session(of: person, key: keys.sessionKey) else {
             try endDamaged(person, "its session file is missing or damaged")
@@ -77,18 +83,6 @@ final class LoginFiles: Sendable {
             return nil
         }
         return Login(keys: keys, session: record)
-    }
-
-    /// The keys, or nil; a damaged file is ended on the way. Lock held.
-    func keyFile(of person: Person) throws -> KeyFile? {
-        guard let directory = try uidDirectory(person.uid, in: keys) else { return nil }
-        let name = person.user.fileName
-        guard let file = try disk.contents(of: name, in: directory, limit: KeyFile.size) else { return nil }
-        let found = try file.withBytes { bytes in
-            try KeyFile(bytes) { try names.check($0, uid: person.uid, user: person.user, into: $1) }
-        }
-        if found == nil { try endDamaged(person, "its key file is damaged") }
-        return found
     }
 
     private func session(of person: Person, key: Secret) throws -> SessionRecord? {
@@ -131,13 +125,16 @@ final class LoginFiles: Sendable {
 
     /// Sessions first, then the key file: when that is in place the log-in is a fact.
     func begin(_ person: Person, _ record: SessionRecord) throws -> KeyFile {
+        try undoHalfBegun(person)
         let keyFile = try KeyFile(random: random)
+        var mayStand = false
         do {
             try claims.claiming(person.uid) {
                 try makeUIDDirectory(person.uid, in: keys, .keys)
                 try makeUIDDirectory(person.uid, in: sessions, .sessions)
                 try settle(person.uid)
                 try write(record, of: person, key: keyFile.sessionKey)
+                mayStand = true
                 try write(keyFile, of: person)
             }
         } catch {
@@ -145,6 +142,8 @@ final class LoginFiles: Sendable {
             do {
                 try end(person)
             } catch {
+                // Before anything is said of this person, it is tried again (F74).
+                if mayStand { state.withLockedValue { _ = $0.halfBegun.insert(person) } }
                 log.warning("a log-in that failed could not be undone", metadata: ["error": "\(error)"])
             }
             throw error
@@ -157,6 +156,10 @@ final class LoginFiles: Sendable {
         try settle(person.uid)
         let key = try sessionKey(of: person)
         try givingUpReserve { try write(record, of: person, key: key) }
+    }
+
+    private func undoHalfBegun(_ person: Person) throws {
+        if state.withLockedValue({ $0.halfBegun.contains(person) }) { try end(person) }
     }
 
     /// A new generation. What was sealed under the old one's key is noise when this returns.
@@ -175,13 +178,14 @@ final class LoginFiles: Sendable {
             let place = DirectorySync.Place.keysOf(uid: person.uid)
             var isChanged = directorySync.isUnsettled(place)
             for name in [name, Disk.temporaryName(for: name)] {
-                guard let status = try disk.status(of: name, in: directory) else { continue }
-                isChanged = true
-                try destroy(name, status, in: directory)
+                isChanged = try destroy(name, in: directory) || isChanged
             }
             if isChanged { try directorySync.sync(directory, place) }
         }
-        state.withLockedValue { _ = $0.live.removeValue(forKey: person) }
+        state.withLockedValue { state in
+            state.live[person] = nil
+            state.halfBegun.remove(person)
+        }
         do {
             try removeSession(of: person)
         } catch {
@@ -210,33 +214,14 @@ final class LoginFiles: Sendable {
         }
     }
 
-    private func write(_ keyFile: KeyFile, of person: Person) throws {
-        let directory = try existingUIDDirectory(person.uid, in: keys)
-        try keyFile.withEncoded(check: { try names.check($0, uid: person.uid, user: person.user, into: $1) }) { bytes in
-            try disk.replace(person.user.fileName, in: directory, with: bytes) { () throws(SystemError) in
-                try directorySync.sync(directory, .keysOf(uid: person.uid))
-            }
-        }
-    }
-
     /// A full disk must not keep anybody from ending something (F4): the reserve is there for that.
-    private func givingUpReserve(_ body: () throws -> Void) throws {
+    func givingUpReserve(_ body: () throws -> Void) throws {
         do {
             try body()
         } catch let error as SystemError where error.isNoSpace {
             guard try reserve.release() else { throw error }
             try body()
         }
-    }
-
-    private func destroy(_ name: FileName, _ status: FileStatus, in directory: Directory) throws {
-        if status.kind == .directory { return try disk.removeDirectory(name, in: directory) }
-        do {
-            try givingUpReserve { try disk.overwrite(name, in: directory) }
-        } catch let error as SystemError where error.isNoSpace {
-            // Only a file system that never writes in place says this; there is nothing to overwrite then.
-        }
-        try disk.unlinkIfPresent(name, in: directory)
     }
 
     private func removeSession(of person: Person) throws {
@@ -246,7 +231,7 @@ final class LoginFiles: Sendable {
         try disk.unlinkIfPresent(Disk.temporaryName(for: name), in: directory)
     }
 
-    private func endDamaged(_ person: Person, _ reason: String) throws {
+    func endDamaged(_ person: Person, _ reason: String) throws {
         counters.damagedLogins.add(1, ordering: .relaxed)
         log.warning("a user is logged out: \(reason)", metadata: ["uid": "\(person.uid)"])
         try end(person)
@@ -264,7 +249,10 @@ final class LoginFiles: Sendable {
                 log.debug("an empty directory could not be removed", metadata: ["uid": "\(uid)", "error": "\(error)"])
             }
             // Whoever makes them anew makes them durable anew.
-            state.withLockedValue { _ = $0.settled.remove(uid) }
+            state.withLockedValue { state in
+                state.settled.remove(uid)
+                state.removals += 1
+            }
         }
     }
 
@@ -277,7 +265,7 @@ final class LoginFiles: Sendable {
         }
     }
 
-    private func existingUIDDirectory(_ uid: UInt32, in parent: Directory) throws -> Directory {
+    func existingUIDDirectory(_ uid: UInt32, in parent: Directory) throws -> Directory {
         try disk.openDirectory(FileName(String(uid)), in: parent)
     }
 
@@ -292,17 +280,19 @@ final class LoginFiles: Sendable {
         try directorySync.sync(parent, place)
     }
 
-    /// Once per uid and run, see above.
-    private func settle(_ uid: UInt32) throws {
-        if state.withLockedValue({ $0.settled.contains(uid) }) { return }
-        guard let keysOfUID = try uidDirectory(uid, in: keys) else { return }
+    /// Makes durable what was found of a uid, once per run: see above.
+    func settle(_ uid: UInt32) throws {
+        let (isSettled, removals) = state.withLockedValue { ($0.settled.contains(uid), $0.removals) }
+        guard !isSettled, let keysOfUID = try uidDirectory(uid, in: keys) else { return }
         try directorySync.sync(keys, .keys)
         try directorySync.sync(keysOfUID, .keysOf(uid: uid))
         if let sessionsOfUID = try uidDirectory(uid, in: sessions) {
             try directorySync.sync(sessions, .sessions)
             try directorySync.sync(sessionsOfUID, .sessionsOf(uid: uid))
         }
-        state.withLockedValue { _ = $0.settled.insert(uid) }
+        state.withLockedValue { state in
+            if state.removals == removals { state.settled.insert(uid) }
+        }
     }
 }
 

@@ -45,13 +45,11 @@ final class Reserve: Sendable {
         isHeld.withLockedValue { $0 = true }
     }
 
-    /// Gives the room up. False when there was none to give.
+    /// Gives the room up, also what a run before this one has set aside. False when there was none to give.
     func release() throws(SystemError) -> Bool {
-        let wasHeld = isHeld.withLockedValue { isHeld in
-            defer { isHeld = false }
-            return isHeld
-        }
-        if wasHeld { try disk.unlinkIfPresent(Self.fileName, in: directory) }
-        return wasHeld
+        isHeld.withLockedValue { $0 = false }
+        guard try disk.status(of: Self.fileName, in: directory) != nil else { return false }
+        try disk.unlinkIfPresent(Self.fileName, in: directory)
+        return true
     }
 }

@@ -4,6 +4,11 @@ import ThumbnailCache
 
 /// The number of this start, which grows with every start and is what makes epochs grow over restarts.
 ///
+/// An epoch is a number of this start times 2^32, plus a count. A start that cannot be put on record, on a disk that is
+/// read-only or has no room to write even in place, takes the upper half of what the start before it has: more than that one
+/// has counted, less than the next start on record, and beginning with the seconds since 2020, so that several such starts do not
+/// begin alike.
+///
 /// Two copies in the file `starts`, 512 bytes apart, written in turn and in place: a torn write spoils the older one
 /// at most, and a full disk stops none.
 enum StartCounter {
@@ -48,8 +53,17 @@ enum StartCounter {
         return reading
     }
 
-    /// Counts this start, durably.
-    static func advance(
+    /// What the epochs of a start are counted from.
+    /// - Parameter now: seconds since 1970.
+    static func epochBase(of number: UInt64, isOnRecord: Bool, now: Int64) -> UInt64 {
+        if isOnRecord { return number << 32 }
+        let half: UInt64 = 1 << 31
+        let since2020 = UInt64(max(0, now.subtractingReportingOverflow(1_577_836_800).partialValue))
+        return (number - 1) << 32 + half + min(since2020, half / 2)
+    }
+
+    /// Counts this start, durably if the disk lets it, and says what its epochs are counted from.
+    static func epochBase(
         in state: Directory, disk: Disk, algorithms: Algorithms, now: Int64, log: Logger
     ) throws -> UInt64 {
         let contents = try disk.contents(of: fileName, in: state, limit: size)
@@ -59,9 +73,23 @@ enum StartCounter {
             log.warning("the counter of starts is damaged; it goes on", metadata: ["number": "\(number)"])
         }
         if number == last { log.error("the counter of starts is at its end; epochs no longer grow over restarts") }
+        do {
+            try record(number, over: reading.isDamaged ? nil : contents, in: state, disk, algorithms)
+        } catch let error as SystemError {
+            // A daemon that serves what is held is worth more (I9).
+            log.error("the start cannot be put on record; epochs grow all the same", metadata: ["error": "\(error)"])
+            return epochBase(of: number, isOnRecord: false, now: now)
+        }
+        return epochBase(of: number, isOnRecord: true, now: now)
+    }
+
+    /// - Parameter contents: what the file holds, if it is in order.
+    private static func record(
+        _ number: UInt64, over contents: Secret?, in state: Directory, _ disk: Disk, _ algorithms: Algorithms
+    ) throws {
         let place = number % 2 == 0 ? 0 : slotDistance
         let slot = [UInt8](withUnsafeBytes(of: number.bigEndian) { Array($0) }) + check(number, algorithms)
-        if let contents, contents.count == size, !reading.isDamaged {
+        if let contents, contents.count == size {
             try slot.withUnsafeBytes { bytes in
                 try disk.overwrite(fileName, in: state, with: bytes, at: Int64(place))
             }
@@ -72,7 +100,6 @@ enum StartCounter {
                 try disk.replace(fileName, in: state, with: bytes) { () throws(SystemError) in try disk.sync(state) }
             }
         }
-        return number
     }
 
     private static func check(_ number: UInt64, _ algorithms: Algorithms) -> [UInt8] {

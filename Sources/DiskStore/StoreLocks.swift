@@ -31,8 +31,18 @@ private final class HeldLock: Sendable {
     private let file: OpenFile
 
     init(in directory: Directory, _ disk: Disk) throws {
-        file = try disk.open("lock", in: directory, for: .keeping)
+        file = try Self.open(in: directory, disk)
         status = try file.status()
+    }
+
+    private static func open(in directory: Directory, _ disk: Disk) throws(SystemError) -> OpenFile {
+        do {
+            return try disk.open("lock", in: directory, for: .keeping)
+        } catch {
+            if !error.isReadOnly { throw error }
+        }
+        // One that is there can be locked on a read-only disk, too: flock(2).
+        return try disk.open("lock", in: directory, for: .reading)
     }
 
     func acquire() throws(SystemError) {

@@ -3,8 +3,8 @@ import NIOCore
 /// Where logins and images are kept, as the domain needs it. Every call may block on the disk and belongs on a
 /// pool, never on an event loop.
 public protocol ImageStore: Sendable {
-    /// The number of this start of the store: grows with every start, durably. 1 to 2^20.
-    var startNumber: UInt64 { get }
+    /// What the epochs of this start are counted from: more than any start before has counted up to. Below 2^53 - 2^32.
+    var epochBase: UInt64 { get }
 
     /// The login of an owner as the disk has it, with the vault of its generation; nil when not logged in.
     func load(_ owner: Owner) throws -> StoredLogin?
@@ -14,6 +14,10 @@ public protocol ImageStore: Sendable {
 
     /// How many users of a uid are logged in. Costs one directory listing.
     func countUsers(of uid: UInt32) throws -> Int
+
+    /// Makes durable what was found of a uid's log-ins, or found missing: a run before this one may have left it in memory only. To be
+    /// called before anything is promised that no commit stands behind. Costs a look-up from the second time on.
+    func settle(_ uid: UInt32) throws
 
     /// Makes a log-in durable: sessions first, then the key file, the commit point. The owner is not logged in.
     func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault

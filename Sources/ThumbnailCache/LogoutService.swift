@@ -134,6 +134,8 @@ public final class LogoutService: Sendable {
             }
         }
         if let failure { throw failure }
+        // Of who was not listed it says that they are logged out.
+        try await sessions.settle(uid)
         total.epoch = max(total.epoch, sessions.epochs.next(of: uid))
         return total
     }
@@ -165,6 +167,7 @@ public final class LogoutService: Sendable {
             return Receipt(
                 users: 1, usage: nil, cancelled: 0, sessions: 0, epoch: try await commit(.logout, of: entry))
         case .loggedOut, .ending, .unknown, .stopped:
+            try await sessions.settle(entry.owner.uid)
             return receipt(of: entry)
         }
     }

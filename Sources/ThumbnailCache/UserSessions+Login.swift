@@ -97,11 +97,24 @@ extension UserSessions {
         var login = before
         if request.heldBy == nil { login.sessions.insert(request.session.detached()) }
         login.tokens.logIn(access: request.token, refresh: request.refresh)
-        if login != before { try await save(login, of: entry.owner) }
+        if login != before {
+            try await save(login, of: entry.owner)
+        } else {
+            try await settle(entry.owner.uid)
+        }
         keep(login, request, in: entry)
         let account = entry.account
         account.tokens.logIn(access: request.token, refresh: request.refresh, services) { cache.update(account) }
         _ = epochs.next(of: entry.owner.uid)
+    }
+
+    /// What was found on disk holds from here on through loss of power (I4): before anything is answered that no commit stands behind.
+    func settle(_ uid: UInt32) async throws(CacheFailure) {
+        do {
+            try await services.lifecycle.run(for: uid) { try self.services.store.settle(uid) }
+        } catch {
+            throw CacheFailure(error)
+        }
     }
 
     func save(_ login: LoginRecord, of owner: Owner) async throws(CacheFailure) {

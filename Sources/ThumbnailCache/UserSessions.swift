@@ -26,7 +26,7 @@ public final class UserSessions: Sendable {
 
     public init(services: CacheServices, log: Logger) {
         self.services = services
-        self.epochs = Epochs(startNumber: services.store.startNumber)
+        self.epochs = Epochs(base: services.store.epochBase)
         self.log = log
         self.uidLog = UIDLog(log)
     }

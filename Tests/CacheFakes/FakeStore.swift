@@ -7,7 +7,7 @@ import ThumbnailCache
 public final class FakeStore: ImageStore {
     /// Where a call can be held or made to fail, and what the log calls it.
     public enum Step: String, Sendable {
-        case load, users, countUsers, commitLogin, commitSessions, commitPurge, commitLogout
+        case load, users, countUsers, settle, commitLogin, commitSessions, commitPurge, commitLogout
         case read, glance, remove, drop
         /// A look that does not wait has seen what there is, and has left the vault. Cannot fail.
         case glanced
@@ -164,6 +164,8 @@ public final class FakeStore: ImageStore {
 
     // MARK: ImageStore
 
+    public var epochBase: UInt64 { startNumber << 32 }
+
     public func load(_ owner: Owner) throws -> StoredLogin? {
         if let late = try pass(.load) { throw late }
         guard let login = disk.contents.withLockedValue({ $0.logins[owner] }) else { return nil }
@@ -178,6 +180,10 @@ public final class FakeStore: ImageStore {
     public func countUsers(of uid: UInt32) throws -> Int {
         if let late = try pass(.countUsers) { throw late }
         return disk.contents.withLockedValue { $0.logins.keys.count { $0.uid == uid } }
+    }
+
+    public func settle(_ uid: UInt32) throws {
+        if let late = try pass(.settle) { throw late }
     }
 
     public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault {

@@ -34,6 +34,7 @@ final class FaultySystem: FileSystem {
         var plan: Plan = { _, _, _ in nil }
         var owner: UInt32?
         var group: UInt32?
+        var isReadOnly = false
     }
 
     private let real = LinuxFileSystem()
@@ -66,8 +67,14 @@ final class FaultySystem: FileSystem {
         }
     }
 
+    /// From here on nothing can be changed, as after `mount -o remount,ro` or an error of the disk; or it can again.
+    func setReadOnly(_ isReadOnly: Bool = true) {
+        state.withLockedValue { $0.isReadOnly = isReadOnly }
+    }
+
     /// Nothing goes wrong from here on.
     func heal() {
+        setReadOnly(false)
         plan { _, _, _ in nil }
     }
 
@@ -83,6 +90,7 @@ final class FaultySystem: FileSystem {
         guard let numbered else { throw SystemError(call, EIO) }
         // Outside the lock: a plan may use the store itself.
         let fault = numbered.plan(call, numbered.number, numbered.ofKind)
+        if call.isChange, state.withLockedValue({ $0.isReadOnly }) { throw SystemError(call, EROFS) }
         if fault?.isDeadly == true { state.withLockedValue { $0.isDead = true } }
         switch fault {
         case nil: return (false, { () throws(SystemError) in })
@@ -95,6 +103,7 @@ final class FaultySystem: FileSystem {
 
     func open(_ name: FileName, in directory: Int32, for purpose: OpenPurpose) throws(SystemError) -> Int32 {
         let step = try step(.open)
+        if purpose.isForWriting, state.withLockedValue({ $0.isReadOnly }) { throw SystemError(.open, EROFS) }
         let descriptor = try real.open(name, in: directory, for: purpose)
         state.withLockedValue { $0.descriptors += 1 }
         do throws(SystemError) {
@@ -229,5 +238,24 @@ final class FaultySystem: FileSystem {
     func close(_ descriptor: Int32) throws(SystemError) {
         state.withLockedValue { $0.descriptors -= 1 }
         try real.close(descriptor)
+    }
+}
+
+extension SystemCall {
+    /// Whether a file system that is read-only refuses it.
+    fileprivate var isChange: Bool {
+        switch self {
+        case .makeDirectory, .rename, .exchange, .unlink, .removeDirectory, .write, .sync, .touch: true
+        case .open, .openCached, .statusOfDescriptor, .statusOfName, .read, .readCached, .list, .lock, .close: false
+        }
+    }
+}
+
+extension OpenPurpose {
+    fileprivate var isForWriting: Bool {
+        switch self {
+        case .creating, .overwriting, .keeping: true
+        case .root, .directory, .reading: false
+        }
     }
 }

@@ -30,23 +30,39 @@ private func failure(_ body: () throws -> Void) -> String? {
 
 @Test func `starts are numbered from 1 on, durably, whatever the disk has left of the number`() throws {
     let tree = try TestTree()
-    for number in 1...5 { try tree.withStore { #expect($0.startNumber == UInt64(number)) } }
+    for number: UInt64 in 1...5 { try tree.withStore { #expect($0.epochBase == number << 32) } }
     let path = URL(fileURLWithPath: tree.state + "/starts")
     var bytes = try Data(contentsOf: path)
     // The newer copy is torn: it may have held 5, so it does not come again.
     bytes[512 + 9] ^= 1
     try bytes.write(to: path)
-    try tree.withStore { #expect($0.startNumber == 6) }
-    try tree.withStore { #expect($0.startNumber == 7) }
+    try tree.withStore { #expect($0.epochBase >> 32 == 6) }
+    try tree.withStore { #expect($0.epochBase >> 32 == 7) }
     // Nothing is left: days since 1970.
     try Data([UInt8](repeating: 0xAA, count: 1024)).write(to: path)
     tree.clock.withLockedValue { $0 = 20_000 * 86_400 + 5 }
-    try tree.withStore { #expect($0.startNumber == 20_000) }
+    try tree.withStore { #expect($0.epochBase >> 32 == 20_000) }
     try Data([1, 2, 3]).write(to: path)
-    try tree.withStore { #expect($0.startNumber == 20_000) }
-    try tree.withStore { #expect($0.startNumber == 20_001) }
+    try tree.withStore { #expect($0.epochBase >> 32 == 20_000) }
+    try tree.withStore { #expect($0.epochBase >> 32 == 20_001) }
     try FileManager.default.removeItem(at: path)
-    try tree.withStore { #expect($0.startNumber == 1) }
+    try tree.withStore { #expect($0.epochBase >> 32 == 1) }
+}
+
+@Test func `F76: epochs grow from start to start, also where a start cannot be put on record`() throws {
+    let tree = try TestTree()
+    var earlier: UInt64 = 0
+    for isReadOnly in [false, true, true, false, true, false] {
+        let system = FaultySystem()
+        system.setReadOnly(isReadOnly)
+        try tree.withStore(system: system) { store in
+            // A thousand million log-ins, PURGEs and log-outs of one uid.
+            #expect(store.epochBase > earlier)
+            earlier = store.epochBase + (isReadOnly ? 0 : 1_000_000_000)
+        }
+        tree.clock.withLockedValue { $0 += 1 }
+    }
+    #expect(earlier < 4 << 32)
 }
 
 @Test(arguments: ["wrong size", "damaged", "mode", "link", "directory", "empty"])
