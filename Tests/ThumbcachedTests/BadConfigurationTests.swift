@@ -188,10 +188,10 @@ import Testing
         // What is not built cannot be configured.
         Case(
             "[metrics]\nlisten = \"127.0.0.1:9187\"",
-            "f.toml:1: metrics: unknown key; docs/configuration.md lists all that there are"),
+            "f.toml:1: metrics: unknown key; thumbcached.toml(5) lists all that there are"),
         Case(
             "[limits]\nsubscriptions = 1024",
-            "f.toml:2: limits.subscriptions: unknown key; docs/configuration.md lists all that there are"),
+            "f.toml:2: limits.subscriptions: unknown key; thumbcached.toml(5) lists all that there are"),
         Case(
             "[log]\nlevel = \"loud\"",
             "f.toml:2: log.level: \"loud\" is none of "
