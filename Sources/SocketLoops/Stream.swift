@@ -149,7 +149,7 @@ public final class Stream: Source {
         switch failure {
         case 0 where count > 0:
             handler?.received(buffers.input)
-            buffers.input.wipeReadableBytes()
+            buffers.forgetInput()
             return count
         case 0:
             hasInputEnded = true

@@ -1,5 +1,6 @@
 import CLinux
 import NIOCore
+import Threads
 
 /// What all streams of a loop read into and send from, one at a time: so an idle stream holds no memory.
 final class StreamBuffers {
@@ -10,6 +11,11 @@ final class StreamBuffers {
 
     /// Bytes read at once.
     static var inputSize: Int { 64 << 10 }
+
+    /// Zeroes what was read. Who has kept it keeps the storage: it is not read into again, lest what nobody wipes stay there.
+    func forgetInput() {
+        if !input.wipeReadableBytes() { input = ByteBuffer() }
+    }
 
     deinit { spans.deallocate() }
 }

@@ -19,9 +19,9 @@ extension ByteBuffer {
         _ = modifyIfUniquelyOwned { buffer in buffer.withVeryUnsafeMutableBytes { wipeMemory($0) } }
     }
 
-    /// Zeroes the readable bytes, unless somebody else has a share in the storage.
-    public mutating func wipeReadableBytes() {
-        _ = modifyIfUniquelyOwned { buffer in buffer.withUnsafeMutableReadableBytes { wipeMemory($0) } }
+    /// Zeroes the readable bytes, unless somebody else has a share in the storage: then it is false.
+    public mutating func wipeReadableBytes() -> Bool {
+        modifyIfUniquelyOwned { buffer in buffer.withUnsafeMutableReadableBytes { wipeMemory($0) } } != nil
     }
 
     /// Zeroes the readable bytes for everybody who has a share in them, and never looks at these.
