@@ -66,7 +66,7 @@ extension Connection {
             place.load.leave()
             waiting.cache.leave(waiting.id)
         }
-        waiting = [:]
+        forgetWaiting()
         batch = nil
         for session in held { release(session) }
         held = []
@@ -75,14 +75,23 @@ extension Connection {
         dispatcher.registry.leave(place.id)
     }
 
-    /// Told by the registry when its place is another's.
+    /// Told by the registry when its place is another's. Its descriptor counts nowhere any more: so it closes in a moment, whatever its
+    /// peer has yet to read, and at once where many do that already.
     func giveWay(_ reason: String) {
         isEvicted = true
         if phase == .lingering { return stream.close() }
-        guard phase == .serving else { return }
-        respond(.error(CommandError(.busy, reason)))
-        finish()
-        work()
+        if phase == .serving {
+            respond(.error(CommandError(.busy, reason)))
+            finish()
+            work()
+        }
+        guard phase != .closed else { return }
+        let registry = dispatcher.registry
+        guard registry.linger(limit: DaemonServer.refusedAtOnce) else { return stream.close() }
+        eventLoop.assumeIsolated().scheduleTask(in: Refusal.patience) { [stream] in
+            registry.endLingering()
+            stream.close()
+        }
     }
 
     // MARK: Peers that stall

@@ -153,7 +153,10 @@ extension Connection {
             loop.execute { me.value.fulfil(ticket, outcome) }
         }
         let timer = loop.scheduleTask(in: .milliseconds(patience ?? cache.patience)) { cache.expire(id) }
-        wait(ticket, for: Waiting(cache: cache, id: id, shape: shape.detached(), version: version, timer: timer))
+        let cost = Self.costOfWaiting + 3 * (query.slot.profile.count + (query.named?.url.utf8.count ?? 0))
+        wait(
+            ticket,
+            for: Waiting(cache: cache, id: id, shape: shape.detached(), version: version, timer: timer, cost: cost))
         return true
     }
 
@@ -170,7 +173,7 @@ extension Connection {
 
     func put(_ command: PutCommand) {
         // Those whose peers have left count, and have no place: nothing else would end their number.
-        if isOverLimit { return respond(noRoom) }
+        if !memory.hasRoom(for: 0) { return respond(noRoom) }
         guard let cache = dispatcher.sessions.openCache(owner(command.user)) else {
             return lookUp(command.user, thenLettingPass: false) { $0.put(command, into: $1, ticket: $2) }
         }

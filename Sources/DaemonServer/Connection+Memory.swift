@@ -2,166 +2,102 @@ import Logging
 import NIOCore
 import SocketLoops
 import ThumbcacheProtocol
+import ThumbnailCache
 
-/// Room for what the daemon holds for a connection, among all connections of its uid (I8). How much that is says ``HeldMemory``.
+/// What the daemon holds for a connection, against the budget of its account (I8): requests that are unfinished or worked on, requests that
+/// wait for an image, replies that are not read.
 ///
-/// Up to its free share a connection asks nobody. Beyond it, it takes room of its uid's ``PeerMemory`` before it takes on a long reply,
-/// which is BUSY where there is none; and before it reads on, which waits in line. What is held no more is given back at once.
+/// Up to its free share a connection asks nobody. Beyond it, it takes bytes of the budget before it takes on a long reply, or reads on in
+/// a long request. Where there are none, either is BUSY. What is held no more is given back at once.
 extension Connection {
-    /// The frame that has found no room, and is not waited for much longer.
-    struct Patience {
-        /// Frames before it.
-        let frame: Int
-        let timer: Scheduled<Void>
-        var isOver = false
-    }
-
+    /// Bytes that a connection may hold and that count for nothing: every request but a PUT of a large image, or a PURGE of a list of
+    /// many long names, and a reply of the size that the kernel takes in one send (208 KiB, net.core.wmem_default).
+    static var freeShare: Int { 256 << 10 }
+    /// Bytes that a stream reads at once.
+    static var readAtOnce: Int { 64 << 10 }
     /// A reply that is taken on, room or not: an error, a null, a receipt.
     private static var shortReply: Int { 4 << 10 }
-    /// A PURGE that is read on, room or not, when it has waited: the default of limits.arguments, of 512 bytes each, is half of it.
+    /// A request that is read, room or not, as a LOGOUT is behind replies that its peer has not read.
+    private static var shortRequest: Int { 4 << 10 }
+    /// A PURGE that is read, room or not: the default of limits.arguments, of 512 bytes each, is half of it.
     private static var longestPurge: Int { 1 << 20 }
+    /// A request that waits for an image, without its names.
+    static var costOfWaiting: Int { 1 << 10 }
 
-    private var memory: PeerMemory { place.load.memory }
+    /// How many of so many bytes count.
+    private static func counted(_ bytes: Int) -> Int { max(0, bytes - freeShare) }
 
-    private var memoryHeld: HeldMemory {
-        HeldMemory(
-            input: reader.readableBytes, missing: reader.missingBytes, isInsideFrame: reader.isInsideFrame,
-            other: heldBesideInput, charged: charged)
+    /// Bytes that are there.
+    private var heldBytes: Int {
+        reader.readableBytes + (isHeldUp || batch != nil ? begun : 0) + waitingBytes + unread + replies.cost
     }
-
-    private var heldBesideInput: Int { (isHeldUp || batch != nil ? begun : 0) + unread + replies.cost }
-
-    private func take(_ bytes: Int) -> Bool {
-        if bytes == 0 { return true }
-        guard memory.take(bytes, limit: limits.memoryPerUID) else { return false }
-        charged += bytes
-        return true
-    }
-
-    /// Brings what counts to so many bytes, room or not.
-    private func charge(_ bytes: Int) {
-        if bytes > charged { memory.add(bytes - charged) }
-        if bytes < charged { memory.give(charged - bytes) }
-        charged = bytes
-    }
-
-    /// Whether what is held for the uid is beyond its limit, as it may come to be by what is counted and not asked for.
-    var isOverLimit: Bool { memory.bytes > limits.memoryPerUID }
 
     // MARK: Output
 
     /// Whether the next command may start. Where the uid has no room, short replies that nobody reads are bounded like long ones.
     var hasRoom: Bool {
         let output = unread + replies.cost
-        return output < limits.output && (output < 2 * HeldMemory.share || memory.bytes < limits.memoryPerUID)
+        return output < limits.output && (output < 2 * Self.freeShare || memory.hasRoom(for: 1))
     }
 
     /// Whether the next image of an MGET may be asked for. Where there may be no room for it the peer has to read first: so who reads
     /// gets all images that fit into half of the free share.
     func findRoomForImage() -> Bool {
-        let little = HeldMemory.share / 2
-        if unread <= little || memory.bytes + limits.image <= limits.memoryPerUID { return true }
+        let little = Self.freeShare / 2
+        if unread <= little || memory.hasRoom(for: limits.image) { return true }
         flush()
         return phase != .closed && unread <= little
     }
 
     /// Whether a reply of so many bytes may be taken on. One that does not fit into the free share lets those before it leave first.
     func makeRoom(forReply bytes: Int) -> Bool {
-        // All that a hit comes to: two numbers that are added.
-        let fits = HeldMemory.counted(reader.readableBytes + heldBesideInput + bytes) <= charged
-        if fits || bytes <= Self.shortReply { return true }
+        // All that a hit comes to: some numbers that are added.
+        if heldBytes + bytes <= Self.freeShare || bytes <= Self.shortReply { return true }
         flush()
         // A peer that is gone takes nothing.
-        return phase == .closed || take(memoryHeld.toTake(forReply: bytes))
+        guard phase != .closed else { return true }
+        let counted = Self.counted(heldBytes + bytes)
+        return counted <= memory.bytes || memory.change(to: counted)
     }
 
     // MARK: Input
 
-    /// Has what is held count, and reads on if there is room for what comes. Within the free share nothing that connections share is
-    /// touched.
+    /// Has what is held count, and reads on if there is room for what comes.
     func settle() {
         guard phase != .closed else { return }
-        var held = memoryHeld
-        if held.settled != charged {
-            charge(held.settled)
-            held = memoryHeld
+        guard mayRead else {
+            count(Self.counted(heldBytes))
+            stream.isReading = false
+            return
         }
-        let mayRead = mayRead
-        let isReading = mayRead && (held.isReadFreely || isLatePurge(held) || takeForFrame(held))
-        if !isReading {
-            // What was taken for the frame goes back: it is claimed anew, and whole.
-            charge(memoryHeld.counted)
-            held = memoryHeld
+        guard reader.isInsideFrame else {
+            count(Self.counted(heldBytes))
+            // What nobody has looked at yet is read ahead within the free share alone.
+            stream.isReading = heldBytes < Self.freeShare || reader.readableBytes <= Self.shortRequest
+            return
         }
-        if held.isInsideFrame && mayRead && !isReading { wait(held) } else { leaveLine() }
-        stream.isReading = isReading
-    }
-
-    /// Takes room for the rest of a frame. Input that nobody has looked at yet is read ahead within the free share alone.
-    private func takeForFrame(_ held: HeldMemory) -> Bool {
-        guard held.isInsideFrame else { return false }
-        let bytes = held.toTakeForReading
-        if bytes == 0 { return true }
-        let isTaken =
-            held.isInsideLongFrame
-            ? memory.take(bytes, limit: limits.memoryPerUID)
-            : memory.takeInTurn(bytes, limit: limits.memoryPerUID, claim: claim)
-        if isTaken { charged += bytes }
-        return isTaken
-    }
-
-    /// A PURGE is never BUSY, unless it is far longer than it need be.
-    private func isLatePurge(_ held: HeldMemory) -> Bool {
-        patience?.frame == reader.count && patience?.isOver == true && held.input + held.missing <= Self.longestPurge
-            && reader.isInsideFrame(of: "PURGE")
-    }
-
-    // MARK: Waiting in line
-
-    /// A frame waits in line for room, for the time of its patience in all, however often it has to.
-    private func wait(_ held: HeldMemory) {
-        if patience?.frame != reader.count { beginPatience() }
-        if patience?.isOver == true { return giveUp() }
-        guard claim == nil else { return }
-        let bytes = held.toTakeForReading
-        let me = NIOLoopBound(self, eventLoop: eventLoop)
-        let loop = eventLoop
-        claim = memory.wait(for: bytes, limit: limits.memoryPerUID, isFirst: held.isInsideLongFrame) { id in
-            loop.execute { me.value.granted(id, bytes) }
+        // All of an argument counts before it is read.
+        let whole = Self.counted(heldBytes + reader.missingBytes)
+        if whole <= memory.bytes || memory.change(to: whole) || isReadWithoutRoom {
+            count(max(Self.counted(heldBytes), min(whole, memory.bytes)))
+            stream.isReading = true
+        } else {
+            refuseToRead()
         }
     }
 
-    private func granted(_ id: UInt64, _ bytes: Int) {
-        guard phase != .closed else { return memory.give(bytes) }
-        charged += bytes
-        if claim == id {
-            claim = nil
-            // Who has waited is read on, whatever replies have come meanwhile.
-            charge(max(charged, memoryHeld.countedWhole))
-        }
-        // Also gives back what was granted too late.
-        work()
+    private func count(_ bytes: Int) {
+        // Within the free share nothing that connections share is touched.
+        if bytes != memory.bytes { memory.settle(at: bytes) }
     }
 
-    private func leaveLine() {
-        guard let claim else { return }
-        self.claim = nil
-        memory.leave(claim)
+    /// LOGOUT and PURGE are never BUSY, unless they are far longer than they need be.
+    private var isReadWithoutRoom: Bool {
+        let known = reader.readableBytes + reader.missingBytes
+        return known <= Self.shortRequest || (known <= Self.longestPurge && reader.isInsideFrame(of: "PURGE"))
     }
 
-    private func beginPatience() {
-        patience?.timer.cancel()
-        let frame = reader.count
-        let timer = eventLoop.assumeIsolated().scheduleTask(in: .milliseconds(2 * limits.stall)) { [weak self] in
-            guard let self, self.patience?.frame == frame, self.reader.count == frame else { return }
-            self.patience?.isOver = true
-            self.work()
-        }
-        patience = Patience(frame: frame, timer: timer)
-    }
-
-    private func giveUp() {
-        leaveLine()
+    private func refuseToRead() {
         dispatcher.log.info(
             "disconnected a peer whose uid has no memory left",
             metadata: ["uid": "\(peer.uid)", "pid": "\(peer.pid)", "held": "\(memory.bytes)"])
@@ -171,13 +107,7 @@ extension Connection {
     }
 
     /// The answer to what found no room.
-    var noRoom: ByteBuffer {
-        .error(
-            CommandError(
-                .busy,
-                "connections of uid \(peer.uid) hold \(memory.bytes) bytes of unfinished requests and unread replies (limit "
-                    + "memory-per-uid, \(limits.memoryPerUID)): finish or read those, or try again"))
-    }
+    var noRoom: ByteBuffer { .error(CommandError(.busy, memory.refusal)) }
 
     // MARK: The end
 
@@ -187,8 +117,6 @@ extension Connection {
         reader.clear()
         replies = ReplyQueue()
         gathered = ByteBuffer()
-        leaveLine()
-        patience?.timer.cancel()
-        charge(isHeldUp ? begun : 0)
+        memory.settle(at: isHeldUp ? begun : 0)
     }
 }

@@ -33,6 +33,8 @@ final class Connection: StreamHandler {
         /// The one that held when the request came: a HELLO behind it is answered behind it.
         let version: RESPVersion
         let timer: Scheduled<Void>
+        /// Bytes that it takes up, about.
+        let cost: Int
     }
 
     /// What is left of an MGET, or of a GET that found no place to wait: its images are asked for one by one, as far as there
@@ -82,15 +84,16 @@ final class Connection: StreamHandler {
     var waiting: [ReplyQueue.Ticket: Waiting] = [:]
     /// Small replies, gathered to be written at once.
     var gathered = ByteBuffer()
+    /// Bytes sent that have been counted.
+    private var sent = 0
     var watchdog: Scheduled<Void>?
 
     /// Bytes of the request that holds up the others, or whose images are asked for one by one.
     var begun = 0
-    /// Bytes taken of what the connections of the uid may hold together.
-    var charged = 0
-    /// The place in the line of those who wait for room.
-    var claim: UInt64?
-    var patience: Patience?
+    /// Bytes of the requests in ``waiting``.
+    private(set) var waitingBytes = 0
+    /// What counts of all that is held, against the budget of the account.
+    let memory: MemoryLease
 
     init(
         dispatcher: Dispatcher, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, turns: LoopTurns,
@@ -102,6 +105,7 @@ final class Connection: StreamHandler {
         self.place = place
         self.turns = turns
         self.share = turns.enter(place.account)
+        self.memory = dispatcher.budget.lease(for: peer.uid)
         self.stream = stream
         self.eventLoop = eventLoop
         self.reader = RequestReader(limits: limits.request)
@@ -180,7 +184,7 @@ final class Connection: StreamHandler {
     var mayRead: Bool {
         switch phase {
         case .serving, .stopping:
-            if isResting { return reader.readableBytes < HeldMemory.readAtOnce }
+            if isResting { return reader.readableBytes < Self.readAtOnce }
             return reader.readableBytes < limits.input || (!isHeldUp && hasRoom)
         case .lingering: return true
         case .draining, .closing, .closed: return false
@@ -218,11 +222,7 @@ final class Connection: StreamHandler {
         }
         writeGathered()
         stream.write(reply)
-        share.spent += reply.readableBytes / Self.bytesSentInOneEffort
     }
-
-    /// What the kernel copies in 2 µs.
-    private static var bytesSentInOneEffort: Int { 16 << 10 }
 
     /// Bytes up to which copying a reply is cheaper than handing on its buffer.
     private static var copiedReply: Int { 1024 }
@@ -242,6 +242,21 @@ final class Connection: StreamHandler {
         guard !stream.isBlocked else { return }
         writeGathered()
         stream.flush()
+        countSent()
+    }
+
+    /// What is sent costs the account its time of the loop.
+    private func countSent() {
+        share.spent += (stream.sent - sent) / Self.bytesSentInOneEffort
+        sent = stream.sent
+    }
+
+    /// What the kernel copies in 2 µs.
+    private static var bytesSentInOneEffort: Int { 16 << 10 }
+
+    var maySend: Bool {
+        share.begin()
+        return share.hasTime
     }
 
     /// Bytes that the peer has yet to take.
@@ -249,6 +264,7 @@ final class Connection: StreamHandler {
 
     /// A peer that reads again has its next commands started when it has taken most of what there was.
     func outputMoved() {
+        countSent()
         flush()
         if phase == .closing { closeIfSent() } else if unread <= limits.output / 4 { return work() }
         settle()
@@ -285,6 +301,12 @@ final class Connection: StreamHandler {
 
     func wait(_ ticket: ReplyQueue.Ticket, for waiting: Waiting) {
         self.waiting[ticket] = waiting
+        waitingBytes += waiting.cost
+    }
+
+    func forgetWaiting() {
+        waiting = [:]
+        waitingBytes = 0
     }
 
     /// Whether one of this connection's own requests waits, so that a place will come free by itself.
@@ -293,6 +315,7 @@ final class Connection: StreamHandler {
     /// A GET that waited has its outcome.
     func fulfil(_ ticket: ReplyQueue.Ticket, _ outcome: GetOutcome) {
         guard let waiting = waiting.removeValue(forKey: ticket) else { return }
+        waitingBytes -= waiting.cost
         waiting.timer.cancel()
         place.load.leave()
         answer(

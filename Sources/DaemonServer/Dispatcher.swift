@@ -18,6 +18,8 @@ public struct Dispatcher: Sendable {
     public let time: any Timekeeping
     public let info: ServerInfo
     public let registry: PeerRegistry
+    /// What connections hold counts here.
+    public let budget: MemoryBudget
     public let version: String
     /// Looked at anew for each connection, since a reload may change them.
     public let limits: @Sendable () -> ServerLimits
@@ -31,7 +33,8 @@ public struct Dispatcher: Sendable {
     public init(
         sessions: UserSessions, logout: LogoutService, pendingLogouts: PendingLogouts? = nil,
         disk: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping, info: ServerInfo,
-        registry: PeerRegistry, version: String, limits: @escaping @Sendable () -> ServerLimits, log: Logger,
+        registry: PeerRegistry, budget: MemoryBudget, version: String,
+        limits: @escaping @Sendable () -> ServerLimits, log: Logger,
         clock: @escaping @Sendable () -> Int64 = { Int64(clamping: NIODeadline.now().uptimeNanoseconds) }
     ) {
         self.sessions = sessions
@@ -42,6 +45,7 @@ public struct Dispatcher: Sendable {
         self.time = time
         self.info = info
         self.registry = registry
+        self.budget = budget
         self.version = version
         self.limits = limits
         self.log = log

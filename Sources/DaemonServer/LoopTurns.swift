@@ -84,8 +84,10 @@ final class LoopShare {
         spent = 0
     }
 
-    /// Whether there is time left in this round, and nobody of the account who waits for it since earlier.
-    var mayGoOn: Bool { spent < Self.allowance && (line.isEmpty || isTakingTurn) }
+    /// Whether there is time left in this round.
+    var hasTime: Bool { spent < Self.allowance }
+    /// And nobody of the account who waits for it since earlier.
+    var mayGoOn: Bool { hasTime && (line.isEmpty || isTakingTurn) }
 
     fileprivate var isInLine: Bool { !line.isEmpty }
 

@@ -1,8 +1,7 @@
 import Synchronization
 
-/// How many requests of one uid wait, and what is held in memory for it, over all of its connections.
+/// How many requests of one account wait, over all of its connections.
 final class PeerLoad: Sendable {
-    let memory = PeerMemory()
     private let waiting = Atomic<Int>(0)
 
     /// Takes a place in the queue; false when `limit` are waiting already.

@@ -10,7 +10,6 @@ public final class PeerRegistry: Sendable {
     fileprivate struct State {
         var lastID: UInt64 = 0
         var connections: [UInt64: Member] = [:]
-        var loads: [UInt32: PeerLoad] = [:]
         /// Those who have connections.
         var accounts: [UInt32: Account] = [:]
         /// The last number that each account was given for a connection. They stay, and are as many as the machine has accounts.
@@ -26,6 +25,7 @@ public final class PeerRegistry: Sendable {
     }
 
     fileprivate struct Account {
+        let load = PeerLoad()
         var connections: Set<UInt64> = []
         /// Those of them that are admins', and give way to nobody.
         var admins: Set<UInt64> = []
@@ -46,7 +46,7 @@ public final class PeerRegistry: Sendable {
         var drain: @Sendable () -> Void = {}
         /// To close at once.
         var close: @Sendable () -> Void = {}
-        /// To say why, answer what it has begun, and close: its place is another's now.
+        /// To say why and close: its place is another's now.
         var giveWay: @Sendable (_ reason: String) -> Void = { _ in }
     }
 
@@ -162,31 +162,19 @@ public final class PeerRegistry: Sendable {
             evicted: state.evicted)
     }
 
-    /// What the connections of a uid share. nil if it has none, and nothing of theirs is left.
-    func load(of uid: UInt32) -> PeerLoad? {
-        state.withLockedValue { $0.loads[accountOf(uid)] }
-    }
-
     /// What INFO says of clients: of the caller's own account, and to admins of all.
     public func lines(for peer: Peer) -> [(name: String, value: String)] {
         let account = accountOf(peer.uid)
-        let (own, statistics, loads) = state.withLockedValue { state in
-            (
-                state.accounts[account]?.connections.count ?? 0, Self.statistics(of: state),
-                peer.isAdmin ? Array(state.loads.values) : [state.loads[account]].compactMap { $0 }
-            )
+        let (own, statistics) = state.withLockedValue { state in
+            (state.accounts[account]?.connections.count ?? 0, Self.statistics(of: state))
         }
-        let memory = [
-            ("held_bytes", "\(loads.reduce(0) { $0 + $1.memory.bytes })"),
-            ("waiting_for_memory", "\(loads.reduce(0) { $0 + $1.memory.waiting })"),
-        ]
-        guard peer.isAdmin else { return [("connected_clients", "\(own)")] + memory }
+        guard peer.isAdmin else { return [("connected_clients", "\(own)")] }
         return [
             ("connected_clients", "\(statistics.connections)"),
             ("connections_accepted", "\(statistics.accepted)"),
             ("connections_refused", "\(statistics.refused)"),
             ("connections_evicted", "\(statistics.evicted)"),
-        ] + memory
+        ]
     }
 }
 
@@ -211,22 +199,16 @@ extension PeerRegistry.State {
         connections[lastID] = PeerRegistry.Member(account: account, activity: activity, calls: calls)
         accounts[account, default: PeerRegistry.Account()].connections.insert(lastID)
         if isAdmin { accounts[account]?.admins.insert(lastID) }
-        let load = loads[account] ?? PeerLoad()
-        loads[account] = load
         return PeerRegistry.Place(
             id: lastID, clientID: lastClientIDs[account] ?? 0, account: account,
-            load: load, activity: activity)
+            load: accounts[account]?.load ?? PeerLoad(), activity: activity)
     }
 
     fileprivate mutating func remove(_ id: UInt64) -> PeerRegistry.Member? {
         guard let member = connections.removeValue(forKey: id) else { return nil }
         accounts[member.account]?.connections.remove(id)
         accounts[member.account]?.admins.remove(id)
-        if accounts[member.account]?.connections.isEmpty == true {
-            accounts[member.account] = nil
-            // What its connections have left to be done still counts.
-            if loads[member.account]?.memory.bytes == 0 { loads[member.account] = nil }
-        }
+        if accounts[member.account]?.connections.isEmpty == true { accounts[member.account] = nil }
         return member
     }
 

@@ -8,7 +8,7 @@ import ThumbcacheProtocol
 /// the reason. So the close waits until the peer has seen the end, for a moment at most.
 final class Refusal: StreamHandler {
     /// How long a refused peer may keep a descriptor busy.
-    private static var patience: TimeAmount { .milliseconds(100) }
+    static var patience: TimeAmount { .milliseconds(100) }
 
     private let stream: Stream
     private let registry: PeerRegistry

@@ -12,8 +12,6 @@ public struct ServerLimits: Sendable, Equatable {
     public var input: Int
     /// Bytes of output of one connection that its peer has not yet read.
     public var output: Int
-    /// Bytes of both that all connections of one uid hold together, beyond ``HeldMemory/share`` of each.
-    public var memoryPerUID: Int
     /// Milliseconds after which a peer is disconnected that reads nothing, or leaves a frame unfinished.
     public var stall: Int64
     /// Milliseconds for which a peer that was sent the end is read on, unless it closes before. Whoever asks and reads in turns sees the
@@ -29,7 +27,7 @@ public struct ServerLimits: Sendable, Equatable {
 
     public init(
         connections: Int = 1024, connectionsPerUID: Int = 256, adminConnections: Int = 16, input: Int = 16 << 20,
-        output: Int = 16 << 20, memoryPerUID: Int = 64 << 20, stall: Int64 = 30_000, queuePerUID: Int = 1024,
+        output: Int = 16 << 20, stall: Int64 = 30_000, queuePerUID: Int = 1024,
         arguments: Int = 1024, id: Int = 512, image: Int = 5 << 20, token: Int = 8 << 10
     ) {
         self.connections = connections
@@ -37,7 +35,6 @@ public struct ServerLimits: Sendable, Equatable {
         self.adminConnections = adminConnections
         self.input = input
         self.output = output
-        self.memoryPerUID = memoryPerUID
         self.stall = stall
         self.queuePerUID = queuePerUID
         self.arguments = arguments

@@ -10,11 +10,17 @@ public protocol StreamHandler: AnyObject {
     func received(_ bytes: ByteBuffer)
     /// The peer has said all it wants to say. It may still be reading.
     func inputEnded()
+    /// Whether more may be sent now that the peer has taken some of what it had not; if not, this is asked again in the next round.
+    var maySend: Bool { get }
     /// The peer has taken some of what it had not.
     func outputMoved()
     /// The last call.
     /// - Parameter error: nil if this side closed it, or both have.
     func closed(_ error: IOError?)
+}
+
+extension StreamHandler {
+    public var maySend: Bool { true }
 }
 
 /// A connected socket. Used on its loop alone.
@@ -116,7 +122,7 @@ public final class Stream: Source {
     func ready(_ events: Readiness) {
         let isGone = !events.isDisjoint(with: .gone)
         if isGone || events.contains(.readable) { receiveAll(isGone: isGone) }
-        if isOpen && events.contains(.writable) {
+        if isOpen && events.contains(.writable) && handler?.maySend != false {
             isBlocked = false
             flush()
             watch()

@@ -11,11 +11,13 @@ struct Absences: Sendable {
         func holds(at now: Int64) -> Bool { since <= now && now < until }
     }
 
-    private var notes: PlaceNotes<Absence>
+    private var notes: ExpiringSlotMap<Absence>
 
-    /// - Parameter limit: how many are remembered at most.
-    init(limit: Int) {
-        notes = PlaceNotes(limit: limit)
+    /// - Parameters:
+    ///   - limit: how many are remembered at most.
+    ///   - memory: what they count against.
+    init(limit: Int, memory: MemoryLease) {
+        notes = ExpiringSlotMap(limit: limit, memory: memory)
     }
 
     /// Whether the origin said, not too long ago, that there is nothing under this URL.
@@ -35,7 +37,7 @@ struct Absences: Sendable {
 
     /// Whether the origin's word has emptied a slot. What was held there may still be on disk where it could not be removed.
     func leaveEmpty(_ slot: Slot, at now: Int64) -> Bool {
-        notes.mayContain(slot) { $0.holds(at: now) && $0.leavesSlotEmpty }
+        notes.contains(slot) { $0.holds(at: now) && $0.leavesSlotEmpty }
     }
 
     /// No larger image was found that could stand in for what is missing in a slot.
@@ -45,10 +47,9 @@ struct Absences: Sendable {
         }
     }
 
-    /// Whether anything is known to be missing in a slot, under whatever URL. Where a profile has many, this says yes without looking
-    /// through them: whoever takes the longer way for it finds what is true.
+    /// Whether anything is known to be missing in a slot, under whatever URL.
     func holdsAny(_ slot: Slot, at now: Int64) -> Bool {
-        notes.mayContain(slot) { $0.holds(at: now) }
+        notes.contains(slot) { $0.holds(at: now) }
     }
 
     mutating func remember(_ slot: Slot, url: String, until: Int64, leavesSlotEmpty: Bool, now: Int64) {

@@ -6,6 +6,8 @@ public struct CacheServices: Sendable {
     public let fetcher: any ImageFetching
     public let tokens: any TokenFetching
     public let memory: MemoryTier
+    /// What the daemon keeps because of each uid counts here.
+    public let budget: MemoryBudget
     /// For reads and writes of images.
     public let disk: any BlockingPool
     /// Where downloaded images wait to be judged while others are still being downloaded: one thread, that is mostly awake.
@@ -28,7 +30,8 @@ public struct CacheServices: Sendable {
 
     public init(
         store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
-        disk: any BlockingPool, judging: any BlockingPool, writes: WriteBehind, lifecycle: any BlockingPool,
+        budget: MemoryBudget, disk: any BlockingPool, judging: any BlockingPool, writes: WriteBehind,
+        lifecycle: any BlockingPool,
         endings: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping, framing: ReplyFraming,
         counters: CacheCounters, stepAside: @escaping StepAside, settings: @escaping @Sendable () -> CacheSettings
     ) {
@@ -36,6 +39,7 @@ public struct CacheServices: Sendable {
         self.fetcher = fetcher
         self.tokens = tokens
         self.memory = memory
+        self.budget = budget
         self.disk = disk
         self.judging = judging
         self.writes = writes

@@ -56,10 +56,12 @@ struct CacheTraffic: Sendable {
     var tokenFamily: UInt32
     private var lastNumber: UInt64 = 0
 
-    /// - Parameter absenceLimit: how many missing images are remembered at most, and how many that failed to be refreshed.
-    init(absenceLimit: Int, tokenFamily: UInt32 = 0) {
-        absences = Absences(limit: absenceLimit)
-        pauses = RefreshPauses(limit: absenceLimit)
+    /// - Parameters:
+    ///   - absenceLimit: how many missing images are remembered at most, and how many that failed to be refreshed.
+    ///   - lease: for what each of these takes.
+    init(absenceLimit: Int, tokenFamily: UInt32 = 0, lease: () -> MemoryLease) {
+        absences = Absences(limit: absenceLimit, memory: lease())
+        pauses = RefreshPauses(limit: absenceLimit, memory: lease())
         self.tokenFamily = tokenFamily
     }
 

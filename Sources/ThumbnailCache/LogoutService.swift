@@ -47,6 +47,7 @@ public final class LogoutService: Sendable {
                 if state.held[session]?.isEmpty == true { state.held[session] = nil }
                 return state.held.isEmpty && state.login.sessions.isEmpty
             }
+            entry.settleMemory()
             // While a purge is owed nothing else remembers that this session is over: the user is owed a log-out then.
             if isLast { _ = try await self.end(entry, for: .logout) }
         }
@@ -68,6 +69,7 @@ public final class LogoutService: Sendable {
             state.login = after
             state.held[session] = nil
         }
+        entry.settleMemory()
         return remaining
     }
 

@@ -18,11 +18,13 @@ struct RefreshPauses: Sendable {
         func counts(at now: Int64) -> Bool { since <= now && now < since + length + RefreshPauses.longest }
     }
 
-    private var notes: PlaceNotes<Pause>
+    private var notes: ExpiringSlotMap<Pause>
 
-    /// - Parameter limit: how many are remembered at most.
-    init(limit: Int) {
-        notes = PlaceNotes(limit: limit)
+    /// - Parameters:
+    ///   - limit: how many are remembered at most.
+    ///   - memory: what they count against.
+    init(limit: Int, memory: MemoryLease) {
+        notes = ExpiringSlotMap(limit: limit, memory: memory)
     }
 
     /// Whether it is too early to ask again.

@@ -178,7 +178,7 @@ extension UserCache {
         // A token may have been waited for, and the flight have ended meanwhile.
         guard state.withLockedValue({ $0.traffic.isUnderWay(slot, flight, url: target.url) }) else { return }
         let download = Download(
-            uid: owner.uid, origin: errand.origin, target: target, token: token,
+            uid: payer, origin: errand.origin, target: target, token: token,
             condition: errand.basis.map { condition(for: $0, at: target) }, framing: services.framing)
         do {
             let handle = try services.fetcher.start(download) { outcome in

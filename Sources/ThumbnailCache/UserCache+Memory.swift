@@ -17,7 +17,7 @@ extension UserCache {
         var change = forget(slot, &state)
         guard services.memory.admits(image) else { return change }
         let entry = MemoryEntry(
-            served: ServedImage(image, from: .memory, at: services.time.now), slot: slot, uid: owner.uid,
+            served: ServedImage(image, from: .memory, at: services.time.now), slot: slot, uid: payer,
             onEvict: { [weak self] entry in self?.evicted(entry) })
         state.memory[slot] = entry
         change.added = entry

@@ -6,7 +6,7 @@ extension UserCache {
     /// Has a downloaded image written. While it waits for its turn the traffic alone holds the image: with an ending it goes (I11).
     func storeLater(_ slot: Slot, _ flight: UInt64) {
         guard let image = toStore(slot, flight) else { return }
-        let piece = WriteBehind.Piece(uid: owner.uid, bytes: image.bytes.storage) {
+        let piece = WriteBehind.Piece(uid: payer, bytes: image.bytes.storage) {
             self.store(slot, flight)
         }
         guard !services.writes.add(piece) else { return }

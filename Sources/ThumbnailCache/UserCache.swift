@@ -71,9 +71,13 @@ public final class UserCache: Sendable {
         self.vault = vault
         self.services = services
         let traffic = CacheTraffic(
-            absenceLimit: services.settings().negativeEntries, tokenFamily: account.tokens.family)
+            absenceLimit: services.settings().negativeEntries, tokenFamily: account.tokens.family
+        ) { services.budget.lease(for: owner.uid) }
         self.state = NIOLockedValueBox(State(account: account, traffic: traffic))
     }
+
+    /// The account that what is shared out is shared out to: of all the uids that it may use (F80).
+    var payer: UInt32 { services.budget.account(of: owner.uid) }
 
     /// Whether this is the cache of a user of that name.
     public func isOf(user name: UnsafeRawBufferPointer) -> Bool {
@@ -167,12 +171,12 @@ public final class UserCache: Sendable {
     /// The user has logged in once more. What is known to be missing was missing for the tokens that were shown before.
     func update(_ account: Account) {
         let family = account.tokens.family
-        let limit = services.settings().negativeEntries
+        let none = Absences(limit: services.settings().negativeEntries, memory: services.budget.lease(for: owner.uid))
         // What is forgotten is given up when the lock is let go.
         _ = state.withLockedValue { state -> Absences? in
             state.account = account
             guard state.traffic.tokenFamily != family else { return nil }
-            defer { state.traffic.absences = Absences(limit: limit) }
+            defer { state.traffic.absences = none }
             state.traffic.tokenFamily = family
             return state.traffic.absences
         }

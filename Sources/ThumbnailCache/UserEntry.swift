@@ -39,9 +39,12 @@ final class UserEntry: Sendable {
     let owner: Owner
     let turnstile = Turnstile()
     let state = NIOLockedValueBox(State())
+    /// What is kept of the user while it is logged in; goes with the entry.
+    let memory: MemoryLease
 
-    init(owner: Owner) {
+    init(owner: Owner, memory: MemoryLease) {
         self.owner = owner
+        self.memory = memory
     }
 
     var phase: Phase {

@@ -58,6 +58,7 @@ extension UserSessions {
         var login = LoginRecord(
             origin: request.origin, token: request.token, refresh: request.refresh, loggedInAt: services.time.now)
         if request.heldBy == nil { login.sessions = [request.session.detached()] }
+        try entry.takeMemory(for: login, and: request)
         do {
             let store = services.store
             let record = login
@@ -75,6 +76,7 @@ extension UserSessions {
         } catch {
             // It may have come half way: whoever is next looks at the disk.
             entry.phase = .unknown
+            entry.memory.settle(at: 0)
             let failure = CacheFailure(error)
             // What is over the limit was never begun.
             if case .busy = failure {} else { forgetListing(of: owner.uid) }
@@ -97,6 +99,9 @@ extension UserSessions {
         var login = before
         if request.heldBy == nil { login.sessions.insert(request.session.detached()) }
         login.tokens.logIn(access: request.token, refresh: request.refresh)
+        try entry.takeMemory(for: login, and: request)
+        // What was not kept counts no more.
+        defer { entry.settleMemory() }
         if login != before {
             try await save(login, of: entry.owner)
         } else {

@@ -56,6 +56,7 @@ public final class UserSessions: Sendable {
     /// The owner's cache, looked up on disk if need be, after whatever is changing it has ended.
     /// - Throws: ``CacheFailure/notLoggedIn``; `inputOutput` while a purge or log-out could not be made durable.
     public func cache(_ owner: Owner) async throws(CacheFailure) -> UserCache {
+        try checkRoom(for: owner)
         let cache: UserCache? = try await withTurn(owner) { entry throws(CacheFailure) in
             switch entry.phase {
             case .open(let cache): return cache
@@ -119,7 +120,8 @@ public final class UserSessions: Sendable {
 
     /// Nil when not logged in.
     public func status(_ owner: Owner) async throws(CacheFailure) -> Status? {
-        try await withTurn(owner) { entry throws(CacheFailure) in
+        try checkRoom(for: owner)
+        return try await withTurn(owner) { entry throws(CacheFailure) in
             switch entry.phase {
             case .open(let cache):
                 let login = entry.state.withLockedValue { $0.login }
@@ -190,7 +192,8 @@ public final class UserSessions: Sendable {
     private func enter(_ owner: Owner) -> UserEntry {
         directory.withLockedValue { directory in
             let isStopped = directory.isStopped
-            return directory.users(of: owner.uid).enter(owner) { entry in
+            let lease = { self.services.budget.lease(for: owner.uid) }
+            return directory.users(of: owner.uid).enter(owner, lease) { entry in
                 entry.state.withLockedValue { state in
                     state.users += 1
                     if isStopped, case .unknown = state.phase { state.phase = .stopped }
@@ -237,6 +240,7 @@ public final class UserSessions: Sendable {
             state.login = stored.record
             state.tokens = tokenService(entry.owner, stored.record.tokens)
         }
+        entry.settleMemory()
         open(entry, stored.vault, epoch: epochs.current(of: entry.owner.uid))
     }
 

@@ -34,9 +34,9 @@ final class UsersOfUID: Sendable {
     var count: Int { state.withLockedValue { $0.entries.count } }
 
     /// The user's entry, made if there is none. `body` runs with the lock held.
-    func enter(_ owner: Owner, _ body: (UserEntry) -> Void) -> UserEntry {
+    func enter(_ owner: Owner, _ lease: () -> MemoryLease, _ body: (UserEntry) -> Void) -> UserEntry {
         state.withLockedValue { state in
-            let entry = state.entries[owner.user] ?? UserEntry(owner: owner)
+            let entry = state.entries[owner.user] ?? UserEntry(owner: owner, memory: lease())
             state.entries[owner.user] = entry
             body(entry)
             return entry

@@ -19,6 +19,9 @@ extension Configuration {
             Relation(
                 lesser: "limits.image", place: \.limits.image,
                 greater: "storage.user-quota", bound: \.storage.userQuota, format: ByteSize.format),
+            Relation(
+                lesser: "limits.memory-per-uid", place: \.limits.memoryPerUID,
+                greater: "limits.memory", bound: \.limits.memory, format: ByteSize.format),
             // Before what has to fit into the input: a request that is allowed finds room, when it is alone.
             Relation(
                 lesser: "limits.input", place: \.limits.input,

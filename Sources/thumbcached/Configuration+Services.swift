@@ -32,8 +32,12 @@ extension Configuration {
         ServerLimits(
             connections: limits.connections, connectionsPerUID: limits.connectionsPerUID,
             adminConnections: limits.adminConnections, input: limits.input, output: limits.output,
-            memoryPerUID: limits.memoryPerUID, stall: limits.stall.milliseconds, queuePerUID: limits.queuePerUID,
+            stall: limits.stall.milliseconds, queuePerUID: limits.queuePerUID,
             arguments: limits.arguments, id: limits.id, image: limits.image, token: limits.token)
+    }
+
+    var memoryLimits: MemoryBudget.Limits {
+        MemoryBudget.Limits(perUID: limits.memoryPerUID, total: limits.memory)
     }
 
     var adminRule: AdminRule {

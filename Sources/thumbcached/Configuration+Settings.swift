@@ -38,6 +38,7 @@ extension Configuration {
         limit("input", \.limits.input, .size(atLeast: 4 << 10, atMost: 2 << 30)),
         limit("output", \.limits.output, .size(atLeast: 4 << 10, atMost: 2 << 30)),
         limit("memory-per-uid", \.limits.memoryPerUID, .size(atLeast: 4 << 10, atMost: 1 << 40)),
+        limit("memory", \.limits.memory, .size(atLeast: 4 << 10, atMost: 1 << 40)),
         limit("stall", \.limits.stall, duration(atLeast: 100, atMost: 86_400_000)),
         limit("token", \.limits.token, .size(atLeast: 1, atMost: 1 << 20)),
         limit("connections", \.limits.connections, .count(1...1_000_000)),

@@ -70,8 +70,10 @@ struct Configuration: Equatable, Sendable {
         var input = 16 << 20
         /// Bytes of unread output of one connection.
         var output = 16 << 20
-        /// Bytes of unprocessed input and unread output of all connections of one uid, beyond 256 KiB of each.
+        /// Bytes of what is kept because of one account: requests, replies, users, sessions, missing images.
         var memoryPerUID = 64 << 20
+        /// Of all accounts together.
+        var memory = 256 << 20
         /// How long a peer may read nothing, or leave a frame unfinished.
         var stall = Duration.seconds(30)
         /// Bytes of a token.

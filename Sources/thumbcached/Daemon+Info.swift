@@ -7,7 +7,8 @@ import ThumbnailCache
 extension Daemon {
     /// What INFO says, put together from those who know. Whoever is no admin sees its own figures only.
     static func serverInfo(
-        sessions: UserSessions, memory: MemoryTier, writes: WriteBehind, store: DiskStore, fetcher: CurlImageFetcher,
+        sessions: UserSessions, memory: MemoryTier, budget: MemoryBudget, writes: WriteBehind, store: DiskStore,
+        fetcher: CurlImageFetcher,
         registry: PeerRegistry, live: LiveConfiguration
     ) -> ServerInfo {
         let started = Self.uptime()
@@ -23,10 +24,12 @@ extension Daemon {
             },
             .init("clients") { peer in registry.lines(for: peer) },
             .init("memory") { peer in
-                let capacity = [("tier_capacity", "\(memory.capacity)")]
-                guard peer.isAdmin else { return capacity }
+                let capacity = ("tier_capacity", "\(memory.capacity)")
+                guard peer.isAdmin else { return [("held_bytes", "\(budget.bytes(of: peer.uid))"), capacity] }
                 let tier = memory.statistics
-                return capacity + [
+                return [
+                    ("held_bytes", "\(budget.bytes)"),
+                    capacity,
                     ("used_memory_rss", "\(Self.residentBytes())"),
                     ("tier_images", "\(tier.images)"),
                     ("tier_bytes", "\(tier.bytes)"),

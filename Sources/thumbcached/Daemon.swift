@@ -30,6 +30,9 @@ enum Daemon {
         let live = LiveConfiguration(wanted)
         let log = logger(setup, live)
         let notifier = SystemdNotifier(environment: setup.environment)
+        let accounts = LiveAccounts()
+        accounts.read(log: log)
+        let accountOf: @Sendable (UInt32) -> UInt32 = { accounts.account(of: $0) }
         let (configuration, descriptors) = try DescriptorLimit.fit(
             wanted, diskThreads: allDiskThreads, log: log)
         live.replace(by: configuration)
@@ -47,11 +50,11 @@ enum Daemon {
 
         let tasks = try TaskThreads(named: "tasks", count: taskThreads)
         let group = try SocketLoopGroup(threads: configuration.threads)
-        let disk = try pool("disk", threads: diskThreads)
-        let judging = try pool("judging", threads: 1)
-        let writing = try pool("writing", threads: 1)
-        let lifecycle = try pool("log-ins", threads: lifecycleThreads)
-        let endings = try pool("log-outs", threads: endingThreads)
+        let disk = try pool("disk", threads: diskThreads, accountOf)
+        let judging = try pool("judging", threads: 1, accountOf)
+        let writing = try pool("writing", threads: 1, accountOf)
+        let lifecycle = try pool("log-ins", threads: lifecycleThreads, accountOf)
+        let endings = try pool("log-outs", threads: endingThreads, accountOf)
         let time = SystemTime(group: group)
         let memory = MemoryTier(capacity: configuration.memory.tier)
         let framing = ReplyFraming(
@@ -59,8 +62,10 @@ enum Daemon {
         let writes = WriteBehind(
             writer: writing, time: time, stepAside: courtesy().stepAside, limits: .init(tier: memory.capacity)
         ) { fetcher.isBusy }
+        let budget = MemoryBudget(limits: { live.current.memoryLimits }, accountOf: accountOf)
         let services = CacheServices(
-            store: store, fetcher: fetcher, tokens: fetcher, memory: memory, disk: disk, judging: judging,
+            store: store, fetcher: fetcher, tokens: fetcher, memory: memory, budget: budget, disk: disk,
+            judging: judging,
             writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks, time: time,
             framing: framing, counters: CacheCounters(), stepAside: courtesy().stepAside,
             settings: { live.current.cacheSettings })
@@ -69,14 +74,15 @@ enum Daemon {
         let pendingLogouts = store.logoutMarkers.map {
             PendingLogouts(markers: $0, logout: logout, services: services, log: log)
         }
-        let registry = PeerRegistry()
+        let registry = PeerRegistry(accountOf: accountOf)
         let info = serverInfo(
-            sessions: sessions, memory: memory, writes: writes, store: store, fetcher: fetcher,
+            sessions: sessions, memory: memory, budget: budget, writes: writes, store: store, fetcher: fetcher,
             registry: registry,
             live: live)
         let dispatcher = Dispatcher(
             sessions: sessions, logout: logout, pendingLogouts: pendingLogouts, disk: disk, tasks: tasks, time: time,
-            info: info, registry: registry, version: Version.current, limits: { live.current.serverLimits }, log: log)
+            info: info, registry: registry, budget: budget, version: Version.current,
+            limits: { live.current.serverLimits }, log: log)
 
         try tasks.wait { try await honour(pendingLogouts) }
         let socket = try DaemonSocket(setup, configuration, pid: getpid())
@@ -88,7 +94,8 @@ enum Daemon {
         try Serving(
             socket: socket, dispatcher: dispatcher, admins: configuration.adminRule, overflowUID: overflowUID(log),
             group: group,
-            reload: Reload(setup: setup, live: live, fetcher: fetcher, notifier: notifier, log: log),
+            reload: Reload(
+                setup: setup, live: live, accounts: accounts, fetcher: fetcher, notifier: notifier, log: log),
             notifier: notifier, log: log
         ).run(on: tasks)
 
@@ -125,8 +132,12 @@ enum Daemon {
         }
     }
 
-    private static func pool(_ name: String, threads: Int) throws -> FairPool {
-        try FairPool(named: name, threads: threads) { Int64(clamping: NIODeadline.now().uptimeNanoseconds) }
+    private static func pool(
+        _ name: String, threads: Int, _ accountOf: @escaping @Sendable (UInt32) -> UInt32
+    ) throws -> FairPool {
+        try FairPool(named: name, threads: threads, accountOf: accountOf) {
+            Int64(clamping: NIODeadline.now().uptimeNanoseconds)
+        }
     }
 
     /// One for each part: they do not know how long the others were kept.

@@ -51,11 +51,13 @@ final class LiveConfiguration: Sendable {
         let configuration: Configuration
         let cacheSettings: CacheSettings
         let serverLimits: ServerLimits
+        let memoryLimits: MemoryBudget.Limits
 
         init(_ configuration: Configuration) {
             self.configuration = configuration
             cacheSettings = configuration.cacheSettings
             serverLimits = configuration.serverLimits
+            memoryLimits = configuration.memoryLimits
         }
     }
 

@@ -34,6 +34,7 @@ final class FairPool: BlockingPool {
     private static var leastCost: Int { 5_000 }
 
     private let mostOfUID: Int
+    private let accountOf: @Sendable (UInt32) -> UInt32
     private let now: @Sendable () -> Int64
     private let wakeup = Semaphore()
     private let state = NIOLockedValueBox(State())
@@ -42,10 +43,15 @@ final class FairPool: BlockingPool {
     /// - Parameters:
     ///   - name: of the threads, as the system's tools show it; 15 characters at most.
     ///   - count: threads; a uid has half of them at most.
+    ///   - accountOf: the account that a uid's work counts for.
     ///   - now: nanoseconds of a clock that nobody sets.
     /// - Throws: when there is no thread to be had: pthread_create(3). Those that were started end then.
-    init(named name: String, threads count: Int, now: @escaping @Sendable () -> Int64) throws {
+    init(
+        named name: String, threads count: Int, accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 },
+        now: @escaping @Sendable () -> Int64
+    ) throws {
         mostOfUID = max(1, count / 2)
+        self.accountOf = accountOf
         self.now = now
         do {
             for _ in 0..<count {
@@ -64,9 +70,10 @@ final class FairPool: BlockingPool {
             case wakes
             case comesLate
         }
+        let account = accountOf(uid)
         let way: Way = state.withLockedValue { state in
             if state.isEnding { return .comesLate }
-            state.queue.append(work, of: uid, cost: Self.turn)
+            state.queue.append(work, of: account, cost: Self.turn)
             guard state.asleep > 0 else { return .waits }
             state.asleep -= 1
             return .wakes

@@ -7,6 +7,7 @@ import Logging
 struct Reload: Sendable {
     let setup: DaemonSetup
     let live: LiveConfiguration
+    let accounts: LiveAccounts
     let fetcher: CurlImageFetcher
     let notifier: SystemdNotifier
     let log: Logger
@@ -22,6 +23,7 @@ struct Reload: Sendable {
             ).configuration
             live.replace(by: merged)
             fetcher.update(merged.fetcher)
+            accounts.read(log: log)
             let ignored = new.changesNeedingRestart(from: old)
             if !ignored.isEmpty {
                 log.warning(

@@ -35,6 +35,7 @@ public final class FakeWorld: Sendable {
         lifecycle: any BlockingPool = ImmediatePool(), endings: (any BlockingPool)? = nil,
         tasks: any TaskExecutor = globalConcurrentExecutor, memory: Int = 1 << 20, time: ManualTime = ManualTime(),
         stepAside: @escaping StepAside = {}, writes: WriteBehind.Limits? = nil,
+        budget: MemoryBudget = MemoryBudget(),
         settings: CacheSettings = CacheSettings(origins: ["default": FakeWorld.origin])
     ) {
         let log = store?.log ?? EventLog()
@@ -49,7 +50,7 @@ public final class FakeWorld: Sendable {
             writer: disk, time: time, stepAside: stepAside, limits: writes ?? .init(tier: memory)
         ) { [fetcher] in fetcher.isBusy }
         self.services = CacheServices(
-            store: self.store, fetcher: fetcher, tokens: tokens, memory: MemoryTier(capacity: memory),
+            store: self.store, fetcher: fetcher, tokens: tokens, memory: MemoryTier(capacity: memory), budget: budget,
             disk: disk, judging: disk, writes: behind, lifecycle: lifecycle, endings: endings ?? lifecycle,
             tasks: tasks, time: time, framing: .bare, counters: CacheCounters(), stepAside: stepAside,
             settings: { box.withLockedValue { $0 } })

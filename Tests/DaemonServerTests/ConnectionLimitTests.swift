@@ -1,4 +1,5 @@
 import CacheFakes
+import NIOConcurrencyHelpers
 import NIOCore
 import RESP
 import Testing
@@ -67,6 +68,28 @@ import ThumbnailCache
                 #expect(try await client.call("PING") == .simpleString("PONG"))
             }
             #expect(daemon.registry.statistics.connections == 4)
+        }
+    }
+
+    @Test func `F80, F15: who gives way closes, also when its peer reads nothing`() async throws {
+        let isAnswered = NIOLockedValueBox(false)
+        try await TestDaemon.run {
+            $0.limits.connections = 3
+            $0.limits.adminConnections = 1
+            $0.limits.stall = 600_000
+            $0.info = ServerInfo([
+                .init("it") { _ in
+                    isAnswered.withLockedValue { $0 = true }
+                    return [("filler", String(repeating: "x", count: 2 << 20))]
+                }
+            ])
+        } _: { daemon in
+            let stuck = try await daemon.connect(as: peer(1000), reads: false)
+            try await stuck.send("INFO")
+            try await eventually { isAnswered.withLockedValue { $0 } }
+            _ = try await enter(daemon, as: peer(1000))
+            _ = try await enter(daemon, as: peer(1001))
+            try await stuck.closed()
         }
     }
 

@@ -26,7 +26,7 @@ extension MemoryBudgetTests {
     {
         try await run { daemon in
             let owner = try await connectWithImage(daemon)
-            let memory = try memory(daemon)
+            let memory = memory(daemon)
             var clients: [TestClient] = []
             for number in 0..<16 {
                 let client = try await daemon.connect(reads: false)
@@ -61,26 +61,25 @@ extension MemoryBudgetTests {
     {
         try await run { daemon in
             let client = try await connectWithImage(daemon)
-            let memory = try memory(daemon)
+            let memory = memory(daemon)
             memory.add(Self.budget)
             try await client.pipeline([words, ["LOGOUT", "alice"]])
             let reply = try await client.reply()
             #expect((reply.elements?.first ?? reply).code == "BUSY")
             #expect(try await client.reply()["users"] == .integer(1))
             #expect(try await client.call("PING") == .simpleString("PONG"))
-            #expect(memory.bytes == Self.budget)
+            #expect(memory.bytes <= Self.budget)
         }
     }
 
     @Test func `I8: BUSY names the limit, and the same request succeeds when there is room`() async throws {
         try await run { daemon in
             let client = try await connectWithImage(daemon)
-            let memory = try memory(daemon)
+            let memory = memory(daemon)
             memory.add(Self.budget)
-            #expect(
-                try await client.wire("GET", "alice", "bob")
-                    == "-BUSY connections of uid 1000 hold 2097152 bytes of unfinished requests and unread replies (limit "
-                    + "memory-per-uid, 2097152): finish or read those, or try again\r\n")
+            let busy = try await client.wire("GET", "alice", "bob")
+            #expect(busy.hasPrefix("-BUSY requests, replies, users and sessions of uid 1000 take 21"))
+            #expect(busy.hasSuffix("(limit memory-per-uid, 2097152): end some, or try again\r\n"))
             memory.give(Self.budget)
             #expect(try await client.call("GET", "alice", "bob") == image("bob", size: Self.large))
             try await eventually { memory.bytes == 0 }
@@ -90,7 +89,7 @@ extension MemoryBudgetTests {
     @Test func `F53, I8: a LOGOUT is done behind a large reply that nobody reads, whatever others hold`() async throws {
         try await run { daemon in
             let owner = try await connectWithImage(daemon)
-            let memory = try memory(daemon)
+            let memory = memory(daemon)
             let client = try await daemon.connect(reads: false)
             try await client.send("GET", "alice", "bob")
             try await eventually { memory.bytes > 0 }
@@ -104,7 +103,7 @@ extension MemoryBudgetTests {
     {
         try await run { daemon in
             let client = try await connectWithImage(daemon, size: 100_000)
-            let memory = try memory(daemon)
+            let memory = memory(daemon)
             memory.add(2 * Self.budget)
             let profiles = Array(repeating: "bob", count: 10)
             try await client.send(TestClient.request(["MGET", "alice", "10"] + profiles))
@@ -120,7 +119,7 @@ extension MemoryBudgetTests {
             $0.limits.output = 16 << 20
         } _: { daemon in
             let owner = try await daemon.connectWithAlice()
-            let memory = try memory(daemon)
+            let memory = memory(daemon)
             memory.add(Self.budget)
             let client = try await daemon.connect(reads: false)
             let count = 2_000
@@ -129,7 +128,7 @@ extension MemoryBudgetTests {
             try await eventually { memory.bytes > Self.budget }
             for _ in 0..<10 { try await settle(owner) }
             // Twice the free share, of which one does not count, and what is read ahead.
-            #expect(memory.bytes < Self.budget + 2 * HeldMemory.share)
+            #expect(memory.bytes < Self.budget + 2 * Connection.freeShare)
             memory.give(Self.budget)
             try await client.startReading()
             for _ in 0..<count { #expect(try await client.reply() == bulk(text)) }
@@ -140,7 +139,7 @@ extension MemoryBudgetTests {
     @Test func `I8: a download that lands where there is no room for it is BUSY, and kept`() async throws {
         try await run { daemon in
             let client = try await daemon.connectWithAlice()
-            let memory = try memory(daemon)
+            let memory = memory(daemon)
             try await client.pipeline([["GET", "alice", "bob"], ["GET", "alice", "carol"]])
             await daemon.fetcher.started(2)
             memory.add(Self.budget)
@@ -157,7 +156,7 @@ extension MemoryBudgetTests {
     @Test func `I8: hits within the free share count for nothing, read or unread`() async throws {
         try await run { daemon in
             let owner = try await connectWithImage(daemon, size: 8_000)
-            let memory = try memory(daemon)
+            let memory = memory(daemon)
             let hit = image("bob", size: 8_000)
             let client = try await daemon.connect(reads: false)
             // Some 400 KiB: the kernel takes about half of it.

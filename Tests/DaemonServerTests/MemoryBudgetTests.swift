@@ -21,7 +21,7 @@ import ThumbnailCache
     ) async throws {
         try await TestDaemon.run(
             {
-                $0.limits.memoryPerUID = Self.budget
+                $0.budget = MemoryBudget.Limits(perUID: Self.budget, total: 8 * Self.budget)
                 $0.limits.input = Self.budget
                 $0.limits.output = Self.budget
                 $0.limits.image = Self.large
@@ -43,9 +43,29 @@ import ThumbnailCache
         return try #require(whole.getSlice(at: 0, length: whole.readableBytes - 1_000))
     }
 
-    func memory(_ daemon: TestDaemon, of uid: UInt32 = 1000) throws -> PeerMemory {
-        try #require(daemon.registry.load(of: uid)).memory
+    /// What a uid has the daemon keep, beside what that was at first: its users.
+    struct Held {
+        private let budget: MemoryBudget
+        private let uid: UInt32
+        private let before: Int
+        private let filling: MemoryLease
+
+        init(_ budget: MemoryBudget, _ uid: UInt32) {
+            self.budget = budget
+            self.uid = uid
+            before = budget.bytes(of: uid)
+            filling = budget.lease(for: uid)
+        }
+
+        var bytes: Int { max(0, budget.bytes(of: uid) - before) }
+
+        func add(_ bytes: Int) { filling.settle(at: filling.bytes + bytes) }
+        func give(_ bytes: Int) { filling.give(bytes) }
+        /// Takes all that there is.
+        func fill() { add(MemoryBudgetTests.budget - budget.bytes(of: uid)) }
     }
+
+    func memory(_ daemon: TestDaemon, of uid: UInt32 = 1000) -> Held { Held(daemon.budget, uid) }
 
     /// Small requests of somebody whose uid holds all that it may, and another uid's large ones.
     func expectOthersToBeServed(_ daemon: TestDaemon) async throws {
@@ -73,79 +93,86 @@ import ThumbnailCache
     {
         try await run { daemon in
             let owner = try await daemon.connectWithAlice()
-            let memory = try memory(daemon)
+            let memory = memory(daemon)
             var clients: [TestClient] = []
             for _ in 0..<16 {
                 let client = try await daemon.connect()
                 client.sendWithoutWaiting(try unfinishedPut())
                 clients.append(client)
             }
-            // Each takes room for all of its image or for nothing of it.
-            try await eventually { memory.waiting == 12 }
+            // Each takes room for all of its image, or is refused.
+            try await eventually { daemon.registry.statistics.connections == 5 }
             #expect(memory.bytes <= Self.budget)
-            #expect(memory.bytes > 3 * (Self.large - HeldMemory.share))
+            #expect(memory.bytes > 3 * (Self.large - Connection.freeShare))
             try await expectOthersToBeServed(daemon)
-            #expect(memory.waiting == 12 && memory.bytes <= Self.budget)
+            #expect(memory.bytes <= Self.budget)
             #expect(try await owner.call("PING") == .simpleString("PONG"))
-            // Those who hold it end, some by themselves, some by going: then the others have their turn.
-            for client in clients {
-                try await client.close()
-                #expect(memory.bytes <= Self.budget)
-            }
-            try await eventually { memory.bytes == 0 && memory.waiting == 0 }
+            daemon.server.close()
+            try await eventually { memory.bytes == 0 }
         }
     }
 
     @Test(arguments: [1, 3])
-    func `I8: more large PUTs at once than fit are all done, one after another, however many loops there are`(
-        _ threads: Int
-    ) async throws {
+    func `I8: of more large PUTs at once than fit each is done or BUSY, and done when it is tried again`(_ threads: Int)
+        async throws
+    {
         try await run {
             $0.threads = threads
         } _: { daemon in
-            _ = try await daemon.connectWithAlice()
-            let memory = try memory(daemon)
+            let owner = try await daemon.connectWithAlice()
+            let memory = memory(daemon)
             var clients: [TestClient] = []
             for number in 0..<16 {
                 let client = try await daemon.connect()
-                // Two in a row: the second is read ahead as far as there is room.
-                var bytes = put("bob\(number)")
-                bytes.writeImmutableBuffer(put("again\(number)"))
-                client.sendWithoutWaiting(bytes)
+                client.sendWithoutWaiting(put("bob\(number)"))
                 clients.append(client)
             }
-            for client in clients { #expect(try await client.replies(2) == [.ok, .ok]) }
-            try await eventually { memory.bytes == 0 && memory.waiting == 0 }
+            for (number, client) in clients.enumerated() {
+                let reply = try await client.reply()
+                if reply == .ok { continue }
+                #expect(reply.code == "BUSY")
+                #expect(try await client.rest() == "")
+                try await eventually {
+                    let again = try await daemon.connect()
+                    again.sendWithoutWaiting(put("bob\(number)"))
+                    return try await again.reply() == .ok
+                }
+            }
+            try await eventually { memory.bytes == 0 }
+            #expect(try await owner.call("STAT", "alice")["images"] == .integer(16))
         }
     }
 
-    @Test func `F18, I8: unfinished requests are ended by the stall, and what waited for them goes on`() async throws {
+    @Test func `F18, I8: unfinished requests are ended by the stall, and then there is room again`() async throws {
         try await run(stall: 2_000) { daemon in
-            let owner = try await daemon.connectWithAlice()
-            let memory = try memory(daemon)
+            _ = try await daemon.connectWithAlice()
+            let memory = memory(daemon)
             var unfinished: [TestClient] = []
             for _ in 1...4 { unfinished.append(try await daemon.connect()) }
-            // Most of it has been read when all of it is sent. The four have then taken what there is.
+            // Most of it has been read when all of it is sent. The four then take what there is.
             for client in unfinished { try await client.send(try unfinishedPut()) }
-            owner.sendWithoutWaiting(put("bob"))
-            #expect(try await owner.reply() == .ok)
             for client in unfinished { #expect(try await client.rest() == "") }
-            #expect(try await owner.call("GET", "alice", "bob") == image("bob", size: Self.large))
-            try await eventually { memory.bytes == 0 && memory.waiting == 0 }
+            try await eventually { memory.bytes == 0 }
+            let again = try await daemon.connect()
+            try await again.send(put("bob"))
+            #expect(try await again.reply() == .ok)
+            #expect(try await again.call("GET", "alice", "bob") == image("bob", size: Self.large))
         }
     }
 
-    @Test func `I8: a request that found no room in time is told BUSY, and its connection is closed`() async throws {
-        try await run(stall: 100) { daemon in
+    @Test func `I8: a request that finds no room is told BUSY at once, and its connection is closed`() async throws {
+        try await run { daemon in
             let client = try await daemon.connectWithAlice()
-            let memory = try memory(daemon)
-            memory.add(Self.budget)
+            let memory = memory(daemon)
+            memory.fill()
+            let full = memory.bytes
             client.sendWithoutWaiting(put("bob"))
-            let rest = try await client.rest()
             #expect(
-                rest.hasPrefix("-BUSY connections of uid 1000 hold 2097152 bytes of unfinished requests and unread"))
-            #expect(rest.hasSuffix("(limit memory-per-uid, 2097152): finish or read those, or try again\r\n"))
-            #expect(memory.waiting == 0 && memory.bytes == Self.budget)
+                try await client.rest()
+                    == "-BUSY requests, replies, users and sessions of uid 1000 take 2097152 bytes (limit memory-per-uid, "
+                    + "2097152): end some, or try again\r\n")
+            try await eventually { daemon.registry.statistics.connections == 0 }
+            #expect(memory.bytes == full)
         }
     }
 
@@ -153,8 +180,9 @@ import ThumbnailCache
     {
         try await run { daemon in
             let client = try await daemon.connectWithAlice()
-            let memory = try memory(daemon)
-            memory.add(Self.budget + 1)
+            let memory = memory(daemon)
+            memory.fill()
+            memory.add(1)
             client.sendWithoutWaiting(put("bob", size: 1_000))
             #expect(try await client.reply().code == "BUSY")
             memory.give(1)
@@ -163,25 +191,32 @@ import ThumbnailCache
         }
     }
 
-    @Test func `F18, I8: a frame whose room went to a reply claims all of it anew`() async throws {
+    @Test func `F67: a uid's log-ins and the sessions it holds are BUSY where there is no room, its log-outs never`()
+        async throws
+    {
         try await run { daemon in
-            let owner = try await daemon.connectWithAlice()
-            let memory = try memory(daemon)
-            let client = try await daemon.connect(reads: false)
-            client.sendWithoutWaiting(TestClient.request(["GET", "alice", "carol"]))
-            await daemon.fetcher.started(1)
-            client.sendWithoutWaiting(try #require(put("bob").getSlice(at: 0, length: 64 << 10)))
-            try await eventually { memory.bytes > 0 }
-            memory.add(Self.budget - memory.bytes)
-            let isGranted = NIOLockedValueBox(false)
-            _ = memory.wait(for: 400 << 10, limit: Self.budget, isFirst: false) { _ in
-                isGranted.withLockedValue { $0 = true }
-            }
-            daemon.fetcher.downloads[0].end(
-                SampleImage.downloaded("carol", size: 300 << 10, framing: TestDaemon.framing))
-            try await eventually { isGranted.withLockedValue { $0 } && memory.waiting == 1 }
-            #expect(memory.bytes <= Self.budget)
-            #expect(try await owner.call("PING") == .simpleString("PONG"))
+            let client = try await daemon.connectWithAlice()
+            let memory = memory(daemon)
+            memory.fill()
+            #expect(try await client.call("LOGIN", "carol").code == "BUSY")
+            #expect(try await client.call("LOGIN", "alice", "SESSION", "more", "HOLD").code == "BUSY")
+            let other = try await daemon.connectWithAlice(as: Self.other)
+            #expect(try await other.call("LOGIN", "carol") == .ok)
+            #expect(try await client.call("LOGOUT", "alice")["users"] == .integer(1))
+            #expect(try await client.call("LOGIN", "carol") == .ok)
+        }
+    }
+
+    @Test func `F67: requests that wait for an image count`() async throws {
+        try await run { daemon in
+            let client = try await daemon.connectWithAlice()
+            let memory = memory(daemon)
+            let profiles = (0..<200).map { "\($0)" + String(repeating: "p", count: 500) }
+            for profile in profiles { try await client.send("GET", "alice", profile) }
+            await daemon.fetcher.started(profiles.count)
+            #expect(memory.bytes > 200_000)
+            try await client.close()
+            try await eventually { memory.bytes == 0 }
         }
     }
 
@@ -190,16 +225,16 @@ import ThumbnailCache
         return TestClient.request(["purge", "alice", "\(count)"] + profiles)
     }
 
-    @Test func `F53, I8: a PURGE is read on without room when it has waited, and is never BUSY`() async throws {
-        try await run(stall: 2_000) {
+    @Test func `F53, I8: a PURGE is read without room, and is never BUSY`() async throws {
+        try await run {
             $0.limits.arguments = 2_000
         } _: { daemon in
             let client = try await daemon.connectWithAlice()
-            let memory = try memory(daemon)
+            let memory = memory(daemon)
             memory.add(Self.budget)
             client.sendWithoutWaiting(purge(1_000))
             #expect(try await client.reply()["users"] == .integer(1))
-            try await eventually { memory.waiting == 0 && memory.bytes == Self.budget }
+            try await eventually { memory.bytes == Self.budget }
         }
     }
 
@@ -209,7 +244,7 @@ import ThumbnailCache
             $0.limits.arguments = 4_000
         } _: { daemon in
             let owner = try await daemon.connectWithAlice()
-            let memory = try memory(daemon)
+            let memory = memory(daemon)
             let whole = purge(count)
             let unfinished = try #require(whole.getSlice(at: 0, length: whole.readableBytes - 10))
             var clients: [TestClient] = []
@@ -219,7 +254,7 @@ import ThumbnailCache
                 let rest = try await client.rest()
                 #expect(rest == "" || (rest.hasPrefix("-BUSY ") && count > 2_000))
             }
-            try await eventually { memory.bytes == 0 && memory.waiting == 0 }
+            try await eventually { memory.bytes == 0 }
             #expect(try await owner.call("PING") == .simpleString("PONG"))
         }
     }

@@ -58,6 +58,24 @@ import Testing
         }
     }
 
+    @Test func `F66: what may not be sent yet waits for a later round, however fast the peer reads`() async throws {
+        try await Pair.with { pair in
+            pair.witness.maySend = false
+            let sent = try await pair.onLoop { stream in
+                stream.write(ByteBuffer(repeating: 7, count: Self.plenty))
+                stream.flush()
+                return stream.sent
+            }
+            _ = await Task.detached { pair.receive(sent) }.value
+            try await eventually { pair.witness.now.questions > 2 }
+            #expect(try await pair.onLoop { $0.sent } == sent)
+            #expect(pair.witness.now.moves == 0)
+            pair.witness.maySend = true
+            let rest = await Task.detached { pair.receive(Self.plenty - sent) }.value
+            #expect(rest.count == Self.plenty - sent)
+        }
+    }
+
     @Test func `what comes while reading pauses is read when it goes on`() async throws {
         try await Pair.with { pair in
             _ = try await pair.onLoop { $0.isReading = false }

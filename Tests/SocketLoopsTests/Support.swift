@@ -12,6 +12,9 @@ final class Witness: StreamHandler, Sendable {
         var bytes = ""
         var hasInputEnded = false
         var moves = 0
+        /// Times that it was asked whether more may be sent, and what it says.
+        var questions = 0
+        var maySend = true
         var closes = 0
         var error: CInt?
     }
@@ -32,6 +35,16 @@ final class Witness: StreamHandler, Sendable {
     }
 
     func inputEnded() { seen.withLockedValue { $0.hasInputEnded = true } }
+    var maySend: Bool {
+        get {
+            seen.withLockedValue { seen in
+                seen.questions += 1
+                return seen.maySend
+            }
+        }
+        set { seen.withLockedValue { $0.maySend = newValue } }
+    }
+
     func outputMoved() { seen.withLockedValue { $0.moves += 1 } }
 
     func closed(_ error: IOError?) {

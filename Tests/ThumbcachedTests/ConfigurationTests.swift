@@ -117,6 +117,7 @@ import ThumbnailCache
             input = "2MiB"
             output = "3MiB"
             memory-per-uid = "4MiB"
+            memory = "16MiB"
             stall = "5s"
             token = "1KiB"
             connections = 100
@@ -161,7 +162,8 @@ import ThumbnailCache
         expected.origins["work"]?.tokenEndpoint = TokenEndpoint(url: "https://id.example.org/token", clientID: "c")
         expected.limits = .init(
             image: 1 << 20, dimension: 100, id: 64, arguments: 32, input: 2 << 20, output: 3 << 20,
-            memoryPerUID: 4 << 20, stall: .seconds(5), token: 1024, connections: 100, connectionsPerUID: 10,
+            memoryPerUID: 4 << 20, memory: 16 << 20, stall: .seconds(5), token: 1024, connections: 100,
+            connectionsPerUID: 10,
             adminConnections: 2, usersPerUID: 3, sessionsPerUser: 4, downloads: 6,
             downloadsPerUID: 6, queuePerUID: 0, negativeEntries: 0)
         expected.access.admins = Admins(uids: [1000, 12], gids: [10, 34])

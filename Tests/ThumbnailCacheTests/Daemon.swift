@@ -19,6 +19,10 @@ struct Daemon {
         logout = LogoutService(sessions: sessions, log: sessions.log)
     }
 
+    init(budget: MemoryBudget) {
+        self.init(FakeWorld(budget: budget))
+    }
+
     /// The next start, on the same disk.
     func restarted() -> Daemon {
         Daemon(FakeWorld(store: world.store.restarted()))

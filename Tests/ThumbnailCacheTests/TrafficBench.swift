@@ -23,7 +23,7 @@ struct TrafficBench {
     private(set) var handles: [String: FakeHandle] = [:]
 
     init(absenceLimit: Int = 100) {
-        traffic = CacheTraffic(absenceLimit: absenceLimit)
+        traffic = CacheTraffic(absenceLimit: absenceLimit) { MemoryBudget().lease(for: 1000) }
     }
 
     // MARK: What happens

@@ -18,6 +18,7 @@ final class TestDaemon: Sendable {
     let fetcher: FakeFetcher
     let time: ManualTime
     let registry = PeerRegistry()
+    let budget: MemoryBudget
     let server: DaemonServer
     private let sessions: UserSessions
     let group: SocketLoopGroup
@@ -39,6 +40,7 @@ final class TestDaemon: Sendable {
     /// What a daemon is to be like.
     struct Setup {
         var limits = ServerLimits()
+        var budget = MemoryBudget.Limits()
         var settings = CacheSettings(origins: ["default": TestDaemon.origin])
         var threads = 1
         var memory = 64 << 20
@@ -73,8 +75,11 @@ final class TestDaemon: Sendable {
         group = try SocketLoopGroup(threads: setup.threads)
         let disk = ThreadPool(threads: 2)
         let settings = setup.settings
+        let budgetLimits = setup.budget
+        budget = MemoryBudget(limits: { budgetLimits })
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: FakeTokenEndpoint(), memory: MemoryTier(capacity: setup.memory),
+            budget: budget,
             disk: disk, judging: disk,
             writes: WriteBehind(writer: disk, time: time, stepAside: {}, limits: .init(tier: setup.memory)) { false },
             lifecycle: ThreadPool(threads: setup.lifecycleThreads),
@@ -87,7 +92,7 @@ final class TestDaemon: Sendable {
         let dispatcher = Dispatcher(
             sessions: sessions, logout: LogoutService(sessions: sessions, log: log), disk: disk,
             tasks: globalConcurrentExecutor, time: time,
-            info: setup.info, registry: registry, version: "9.8.7", limits: { limits }, log: log)
+            info: setup.info, registry: registry, budget: budget, version: "9.8.7", limits: { limits }, log: log)
         let peers = NIOLockedValueBox<[Peer]>([])
         self.peers = peers
         let admins = setup.admins
