@@ -10,7 +10,7 @@ extension EndToEnd {
             private var sent = 0
             /// All but the last bytes is sent.
             private(set) var isDone = false
-            /// It was told BUSY, and disconnected.
+            /// It was told BUSY: nothing else is ever said to it.
             private(set) var isRefused = false
 
             init(_ daemon: Daemon) throws {
@@ -20,6 +20,8 @@ extension EndToEnd {
 
             /// Sends as much as is taken now, and never the last bytes.
             func send(_ frame: [UInt8]) throws {
+                var reply: UInt8 = 0
+                if recv(client.descriptor, &reply, 1, CInt(MSG_PEEK | MSG_DONTWAIT)) > 0 { isRefused = true }
                 while !isRefused && sent < frame.count - 100 {
                     let count = frame[sent..<(frame.count - 100)].withUnsafeBytes {
                         Glibc.send(client.descriptor, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL))

@@ -1,3 +1,4 @@
+import CacheFakes
 import NIOConcurrencyHelpers
 import Testing
 
@@ -82,7 +83,7 @@ import Testing
             case .cancelled: "CANCELLED"
             case .busy: "BUSY"
             case .shuttingDown: "SHUTTINGDOWN"
-            default: "\(failure)"
+            default: failure.name
             }
         }
     }

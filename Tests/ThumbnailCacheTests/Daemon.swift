@@ -61,7 +61,7 @@ struct Daemon {
         do throws(CacheFailure) {
             cache = try await sessions.cache(owner)
         } catch {
-            return "\(error)"
+            return error.name
         }
         let slot = Slot(profile: OpaqueID(profile))
         if let served = cache.hit(slot) { return TrafficBench.tell(.success(served)) }

@@ -32,7 +32,7 @@ import Testing
     {
         let cache = try cache(world)
         let error = #expect(throws: CacheFailure.self) { try cache.put(Self.slot, bytes, timeToLive: nil) }
-        #expect(error.map { "\($0)".hasPrefix("badImage") } == true)
+        #expect(error.map { $0.name.hasPrefix("badImage") } == true)
         #expect(world.store.calls(.seal) == 0)
     }
 
@@ -43,7 +43,7 @@ import Testing
         let wide = #expect(throws: CacheFailure.self) {
             try cache.put(Self.slot, SampleImage.png("wide", width: 101), timeToLive: nil)
         }
-        #expect(wide.map { "\($0)".hasPrefix("badImage") } == true)
+        #expect(wide.map { $0.name.hasPrefix("badImage") } == true)
         let heavy = #expect(throws: CacheFailure.self) {
             try cache.put(Self.slot, SampleImage.png("heavy", size: 1_001), timeToLive: nil)
         }

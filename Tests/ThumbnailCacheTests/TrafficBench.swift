@@ -156,7 +156,7 @@ struct TrafficBench {
         case .success(nil): "null"
         case .failure(.timedOut): "timeout"
         case .failure(.origin(let reason)): "origin \(reason)"
-        case .failure(let failure): "\(failure)"
+        case .failure(let failure): failure.name
         }
     }
 }
