@@ -11,7 +11,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/vfs.h>
 #include <sys/syscall.h>
@@ -151,10 +150,6 @@ ptrdiff_t clinux_getdents64(int fd, void *buffer, size_t length) {
 
 void clinux_name_thread(const char *name) {
     prctl(PR_SET_NAME, (unsigned long)name, 0L, 0L, 0L);
-}
-
-int clinux_set_thread_niceness(int niceness) {
-    return setpriority(PRIO_PROCESS, 0, niceness);
 }
 
 int clinux_set_dumpable(int dumpable) {

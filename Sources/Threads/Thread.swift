@@ -4,15 +4,10 @@ import Glibc
 /// Runs `body` on a new thread, which no signal is delivered to: they are for others to handle, and a SIGPIPE that a write of
 /// OpenSSL's raises there must not end the process.
 ///
-/// - Parameters:
-///   - name: what the system's tools show; 15 characters at most.
-///   - givesWay: whether the others of the process go first where there are fewer processors than threads: setpriority(2), which Linux does
-///     for the thread alone. Where it is not allowed the thread runs like the others.
+/// - Parameter name: what the system's tools show; 15 characters at most.
 /// - Returns: the thread, to be joined or detached by the caller.
 /// - Throws: when there is no thread to be had: pthread_create(3).
-public func startThread(
-    named name: String, givingWay givesWay: Bool = false, _ body: @escaping @Sendable () -> Void
-) throws(ThreadError) -> pthread_t {
+public func startThread(named name: String, _ body: @escaping @Sendable () -> Void) throws(ThreadError) -> pthread_t {
     var all = sigset_t()
     var before = sigset_t()
     sigfillset(&all)
@@ -22,7 +17,6 @@ public func startThread(
     let box = Unmanaged.passRetained(
         Box {
             clinux_name_thread(name)
-            if givesWay { _ = clinux_set_thread_niceness(nicenessOfGivingWay) }
             body()
         })
     var thread = pthread_t()
@@ -38,9 +32,6 @@ public func startThread(
     }
     return thread
 }
-
-/// With 5 a thread has a third of the time that one with 0 has beside it: sched(7).
-private let nicenessOfGivingWay: Int32 = 5
 
 /// A thread that the system did not give.
 public struct ThreadError: Error, Equatable, CustomStringConvertible {

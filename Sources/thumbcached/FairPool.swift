@@ -8,8 +8,6 @@ import ThumbnailCache
 ///
 /// A turn is worth a tenth of a millisecond of a thread's time: who takes longer is passed over until the others have had as much. And no
 /// uid has more than half of the threads at once, however much it submits, so that whoever comes next finds one that is free.
-///
-/// The threads give way to those that serve sockets: what they do takes longer than an answer from memory may wait.
 final class FairPool: BlockingPool {
     private typealias Work = @Sendable () -> Void
 
@@ -55,7 +53,7 @@ final class FairPool: BlockingPool {
         self.now = now
         do {
             for _ in 0..<count {
-                let thread = try startThread(named: name, givingWay: true) { self.work() }
+                let thread = try startThread(named: name) { self.work() }
                 threads.withLockedValue { $0.append(thread) }
             }
         } catch {

@@ -35,7 +35,7 @@ import Testing
     {
         try await self.break(step)
         #expect(daemon.sessions.openCache(.alice) == nil)
-        #expect(await daemon.get(.alice, "bob") == "\(CacheFailure.inputOutput(Self.closed))")
+        #expect(await daemon.get(.alice, "bob") == CacheFailure.inputOutput(Self.closed).name)
         for _ in 0..<2 {
             await #expect(throws: CacheFailure.inputOutput(Self.closed)) { try await daemon.put(.alice, "bob", "x") }
             await #expect(throws: CacheFailure.inputOutput(Self.closed)) { try await daemon.logIn(.alice) }

@@ -91,9 +91,6 @@ static const int CLINUX_DIRENT_NAME_OFFSET = 19;
 /* Names the calling thread for the system's tools; 15 characters at most. prctl(2), PR_SET_NAME. */
 void clinux_name_thread(const char *name);
 
-/* How readily the calling thread gives way to others, from -20 to 19: setpriority(2), which Linux does for a thread. 0, or -1 with errno. */
-int clinux_set_thread_niceness(int niceness);
-
 /* Whether the process may leave a core file or be read through /proc: prctl(2), PR_SET_DUMPABLE. */
 int clinux_set_dumpable(int dumpable);
 
