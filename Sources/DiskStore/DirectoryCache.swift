@@ -49,6 +49,10 @@ final class DirectoryCache: Sendable {
         }
     }
 
+    func remove(_ key: Key) {
+        _ = state.withLockedValue { $0.held.removeValue(forKey: key) }
+    }
+
     func removeAll(of generation: UInt64) {
         _ = state.withLockedValue { state in
             let out = state.held.filter { $0.key.generation == generation }

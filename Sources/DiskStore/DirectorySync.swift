@@ -8,6 +8,7 @@ final class DirectorySync: Sendable {
     enum Place: Hashable, Sendable {
         case keys, sessions
         case keysOf(uid: UInt32), sessionsOf(uid: UInt32)
+        case generation(UInt64)
         case bucket(generation: UInt64, bucket: UInt8)
     }
 
@@ -49,7 +50,10 @@ final class DirectorySync: Sendable {
     func forget(generation: UInt64) {
         unsettled.withLockedValue { unsettled in
             unsettled = unsettled.filter { place in
-                if case .bucket(generation, _) = place { false } else { true }
+                switch place {
+                case .generation(generation), .bucket(generation, _): false
+                default: true
+                }
             }
         }
     }

@@ -40,6 +40,8 @@ final class Disk: Sendable {
 
     func isRemote(_ directory: Directory) -> Bool { system.isRemote(directory.descriptor) }
 
+    func blockSize(_ directory: Directory) -> Int { system.blockSize(directory.descriptor) }
+
     func makeDirectory(_ name: FileName, in directory: Directory) throws(SystemError) {
         try system.makeDirectory(name, in: directory.descriptor)
     }
@@ -83,11 +85,15 @@ final class Disk: Sendable {
     }
 
     /// Removes a directory if nothing is in it. That it is not there, holds something or is none is no error.
-    func removeDirectoryIfEmpty(_ name: FileName, in directory: Directory) throws(SystemError) {
+    /// - Returns: whether it was removed.
+    @discardableResult
+    func removeDirectoryIfEmpty(_ name: FileName, in directory: Directory) throws(SystemError) -> Bool {
         do {
             try removeDirectory(name, in: directory)
+            return true
         } catch {
             if ![ENOTEMPTY, EEXIST, ENOENT, ENOTDIR].contains(error.code) { throw error }
+            return false
         }
     }
 

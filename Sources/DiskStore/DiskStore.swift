@@ -57,9 +57,13 @@ public final class DiskStore: ImageStore {
             algorithms: algorithms, directorySync: directorySync,
             reserve: Reserve(disk: disk, directory: opened.directories.keys), random: random, counters: counters,
             log: log)
+        let costs = DiskCosts(
+            block: disk.blockSize(opened.directories.users),
+            longest: min(configuration.quota, configuration.userQuota, 1 << 30))
         images = ImageFiles(
-            disk: disk, users: opened.directories.users,
-            trash: Trash(disk: disk, directory: opened.directories.trash, random: random), temporaries: temporaries,
+            disk: disk, costs: costs, users: opened.directories.users,
+            trash: Trash(disk: disk, directory: opened.directories.trash, random: random, costs: costs),
+            temporaries: temporaries,
             directorySync: directorySync, random: random, now: now, quota: configuration.quota,
             userQuota: configuration.userQuota, counters: counters, maintenance: signal, log: log)
         maintenance = Maintenance(

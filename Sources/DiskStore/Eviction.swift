@@ -4,7 +4,7 @@ enum Eviction {
     /// An image that could go.
     struct Candidate: Equatable {
         let address: EntryAddress
-        /// Bytes.
+        /// Bytes that it takes on disk.
         let size: Int
         /// When it was last used, at a grain of an hour: its file's modification time.
         let lastUse: LastUse

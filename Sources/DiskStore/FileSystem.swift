@@ -15,6 +15,8 @@ public protocol FileSystem: Sendable {
     /// fstatfs(2): whether what lies there is opened and looked at by asking another machine or process, which may not answer. Also
     /// true when it cannot be told.
     func isRemote(_ descriptor: Int32) -> Bool
+    /// fstatvfs(3): bytes that the file system of something open hands out at once; 4096 when it cannot be told.
+    func blockSize(_ descriptor: Int32) -> Int
     /// mkdirat(2), with mode 0700.
     func makeDirectory(_ name: FileName, in directory: Int32) throws(SystemError)
     /// renameat(2).

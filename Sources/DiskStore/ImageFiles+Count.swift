@@ -23,14 +23,16 @@ extension ImageFiles {
     private func count(_ bucket: UInt8, in directory: Directory) throws -> Usage {
         // Not through the cache of open directories: this passes through all of them once.
         guard let place = try existing(BucketName.fileName(bucket), in: directory) else { return Usage() }
-        var usage = Usage()
+        var usage = Usage(bytes: costs.directory)
         for entry in try disk.names(in: place) {
             guard let status = try disk.status(of: entry.name, in: place) else { continue }
-            guard status.kind == .file, status.linkCount == 1, EntryAddress(entry.name)?.bucket == bucket else {
+            guard status.kind == .file, status.linkCount == 1, status.size <= largestEntry,
+                EntryAddress(entry.name)?.bucket == bucket
+            else {
                 try trash.take(entry.name, from: place)
                 continue
             }
-            usage = usage + Usage(images: 1, bytes: Int(status.size))
+            usage = usage + Usage(images: 1, bytes: costs.file(status.size))
         }
         return usage
     }

@@ -1,5 +1,6 @@
 import Glibc
 import Logging
+import NIOConcurrencyHelpers
 
 /// The directories on the way to an entry: `users/<uid>/<user-name>.<generation>/<hh>`. Those of generations and
 /// buckets stay open in the ``DirectoryCache``.
@@ -20,7 +21,15 @@ extension ImageFiles {
         return found
     }
 
-    /// One of a generation's buckets, or nil.
+    /// One of a generation's buckets, or nil, for whoever does not hold its commit lock.
+    func lookedUpDirectory(of generation: Generation, bucket: UInt8) throws -> Directory? {
+        let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
+        if let found = disk.directories[key] { return found }
+        return try withLock(generation, bucket) { try existingDirectory(of: generation, bucket: bucket) }
+    }
+
+    /// One of a generation's buckets, or nil. The commit lock is held: eviction and a purge take a bucket away with its last entry, and one that is gone must
+    /// not come back as an open directory.
     func existingDirectory(of generation: Generation, bucket: UInt8) throws -> Directory? {
         let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
         if let found = disk.directories[key] { return found }
@@ -51,14 +60,30 @@ extension ImageFiles {
         }
     }
 
-    /// One of a generation's buckets, made if missing: an entry is to be put in it.
+    /// One of a generation's buckets, made if missing: an entry is to be put in it. The commit lock is held.
     func madeDirectory(of generation: Generation, bucket: UInt8) throws -> Directory {
         generation.willHold(in: bucket)
         let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
         if let found = disk.directories[key] { return found }
-        let found = try made(BucketName.fileName(bucket), in: try madeDirectory(of: generation))
+        let found = try made(BucketName.fileName(bucket), in: try madeDirectory(of: generation)) {
+            accounts.withLockedValue {
+                $0.add(images: 0, bytes: costs.directory, to: generation.number, bucket: bucket)
+            }
+        }
         disk.directories.insert(found, for: key)
         return found
+    }
+
+    /// Removes a bucket that holds nothing any more. The commit lock is held.
+    /// - Returns: whether it is gone now, and was not before.
+    @discardableResult
+    func removeDirectoryIfEmpty(of generation: Generation, bucket: UInt8) throws -> Bool {
+        guard let parent = try existingDirectory(of: generation),
+            try disk.removeDirectoryIfEmpty(BucketName.fileName(bucket), in: parent)
+        else { return false }
+        disk.directories.remove(DirectoryCache.Key(generation: generation.number, bucket: bucket))
+        accounts.withLockedValue { $0.add(images: 0, bytes: -costs.directory, to: generation.number, bucket: bucket) }
+        return true
     }
 
     /// A directory in another. What somebody has planted in its place is never followed (F24) and counts as missing.
@@ -72,7 +97,10 @@ extension ImageFiles {
     }
 
     /// A directory in another, made if missing. What was planted in its place goes to the trash.
-    private func made(_ name: FileName, in parent: Directory) throws -> Directory {
+    /// - Parameter wasMade: called when it was made by this call.
+    private func made(
+        _ name: FileName, in parent: Directory, wasMade: () -> Void = {}
+    ) throws -> Directory {
         do {
             return try disk.openDirectory(name, in: parent)
         } catch  where error.isMissing {
@@ -82,6 +110,7 @@ extension ImageFiles {
         }
         do {
             try disk.makeDirectory(name, in: parent)
+            wasMade()
         } catch  where error.code == EEXIST {
             // Another write made it first.
         }

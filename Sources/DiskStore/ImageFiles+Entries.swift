@@ -10,13 +10,13 @@ struct PreparedEntry {
     let temporary: FileName
     let size: Int
     let directory: Directory
-    let bucket: Directory
 }
 
 extension ImageFiles {
     /// Writes an entry to a temporary file in the generation's directory. Leaves nothing behind when it throws.
+    /// - Returns: nil when a purge of the profile has overtaken it.
     func prepare(_ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation) throws
-        -> PreparedEntry
+        -> PreparedEntry?
     {
         do {
             return try prepareOnce(entry, at: address, in: generation)
@@ -28,21 +28,22 @@ extension ImageFiles {
     }
 
     private func prepareOnce(_ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation)
-        throws -> PreparedEntry
+        throws -> PreparedEntry?
     {
         let directory = try madeDirectory(of: generation)
-        let bucket = try madeDirectory(of: generation, bucket: address.bucket)
+        // Before anything is written, so that a full disk shows while there is nothing to undo.
+        try withLock(generation, address.bucket) { _ = try madeDirectory(of: generation, bucket: address.bucket) }
         let temporary = temporaries.make()
+        underWay.begin(temporary, of: address.profile, in: generation)
+        var isPrepared = false
+        defer { if !isPrepared { removeTemporary(temporary, in: directory, of: generation) } }
         var file = try disk.open(temporary, in: directory, for: .creating)
-        do {
-            try file.write(entry)
-            try file.close()
-        } catch {
-            removeTemporary(temporary, in: directory)
-            throw error
-        }
-        return PreparedEntry(
-            address: address, temporary: temporary, size: entry.count, directory: directory, bucket: bucket)
+        // A purge that came before the file was there could not remove it; nor has it anything to fear from an empty one.
+        guard underWay.contains(temporary, in: generation) else { return nil }
+        try file.write(entry)
+        try file.close()
+        isPrepared = true
+        return PreparedEntry(address: address, temporary: temporary, size: entry.count, directory: directory)
     }
 
     /// Lets an entry appear under its name if it still may. See ``ThumbnailCache/ImageVault/write(_:_:isCurrent:committed:)``.
@@ -50,18 +51,20 @@ extension ImageFiles {
         _ entry: PreparedEntry, in generation: Generation, isCurrent: () -> Bool, committed: () -> Void
     ) throws -> Bool {
         var isPlaced = false
-        defer { if !isPlaced { removeTemporary(entry.temporary, in: entry.directory) } }
+        defer { if !isPlaced { removeTemporary(entry.temporary, in: entry.directory, of: generation) } }
         try withLock(generation, entry.address.bucket) {
-            guard isCurrent() else { return }
+            guard underWay.contains(entry.temporary, in: generation), isCurrent() else { return }
             let name = entry.address.fileName
-            let old = try disk.status(of: name, in: entry.bucket)
-            if old?.kind == .directory { try trash.take(name, from: entry.bucket) }
+            let bucket = try madeDirectory(of: generation, bucket: entry.address.bucket)
+            let old = try disk.status(of: name, in: bucket)
+            if old?.kind == .directory { try trash.take(name, from: bucket) }
             let replaced = old?.kind == .file ? old : nil
-            try appear(entry, as: name, over: replaced, in: generation)
+            try appear(entry, as: name, in: bucket, over: replaced, of: generation)
             isPlaced = true
+            let freed = replaced.map { costs.file($0.size) } ?? 0
             accounts.withLockedValue { accounts in
                 accounts.add(
-                    images: replaced == nil ? 1 : 0, bytes: entry.size - Int(replaced?.size ?? 0),
+                    images: replaced == nil ? 1 : 0, bytes: costs.file(Int64(entry.size)) - freed,
                     to: generation.number, bucket: entry.address.bucket)
             }
             committed()
@@ -76,28 +79,32 @@ extension ImageFiles {
     /// the older one is removed leaves it behind as a temporary file, which the next start removes. A power cut within the half minute
     /// that the kernel keeps what was written takes the older image along: a miss, as an image that was PUT may be.
     private func appear(
-        _ entry: PreparedEntry, as name: FileName, over replaced: FileStatus?, in generation: Generation
+        _ entry: PreparedEntry, as name: FileName, in bucket: Directory, over replaced: FileStatus?,
+        of generation: Generation
     ) throws {
         // Also when it fails: the system may have said so of something that it did.
         defer { disk.openEntries.forget(entry.address, of: generation.number) }
         if replaced != nil {
             do throws(SystemError) {
-                try disk.exchange(entry.temporary, in: entry.directory, with: name, in: entry.bucket)
-                return removeTemporary(entry.temporary, in: entry.directory)
+                try disk.exchange(entry.temporary, in: entry.directory, with: name, in: bucket)
+                return removeTemporary(entry.temporary, in: entry.directory, of: generation)
             } catch {
                 // Not every file system can swap; every one can rename.
             }
         }
-        try disk.rename(entry.temporary, in: entry.directory, to: name, in: entry.bucket)
+        try disk.rename(entry.temporary, in: entry.directory, to: name, in: bucket)
+        underWay.end(entry.temporary, in: generation)
     }
 
-    private func removeTemporary(_ name: FileName, in directory: Directory) {
+    /// What cannot be removed stays noted: a purge of its profile tries again, or gives no receipt.
+    private func removeTemporary(_ name: FileName, in directory: Directory, of generation: Generation) {
         do {
             do throws(SystemError) {
                 try disk.unlinkIfPresent(name, in: directory)
             } catch {
                 try trash.take(name, from: directory)
             }
+            underWay.end(name, in: generation)
         } catch {
             log.warning("a temporary file could not be removed; the next start will", metadata: ["error": "\(error)"])
         }
@@ -125,10 +132,22 @@ extension ImageFiles {
 
     /// Removes every size of a profile, durably. The commit lock is held.
     func removeAll(of profile: SealedName, in generation: Generation) throws -> Usage {
-        guard let bucket = try existingDirectory(of: generation, bucket: profile.bucket) else {
-            return Usage()
-        }
+        guard let directory = try existingDirectory(of: generation) else { return Usage() }
         try removeLeftovers(of: generation)
+        for file in underWay.files(of: profile, in: generation) {
+            try disk.unlinkIfPresent(file, in: directory)
+            // Only now: else nobody would try again.
+            underWay.end(file, in: generation)
+        }
+        let removed = try removeEntries(of: profile, in: generation)
+        // Where the bucket went too, it is this directory that leads to the entry no more. And where it did not, it is this one
+        // that leads to no temporary file.
+        try directorySync.sync(directory, .generation(generation.number))
+        return removed
+    }
+
+    private func removeEntries(of profile: SealedName, in generation: Generation) throws -> Usage {
+        guard let bucket = try existingDirectory(of: generation, bucket: profile.bucket) else { return Usage() }
         var removed = Usage()
         var failure: (any Error)?
         let prefix = profile.fileName.bytes + [UInt8(ascii: ".")]
@@ -136,14 +155,15 @@ extension ImageFiles {
             do {
                 guard let status = try disk.status(of: entry.name, in: bucket) else { continue }
                 try remove(entry.name, status, from: bucket, profile.bucket, of: generation)
-                removed = removed + Usage(images: 1, bytes: Int(status.size))
+                removed = removed + Usage(images: 1, bytes: costs.file(status.size))
             } catch {
                 failure = failure ?? error
             }
         }
+        if let failure { throw failure }
+        if try removeDirectoryIfEmpty(of: generation, bucket: profile.bucket) { return removed }
         // Also when nothing was found: an entry evicted a moment ago would be back after a power cut (I4).
         try directorySync.sync(bucket, .bucket(generation: generation.number, bucket: profile.bucket))
-        if let failure { throw failure }
         return removed
     }
 
@@ -170,7 +190,7 @@ extension ImageFiles {
         try disk.unlink(name, in: bucket)
         guard status.kind == .file else { return }
         accounts.withLockedValue {
-            $0.add(images: -1, bytes: -Int(status.size), to: generation.number, bucket: number)
+            $0.add(images: -1, bytes: -costs.file(status.size), to: generation.number, bucket: number)
         }
     }
 }

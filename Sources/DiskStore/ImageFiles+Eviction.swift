@@ -42,8 +42,10 @@ extension ImageFiles {
             let (sample, isWhole) = try sample(of: generation, keeping: keeping)
             let before = freed.images
             for victim in Eviction.victims(of: sample, bytes: bytes - freed.bytes, isWhole: isWhole) {
-                if try evict(victim, from: generation) {
-                    freed = freed + Usage(images: 1, bytes: victim.size)
+                // A directory that goes with its last image may have been enough.
+                if freed.bytes >= bytes { break }
+                if let bytes = try evict(victim, from: generation) {
+                    freed = freed + Usage(images: 1, bytes: bytes)
                 }
             }
             if freed.images == before { break }
@@ -70,31 +72,30 @@ extension ImageFiles {
                 guard address != keeping, let status = try disk.status(of: address.fileName, in: place),
                     status.kind == .file
                 else { continue }
-                sample.append(Eviction.Candidate(address: address, status: status))
+                sample.append(candidate(address, status))
             }
         }
         return (sample, true)
     }
 
-    /// False when the image was used or written anew since it was sampled.
-    private func evict(_ victim: Eviction.Candidate, from generation: Generation) throws -> Bool {
+    /// The bytes that are free then; nil when the image was used or written anew since it was sampled.
+    private func evict(_ victim: Eviction.Candidate, from generation: Generation) throws -> Int? {
         let bucket = victim.address.bucket
         return try withLock(generation, bucket) {
             let name = victim.address.fileName
             guard let place = try existingDirectory(of: generation, bucket: bucket),
                 let status = try disk.status(of: name, in: place), status.kind == .file,
-                Eviction.Candidate(address: victim.address, status: status) == victim
-            else { return false }
+                candidate(victim.address, status) == victim
+            else { return nil }
             try remove(name, status, from: place, bucket, of: generation)
-            return true
+            let isBucketGone = try removeDirectoryIfEmpty(of: generation, bucket: bucket)
+            return victim.size + (isBucketGone ? costs.directory : 0)
         }
     }
-}
 
-extension Eviction.Candidate {
-    fileprivate init(address: EntryAddress, status: FileStatus) {
-        self.init(
-            address: address, size: Int(status.size),
+    private func candidate(_ address: EntryAddress, _ status: FileStatus) -> Eviction.Candidate {
+        Eviction.Candidate(
+            address: address, size: costs.file(status.size),
             lastUse: Eviction.LastUse(seconds: status.modifiedSeconds, nanoseconds: status.modifiedNanoseconds),
             inode: status.inode)
     }

@@ -8,6 +8,7 @@ import ThumbnailCache
 /// It knows no key. What it is handed is sealed already, and what it hands out is sealed still.
 final class ImageFiles: Sendable {
     let disk: Disk
+    let costs: DiskCosts
     let users: Directory
     let trash: Trash
     let temporaries: TemporaryNames
@@ -24,6 +25,7 @@ final class ImageFiles: Sendable {
     /// Held while an entry appears under its name or goes from it.
     let locks = StripedLocks(count: 256)
     let claims = DirectoryClaims()
+    let underWay = ImagesUnderWay()
     /// Whether kernel and file system know calls that never wait, as far as has been tried.
     let canGlance: Synchronization.Atomic<Bool>
     private let known = NIOLockedValueBox(Known())
@@ -36,11 +38,13 @@ final class ImageFiles: Sendable {
     }
 
     init(
-        disk: Disk, users: Directory, trash: Trash, temporaries: TemporaryNames, directorySync: DirectorySync,
+        disk: Disk, costs: DiskCosts, users: Directory, trash: Trash, temporaries: TemporaryNames,
+        directorySync: DirectorySync,
         random: any RandomSource, now: @escaping @Sendable () -> Int64, quota: Int, userQuota: Int,
         counters: Counters, maintenance: MaintenanceSignal, log: Logger
     ) {
         self.disk = disk
+        self.costs = costs
         self.users = users
         canGlance = Synchronization.Atomic(!disk.isRemote(users))
         self.trash = trash
@@ -56,7 +60,7 @@ final class ImageFiles: Sendable {
     }
 
     /// Bytes that one entry may have: no more than the quotas, nor than OpenSSL takes at once.
-    var largestEntry: Int { min(quota, userQuota, 1 << 30) }
+    var largestEntry: Int { costs.longest }
 
     /// The generation of that name, the same object for all who ask.
     /// - Parameter isNew: it was made just now, so that nothing is in it.

@@ -26,6 +26,12 @@ public struct LinuxFileSystem: FileSystem {
 
     public func isRemote(_ descriptor: Int32) -> Bool { clinux_is_remote(descriptor) != 0 }
 
+    public func blockSize(_ descriptor: Int32) -> Int {
+        var found = statvfs()
+        guard fstatvfs(descriptor, &found) == 0 else { return 4096 }
+        return Int(clamping: max(found.f_bsize, found.f_frsize))
+    }
+
     private static var reading: Int32 { O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | CLINUX_O_NOATIME }
 
     public func makeDirectory(_ name: FileName, in directory: Int32) throws(SystemError) {

@@ -20,13 +20,15 @@ final class Trash: Sendable {
     private let disk: Disk
     private let directory: Directory
     private let random: any RandomSource
+    private let costs: DiskCosts
     /// One deletes at a time. Others wait for a batch, or where nobody waits for the one that deletes, for a name.
     private let deleting = NIOLock()
     /// Those who need the room now.
     private let hurried = Atomic<Int>(0)
     private let held = NIOLockedValueBox(Usage())
 
-    init(disk: Disk, directory: Directory, random: any RandomSource) {
+    init(disk: Disk, directory: Directory, random: any RandomSource, costs: DiskCosts) {
+        self.costs = costs
         self.disk = disk
         self.directory = directory
         self.random = random
@@ -108,6 +110,7 @@ final class Trash: Sendable {
             guard !turn.isOver else { return }
             do {
                 try disk.removeDirectory(entry.name, in: directory)
+                held.withLockedValue { $0.bytes = max(0, $0.bytes - costs.directory) }
                 turn.count()
             } catch {
                 // Something is still in it, or it was swapped: the next round sees.
@@ -148,7 +151,7 @@ final class Trash: Sendable {
         do {
             let status = try disk.status(of: name, in: place)
             try disk.unlinkIfPresent(name, in: place)
-            let size = Int(status?.size ?? 0)
+            let size = status.map { costs.file($0.size) } ?? 0
             held.withLockedValue { held in
                 held.images = max(0, held.images - 1)
                 held.bytes = max(0, held.bytes - size)

@@ -9,7 +9,7 @@ extension Vault {
             try storeErrors("writing an image") {
                 let entry = try seal(slot, image)
                 defer { entry.bytes.deallocate() }
-                let prepared = try prepare(entry)
+                guard let prepared = try prepare(entry) else { return false }
                 let isPlaced = try files.commit(
                     prepared, in: generation, isCurrent: isCurrent, committed: committed)
                 if isPlaced { makeRoom(keeping: entry.address) }
@@ -58,7 +58,7 @@ extension Vault {
     }
 
     /// Writes the temporary file. On a full disk (F4, F5) trash and some of this user's own images go first, once.
-    private func prepare(_ entry: SealedEntry) throws -> PreparedEntry {
+    private func prepare(_ entry: SealedEntry) throws -> PreparedEntry? {
         let bytes = UnsafeRawBufferPointer(entry.bytes)
         do {
             return try files.prepare(bytes, at: entry.address, in: generation)

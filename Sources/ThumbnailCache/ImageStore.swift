@@ -129,7 +129,7 @@ public enum Glance: Sendable {
     }
 }
 
-/// A count of images and their bytes on disk.
+/// A count of images and of the bytes that they take on disk: whole blocks, inodes, and the directories they lie in.
 public struct Usage: Sendable, Equatable {
     public var images: Int
     public var bytes: Int

@@ -131,6 +131,8 @@ final class FaultySystem: FileSystem {
 
     func isRemote(_ descriptor: Int32) -> Bool { real.isRemote(descriptor) }
 
+    func blockSize(_ descriptor: Int32) -> Int { real.blockSize(descriptor) }
+
     func makeDirectory(_ name: FileName, in directory: Int32) throws(SystemError) {
         let step = try step(.makeDirectory)
         try real.makeDirectory(name, in: directory)

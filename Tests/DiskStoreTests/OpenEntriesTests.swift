@@ -18,7 +18,7 @@ import ThumbnailCache
     private func withOpenEntry(
         _ body: (_ vault: any ImageVault, _ store: DiskStore, _ descriptors: Int) throws -> Void
     ) throws {
-        try tree.withStore(tree.configuration(userQuota: 4_000), system: system) { store in
+        try tree.withStore(tree.configuration(userQuota: 16_000), system: system) { store in
             let vault = try store.commitLogin(alice, .plain)
             try vault.put(slot("bob"), picture(1))
             // As far as removing an image opens directories, they are open from here on.
@@ -113,7 +113,7 @@ import ThumbnailCache
             case .purge: _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
             case .drop: try vault.drop(slot("bob"), isCurrent: { true })
             case .eviction:
-                try vault.put(slot("bob", 64), picture(2, count: 3_000))
+                try vault.put(slot("bob", 64), picture(2, count: 8_000))
                 #expect(vault.usage?.images == 1)
             case .rejection:
                 let file = open(try #require(tree.entries.first), O_RDWR)
@@ -127,7 +127,8 @@ import ThumbnailCache
                 #expect(waited == nil)
             case .logout: vault.close()
             }
-            #expect(system.descriptors == descriptors)
+            // With the profile's last image a purge closes the directory that it was in, too.
+            #expect(system.descriptors == (removal == .purge ? descriptors - 1 : descriptors))
             #expect(glance(vault) == nil)
         }
     }
@@ -185,7 +186,7 @@ import ThumbnailCache
             system.plan { [system] call, _, _ in
                 guard call == .readCached, isFirst.take() else { return nil }
                 do {
-                    _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
+                    try vault.drop(slot("bob"), isCurrent: { true })
                 } catch {
                     Issue.record(error)
                 }

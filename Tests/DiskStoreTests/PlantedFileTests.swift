@@ -156,3 +156,33 @@ func `F24: a link in place of a directory is not followed, and what it points to
         #expect(try vault.bytes(slot("bob")) == picture(1).content)
     }
 }
+
+@Test func `F26: a planted file of the largest size there is, is not counted but removed, at each place`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(slot("bob"), picture(1)) }
+    let entry = try #require(tree.entries.first)
+    func plant(_ path: String) throws {
+        let descriptor = open(path, O_CREAT | O_RDWR, 0o600)
+        defer { close(descriptor) }
+        // As large as the file system allows: on some no file may be of 2^63 - 1 bytes.
+        try #require(ftruncate(descriptor, .max) == 0 || ftruncate(descriptor, 1 << 43) == 0)
+    }
+    let name = entry.dropLast(1)
+    for size in [1, 2, 3] { try plant("\(name)\(size)") }
+    try tree.withStore { store in
+        store.maintain()
+        #expect(tree.entries == [entry])
+        #expect(store.usageTotal.images == 1)
+        #expect(store.statistics.trash == Usage())
+        // And where they come later, in the place of an image.
+        let vault = try #require(try store.load(alice)).vault
+        for size: UInt16 in [1, 2, 3] {
+            try vault.put(slot("bob", size), picture(1))
+            try plant("\(name)\(size)")
+            #expect(try vault.bytes(slot("bob", size)) == nil)
+        }
+        #expect(tree.entries == [entry])
+        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+        #expect(store.usageTotal.bytes >= 0)
+    }
+}

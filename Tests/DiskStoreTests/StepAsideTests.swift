@@ -9,9 +9,11 @@ import ThumbnailCache
 /// What happens in the background gives way to whoever is waited for: between any two of its steps, holding nothing.
 @Suite(.timeLimit(.minutes(5))) struct StepAsideTests {
     /// A user's images, given to the trash by a purge.
-    private func purge(_ images: Int, of owner: Owner, in store: DiskStore) throws -> any ImageVault {
+    private func purge(
+        _ images: Int, of owner: Owner, in store: DiskStore, each image: Image = picture(1)
+    ) throws -> any ImageVault {
         let vault = try store.commitLogin(owner, .plain)
-        for number in 0..<images { try vault.put(slot("\(number)"), picture(1)) }
+        for number in 0..<images { try vault.put(slot("\(number)"), image) }
         vault.close()
         let renewed = try store.commitPurge(owner)
         vault.discard()
@@ -77,18 +79,21 @@ import ThumbnailCache
         throws
     {
         let tree = try TestTree()
-        let entry = picture(1).content.count + 124
+        // Larger than all the directories that forty may lie in, which count, too, and of which nobody knows how many there are.
+        let image = picture(1, count: 300_000)
+        let costs = DiskCosts(block: 4096, longest: 1 << 20)
+        let full = 40 * (costs.file(Int64(image.content.count + 124)) + costs.directory)
         let isAside = DispatchSemaphore(value: 0)
         let mayGoOn = DispatchSemaphore(value: 0)
         let first = Once()
         let stoodInTheWay = NIOLockedValueBox(false)
         let look = NIOLockedValueBox<@Sendable () -> Void>({})
         tree.stepAside.withLockedValue { $0 = { look.withLockedValue { $0 }() } }
-        try tree.withStore(tree.configuration(quota: 40 * entry)) { store in
+        try tree.withStore(tree.configuration(quota: full)) { store in
             // The sweep is over: from here on only the trash is left to step aside from.
             store.maintain()
-            let renewed = try purge(30, of: alice, in: store)
-            for number in 0..<10 { try renewed.put(slot("\(number)"), picture(1)) }
+            let renewed = try purge(30, of: alice, in: store, each: image)
+            for number in 0..<10 { try renewed.put(slot("\(number)"), image) }
             look.withLockedValue {
                 $0 = {
                     if store.images.trash.isAwaited { stoodInTheWay.withLockedValue { $0 = true } }
@@ -108,7 +113,7 @@ import ThumbnailCache
             both.enter()
             Thread.detachNewThread {
                 // The store is full: this one image more has to wait for a turn at the trash.
-                do { try renewed.put(slot("one more"), picture(1)) } catch { failure.withLockedValue { $0 = error } }
+                do { try renewed.put(slot("one more"), image) } catch { failure.withLockedValue { $0 = error } }
                 both.leave()
             }
             try eventually { store.images.trash.isAwaited }

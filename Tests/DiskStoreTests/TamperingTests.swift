@@ -112,7 +112,7 @@ private func contents(of path: String) throws -> [UInt8] {
         #expect(try vault.bytes(slot("bob")) == nil)
         #expect(tree.entries.isEmpty)
         #expect(store.statistics.rejectedEntries == 1)
-        #expect(vault.usage == Usage())
+        #expect(vault.usage?.images == 0)
     }
 }
 

@@ -1,0 +1,35 @@
+import NIOConcurrencyHelpers
+
+/// Temporary files that may be there, and of which profile the image in each is: one on its way to its place, or one that another
+/// has taken the place of and that is about to go.
+///
+/// A purge of the profile removes them (F78): else, after a kill behind its receipt, a file would be left that a living key opens. It does
+/// not wait for whoever writes one. Who has made a file looks whether it is still noted before it writes into it, and again
+/// before it lets it appear.
+final class ImagesUnderWay: Sendable {
+    /// By generation, since a profile's name belongs to one.
+    private let noted = NIOLockedValueBox<[UInt64: [FileName: SealedName]]>([:])
+
+    /// Before the file is made.
+    func begin(_ file: FileName, of profile: SealedName, in generation: Generation) {
+        noted.withLockedValue { $0[generation.number, default: [:]][file] = profile }
+    }
+
+    func contains(_ file: FileName, in generation: Generation) -> Bool {
+        noted.withLockedValue { $0[generation.number]?[file] != nil }
+    }
+
+    /// When no file of that name is there any more.
+    func end(_ file: FileName, in generation: Generation) {
+        noted.withLockedValue { noted in
+            noted[generation.number]?[file] = nil
+            if noted[generation.number]?.isEmpty == true { noted[generation.number] = nil }
+        }
+    }
+
+    func files(of profile: SealedName, in generation: Generation) -> [FileName] {
+        noted.withLockedValue { noted in
+            (noted[generation.number] ?? [:]).filter { $0.value == profile }.map(\.key)
+        }
+    }
+}
