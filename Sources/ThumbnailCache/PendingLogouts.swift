@@ -27,23 +27,27 @@ public struct LogoutMarker: Hashable, Sendable {
 /// of a uid, and once a second.
 ///
 /// Nothing tells a log-in that came after a marker from one that came before it but the order in which they are met. So
-/// a log-in waits until the markers of its uid are honoured and removed, and looks take turns: what a look logs
-/// out was logged in before the marker was found.
+/// a log-in waits until the markers of its uid are honoured and removed, and those who honour a uid's markers take turns, each with
+/// a listing that began in its turn: what it logs out was logged in before the marker was found. Uids do not wait for each other.
 public final class PendingLogouts: Sendable {
     private struct State {
-        /// How many looks have begun.
-        var looks = 0
-        /// The last that came to its end, and what it could not do.
-        var last: (number: Int, failures: [UInt32: CacheFailure])?
+        /// Of the uids whose markers are being honoured, or are about to be.
+        var turns: [UInt32: Turn] = [:]
         var timer: (any Timer)?
         var isStopped = false
+    }
+
+    private struct Turn {
+        let lock = Turnstile()
+        /// Who has the lock, or waits for it.
+        var users = 0
     }
 
     private let markers: any LogoutMarkers
     private let logout: LogoutService
     private let services: CacheServices
     private let log: Logger
-    private let turnstile = Turnstile()
+    private let listing = SharedReading<[UInt32: [LogoutMarker]]>()
     private let state = NIOLockedValueBox(State())
 
     public init(markers: any LogoutMarkers, logout: LogoutService, services: CacheServices, log: Logger) {
@@ -53,78 +57,96 @@ public final class PendingLogouts: Sendable {
         self.log = log
     }
 
-    /// Whose turn looking for markers takes: root leaves them.
+    /// Whose turn listing and removing markers takes: root leaves them.
     private static var root: UInt32 { 0 }
 
-    /// How many stand in line behind the one that looks.
-    var waiting: Int { turnstile.waiting }
+    /// How many wait for a listing.
+    var waiting: Int { listing.waiting }
+
+    /// How many stand in line behind the one that honours a uid's markers.
+    func waiting(uid: UInt32) -> Int {
+        state.withLockedValue { $0.turns[uid]?.lock.waiting ?? 0 }
+    }
 
     /// Honours every marker that there is. Returns when all of it is durable and the markers are removed.
     /// - Throws: the first failure, with the others honoured all the same; what failed stays pending.
     public func honourAll() async throws(CacheFailure) {
-        let failures = try await look()
-        if let first = failures.min(by: { $0.key < $1.key }) { throw first.value }
-    }
-
-    /// The same, for one who wants to log in to a uid. Costs a listing of the directory, which all share who come meanwhile.
-    /// - Throws: what kept the uid's own markers from being honoured, or from being seen: it must not log in then.
-    public func honour(uid: UInt32) async throws(CacheFailure) {
-        if let failure = try await look()[uid] { throw failure }
-    }
-
-    /// Honours what was left before this is called.
-    /// - Returns: what could not be done, by uid.
-    private func look() async throws(CacheFailure) -> [UInt32: CacheFailure] {
-        let before = state.withLockedValue { $0.looks }
-        do {
-            return try await turnstile.withTurn {
-                let (isStopped, last) = state.withLockedValue { ($0.isStopped, $0.last) }
-                // What it looks at is closed behind the one who stops it.
-                if isStopped { throw CacheFailure.shuttingDown }
-                // One that began since has seen all that this one would.
-                if let last, last.number > before { return last.failures }
-                let number = state.withLockedValue { state in
-                    state.looks += 1
-                    return state.looks
+        let due = try await list().keys
+        let failures = await withTaskGroup(of: (uid: UInt32, failure: CacheFailure)?.self) { group in
+            for uid in due {
+                group.addTask {
+                    do throws(CacheFailure) {
+                        try await self.honour(uid: uid)
+                        return nil
+                    } catch {
+                        return (uid, error)
+                    }
                 }
-                let markers = self.markers
-                let due = try await services.endings.run(for: Self.root) { try markers.pending() }
-                let failures = await honour(due)
-                state.withLockedValue { $0.last = (number, failures) }
-                return failures
+            }
+            return await group.reduce(into: [(uid: UInt32, failure: CacheFailure)]()) { failures, failure in
+                if let failure { failures.append(failure) }
+            }
+        }
+        if let first = failures.min(by: { $0.uid < $1.uid }) { throw first.failure }
+    }
+
+    /// The same for one uid, before somebody logs in to it. Costs a listing of the directory, which all share who come meanwhile.
+    /// - Throws: what kept the uid's own markers from being honoured, or from being seen: nobody must log in to it then.
+    public func honour(uid: UInt32) async throws(CacheFailure) {
+        let turn = enter(uid)
+        defer { leave(uid) }
+        do {
+            try await turn.withTurn {
+                if let due = try await list()[uid] { try await honour(due, of: uid) }
             }
         } catch {
             throw CacheFailure(error)
         }
     }
 
-    /// One uid's trouble does not keep the others' caches alive.
-    private func honour(_ due: [LogoutMarker]) async -> [UInt32: CacheFailure] {
-        if due.isEmpty { return [:] }
-        var done: [LogoutMarker] = []
-        var failures: [UInt32: CacheFailure] = [:]
-        for (uid, markers) in Dictionary(grouping: due, by: \.uid).sorted(by: { $0.key < $1.key }) {
-            do throws(CacheFailure) {
-                let receipt = try await logout.logOutAll(uid: uid)
-                done += markers
-                // Without users it is the marker of a hook that is just being answered, as a rule.
-                log.log(
-                    level: receipt.users > 0 ? .notice : .debug, "a log-out that was pending is done",
-                    metadata: ["uid": "\(uid)", "users": "\(receipt.users)"])
-            } catch {
-                failures[uid] = error
-                log.error(
-                    "a log-out that is pending could not be done; it is tried again",
-                    metadata: ["uid": "\(uid)", "reason": "\(error)"])
-            }
+    private func enter(_ uid: UInt32) -> Turnstile {
+        state.withLockedValue { state in
+            state.turns[uid, default: Turn()].users += 1
+            return state.turns[uid, default: Turn()].lock
         }
+    }
+
+    private func leave(_ uid: UInt32) {
+        state.withLockedValue { state in
+            state.turns[uid]?.users -= 1
+            if state.turns[uid]?.users == 0 { state.turns[uid] = nil }
+        }
+    }
+
+    /// What is pending, by uid, as of a moment after the call.
+    private func list() async throws(CacheFailure) -> [UInt32: [LogoutMarker]] {
         do {
-            let (markers, honoured) = (self.markers, done)
-            if !honoured.isEmpty { try await services.endings.run(for: Self.root) { try markers.remove(honoured) } }
+            return try await listing.value {
+                // What it looks at is closed behind the one who stops it.
+                if state.withLockedValue({ $0.isStopped }) { throw CacheFailure.shuttingDown }
+                let found = try await services.endings.run(for: Self.root) { [markers] in try markers.pending() }
+                return Dictionary(grouping: found, by: \.uid)
+            }
         } catch {
-            for marker in done { failures[marker.uid] = CacheFailure(error) }
+            throw CacheFailure(error)
         }
-        return failures
+    }
+
+    /// With the uid's turn.
+    private func honour(_ due: [LogoutMarker], of uid: UInt32) async throws {
+        do {
+            let receipt = try await logout.logOutAll(uid: uid)
+            try await services.endings.run(for: Self.root) { [markers] in try markers.remove(due) }
+            // Without users it is the marker of a hook that is just being answered, as a rule.
+            log.log(
+                level: receipt.users > 0 ? .notice : .debug, "a log-out that was pending is done",
+                metadata: ["uid": "\(uid)", "users": "\(receipt.users)"])
+        } catch {
+            log.error(
+                "a log-out that is pending could not be done; it is tried again",
+                metadata: ["uid": "\(uid)", "reason": "\(CacheFailure(error))"])
+            throw error
+        }
     }
 
     // MARK: While the daemon runs
@@ -140,12 +162,13 @@ public final class PendingLogouts: Sendable {
 
     /// Ends the looking. Returns when no look is under way any more; none begins after that.
     public func stop() async {
-        let timer = state.withLockedValue { state in
+        let (timer, turns) = state.withLockedValue { state in
             state.isStopped = true
-            return state.timer
+            return (state.timer, state.turns.values.map(\.lock))
         }
         timer?.cancel()
-        await turnstile.withTurn {}
+        await listing.ended()
+        for turn in turns { await turn.withTurn {} }
     }
 
     private func look(after pause: Int64) {
