@@ -44,7 +44,7 @@ extension Connection {
             kept.wipe()
         case .logout(let logout): logOut(logout)
         case .purge(let purge): lifecycle { .receipt(try await $0.purge(purge, peer: $1)) }
-        case .users: lifecycle { .users(try await $0.sessions.users(of: $1.uid)) }
+        case .users: users()
         case .hello(let hello): self.hello(hello)
         case .ping(nil): respond(.reply { $0.writeSimpleString(ReplyWord.pong) })
         case .ping(let message?), .echo(let message): respond(.reply { $0.writeBulkString(message) })

@@ -55,6 +55,11 @@ extension Connection {
         }
     }
 
+    func users() {
+        if let known = dispatcher.sessions.knownUserList(of: peer.uid) { return respond(known.reply) }
+        lifecycle { .users(try await $0.sessions.userList(of: $1.uid)) }
+    }
+
     /// Ends a session that this connection held.
     func release(_ held: HeldSession) {
         let (logout, log, id) = (dispatcher.logout, dispatcher.log, place.id)
@@ -71,7 +76,7 @@ extension Connection {
     /// What a command that runs elsewhere answers.
     enum LifecycleReply: Sendable {
         case receipt(Receipt)
-        case users([OpaqueID])
+        case users(UserList)
         case status(UserSessions.Status?)
     }
 
@@ -93,15 +98,23 @@ extension Connection {
     }
 
     private func render(_ result: Result<LifecycleReply, any Error>) -> ByteBuffer {
-        .reply { buffer in
-            switch result {
-            case .success(.receipt(let receipt)): buffer.writeReceipt(receipt, version)
-            case .success(.users(let users)):
+        switch result {
+        case .success(.receipt(let receipt)): .reply { $0.writeReceipt(receipt, version) }
+        case .success(.users(let users)): users.reply
+        case .success(.status(let status?)): .reply { $0.writeStatus(status, version) }
+        case .success(.status(nil)): .reply { $0.writeNull(kind: .map, version: version) }
+        case .failure(let error): .error(CommandError(error))
+        }
+    }
+}
+
+extension UserList {
+    /// An array, which looks the same in each version of the protocol.
+    fileprivate var reply: ByteBuffer {
+        reply { users in
+            .reply { buffer in
                 buffer.writeArrayHeader(count: users.count)
                 for user in users { user.withBytes { buffer.writeBulkString($0) } }
-            case .success(.status(let status?)): buffer.writeStatus(status, version)
-            case .success(.status(nil)): buffer.writeNull(kind: .map, version: version)
-            case .failure(let error): buffer.writeError(CommandError(error))
             }
         }
     }

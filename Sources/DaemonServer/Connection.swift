@@ -149,6 +149,7 @@ final class Connection: StreamHandler {
             guard isListening else { return true }
             do throws(ProtocolError) {
                 guard let request = try reader.next() else { return true }
+                share.spent += request.count / Self.argumentsInOneEffort
                 if phase == .stopping { decline() } else { execute(request) }
                 if isHeldUp || batch != nil { begun = request.byteCount }
             } catch {
@@ -156,6 +157,9 @@ final class Connection: StreamHandler {
             }
         }
     }
+
+    /// What is decoded in 2 µs.
+    private static var argumentsInOneEffort: Int { 32 }
 
     /// Whether requests are looked at: begun, or declined.
     private var isListening: Bool { phase == .serving || phase == .stopping }

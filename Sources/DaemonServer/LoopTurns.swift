@@ -2,7 +2,8 @@ import DequeModule
 import SocketLoops
 
 /// The time of one event loop, shared out among accounts: in each round an account has its ``LoopShare/allowance``, over all of its
-/// connections. What an account has left to do then is done in turns with others', one account in a round (F66).
+/// connections; it is longer for an account that has the loop for itself. What an account has left to do then is done in turns with
+/// others', one account in a round (F66).
 ///
 /// So whoever asks for little is answered in the round in which it asks, behind the shares of those who ask for much and never behind
 /// all of what they ask for. Used on the loop alone.
@@ -23,14 +24,24 @@ final class LoopTurns {
     /// The share of an account, for one of its connections more.
     func enter(_ account: UInt32) -> LoopShare {
         let share = shares[account] ?? LoopShare(account: account, round: round) { [unowned self] in wait($0) }
-        shares[account] = share
         share.connections += 1
+        shares[account] = share
+        shareOut()
         return share
     }
 
     func leave(_ share: LoopShare) {
         share.connections -= 1
-        if share.connections == 0 { shares[share.account] = nil }
+        guard share.connections == 0 else { return }
+        shares[share.account] = nil
+        shareOut()
+    }
+
+    /// Rounds are short where somebody may come meanwhile, and else as long as makes them cost nothing.
+    private func shareOut() {
+        guard shares.count <= 2 else { return }
+        let allowance = shares.count == 1 ? LoopShare.wholeAllowance : LoopShare.sharedAllowance
+        for share in shares.values { share.allowance = allowance }
     }
 
     private func wait(_ share: LoopShare) {
@@ -67,8 +78,12 @@ final class LoopShare {
     private var isTakingTurn = false
     private let wait: (LoopShare) -> Void
 
+    /// What may be done in a round.
+    fileprivate(set) var allowance = sharedAllowance
+    /// A tenth of a millisecond, where there are connections of several accounts.
+    static var sharedAllowance: Int { 50 }
     /// Half a millisecond.
-    static var allowance: Int { 256 }
+    static var wholeAllowance: Int { 250 }
     static var nanosecondsOfOne: Int64 { 2_000 }
 
     fileprivate init(account: UInt32, round: LoopRound, wait: @escaping (LoopShare) -> Void) {
@@ -85,7 +100,7 @@ final class LoopShare {
     }
 
     /// Whether there is time left in this round.
-    var hasTime: Bool { spent < Self.allowance }
+    var hasTime: Bool { spent < allowance }
     /// And nobody of the account who waits for it since earlier.
     var mayGoOn: Bool { hasTime && (line.isEmpty || isTakingTurn) }
 
@@ -102,7 +117,7 @@ final class LoopShare {
         begin()
         // Each but once: who has more to do has come back to the end.
         for _ in 0..<line.count {
-            guard spent < Self.allowance, let work = line.popFirst() else { break }
+            guard spent < allowance, let work = line.popFirst() else { break }
             work()
         }
         isTakingTurn = false

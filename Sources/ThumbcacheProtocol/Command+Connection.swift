@@ -66,11 +66,22 @@ extension CommandQuery {
         case "COUNT":
             try request.requireCount(2...2, of: .command)
             self = .count
-        case "INFO": self = .info(try request.names(from: 2))
-        case "DOCS": self = .docs(try request.names(from: 2))
+        case "INFO": self = .info(try Self.names(of: request))
+        case "DOCS": self = .docs(try Self.names(of: request))
         default:
             throw CommandError(
                 .err, "unknown subcommand '\(request.shown(at: 1))' of 'command': expected COUNT, INFO or DOCS")
         }
+    }
+
+    /// Far more than there are commands, and no more than a turn of the event loop has time for.
+    private static var longest: Int { 256 }
+
+    private static func names(of request: borrowing Request) throws(CommandError) -> [String] {
+        guard request.count - 2 <= longest else {
+            throw CommandError(
+                .err, "'command \(request.shown(at: 1))' names \(request.count - 2) commands: at most \(longest)")
+        }
+        return try request.names(from: 2)
     }
 }

@@ -83,6 +83,18 @@ public final class UserSessions: Sendable {
         }
     }
 
+    /// The same as one object, which all who ask share until it changes.
+    public func userList(of uid: UInt32) async throws(CacheFailure) -> UserList {
+        if let known = knownUserList(of: uid) { return known }
+        let users = try await users(of: uid)
+        return UserList(users, services.budget.lease(for: uid))
+    }
+
+    /// The same if the disk need not be asked.
+    public func knownUserList(of uid: UInt32) -> UserList? {
+        users(of: uid)?.list { services.budget.lease(for: uid) }
+    }
+
     /// How many users of a uid are logged in. Blocks where the disk has to be asked.
     func countUsers(of uid: UInt32) throws -> Int {
         try users(of: uid)?.loggedIn?.count ?? services.store.countUsers(of: uid)
@@ -139,17 +151,20 @@ public final class UserSessions: Sendable {
         public var openCaches = 0
         public var memoryHits = 0
         public var usage = Usage()
-        public var epoch: UInt64 = 0
     }
 
+    /// Costs two locks for each user.
     public func figures(of uid: UInt32) -> Figures {
-        (users(of: uid)?.entries ?? []).reduce(into: Figures(epoch: epochs.current(of: uid))) { figures, entry in
+        (users(of: uid)?.entries ?? []).reduce(into: Figures()) { figures, entry in
             guard case .open(let cache) = entry.phase else { return }
             figures.openCaches += 1
             figures.memoryHits += cache.memoryHits
             figures.usage = figures.usage + (cache.usage ?? Usage())
         }
     }
+
+    /// The last epoch of a uid's.
+    public func epoch(of uid: UInt32) -> UInt64 { epochs.current(of: uid) }
 
     /// Counts since the start.
     public func statistics() -> (counters: CacheCounters.Snapshot, openCaches: Int) {

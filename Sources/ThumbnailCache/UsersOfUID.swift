@@ -14,7 +14,11 @@ final class UsersOfUID: Sendable {
 
     private struct State {
         var entries: [OpaqueID: UserEntry] = [:]
-        var listing = Listing.unread
+        var listing = Listing.unread {
+            didSet { list = nil }
+        }
+        /// What ``listing`` has, once somebody asked.
+        var list: UserList?
         /// Who waits for the listing, or reads it.
         var readers = 0
     }
@@ -65,7 +69,18 @@ final class UsersOfUID: Sendable {
         state.withLockedValue { if case .read(let users) = $0.listing { users } else { nil } }
     }
 
-    /// The same, read by `read` if it is not known. Whoever comes while it is read shares the result.
+    /// The same as one object until it changes.
+    func list(_ lease: () -> MemoryLease) -> UserList? {
+        state.withLockedValue { state in
+            if let list = state.list { return list }
+            guard case .read(let users) = state.listing else { return nil }
+            let list = UserList(Array(users), lease())
+            state.list = list
+            return list
+        }
+    }
+
+    /// Everybody who is logged in, read by `read` if it is not known. Whoever comes while it is read shares the result.
     func loggedIn(read: () async throws -> [OpaqueID]) async throws -> Set<OpaqueID> {
         if let known = loggedIn { return known }
         state.withLockedValue { $0.readers += 1 }

@@ -78,7 +78,7 @@ extension Daemon {
                 ]
             },
             .init("purge") { peer in
-                let epoch = [("epoch", "\(sessions.figures(of: peer.uid).epoch)")]
+                let epoch = [("epoch", "\(sessions.epoch(of: peer.uid))")]
                 guard peer.isAdmin else { return epoch }
                 let counts = sessions.statistics().counters
                 return epoch + [

@@ -39,11 +39,12 @@ import Testing
         }
     }
 
-    private static let allowance = LoopShare.allowance
+    private static let allowance = LoopShare.sharedAllowance
 
     @Test func `an account has its allowance in each round, over all of its connections`() {
         let bench = Bench()
         let share = bench.turns.enter(1000)
+        _ = bench.turns.enter(1001)
         #expect(share === bench.turns.enter(1000))
         bench.work(share, "a", Self.allowance - 1)
         bench.work(share, "b", 1)
@@ -70,9 +71,8 @@ import Testing
 
     @Test func `F66: who asks for little is not held up by what others have left to do`() {
         let bench = Bench()
-        let many = bench.turns.enter(1000)
+        let (many, one) = (bench.turns.enter(1000), bench.turns.enter(1001))
         for number in 0..<10 { bench.work(many, "many \(number)", 3 * Self.allowance) }
-        let one = bench.turns.enter(1001)
         bench.work(one, "one", 1)
         #expect(bench.log == ["one"])
     }
@@ -80,13 +80,26 @@ import Testing
     @Test func `within an account the connections take turns, and who comes later stands behind`() {
         let bench = Bench()
         let share = bench.turns.enter(1000)
-        bench.work(share, "long", 4 * Self.allowance)
+        bench.work(share, "long", 4 * share.allowance)
         bench.work(share, "short", 1)
         bench.round.begin(at: .now())
         #expect(!share.mayGoOn)
         bench.work(share, "late", 1)
         while !bench.isIdle { bench.nextRound() }
         #expect(bench.log == ["short", "late", "long"])
+    }
+
+    @Test func `an account that has the loop for itself has longer rounds, until another comes`() {
+        let bench = Bench()
+        let share = bench.turns.enter(1000)
+        #expect(share.allowance == LoopShare.wholeAllowance)
+        let other = bench.turns.enter(1001)
+        let third = bench.turns.enter(1002)
+        #expect([share, other, third].allSatisfy { $0.allowance == LoopShare.sharedAllowance })
+        bench.turns.leave(third)
+        #expect(share.allowance == LoopShare.sharedAllowance)
+        bench.turns.leave(share)
+        #expect(other.allowance == LoopShare.wholeAllowance)
     }
 
     @Test func `a share goes with the last connection of its account`() {

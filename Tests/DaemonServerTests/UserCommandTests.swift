@@ -34,6 +34,24 @@ import ThumbnailCache
         }
     }
 
+    @Test func `F66: USERS is read and rendered once, and anew when who is logged in has changed`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect()
+            #expect(try await client.call("LOGIN", "alice") == .ok)
+            for _ in 0..<3 { #expect(try await client.call("USERS") == .array([bulk("alice")])) }
+            let held = daemon.budget.bytes
+            #expect(held > 0)
+            #expect(try await client.call("LOGIN", "bob") == .ok)
+            let both = try await client.call("USERS").elements ?? []
+            #expect(Set(both.compactMap(\.text)) == ["alice", "bob"])
+            _ = try await client.call("LOGOUT", "alice")
+            #expect(try await client.call("USERS") == .array([bulk("bob")]))
+            #expect(daemon.store.calls(.users) == 1)
+            _ = try await client.call("LOGOUT", "bob")
+            #expect(try await client.call("USERS") == .array([]))
+        }
+    }
+
     @Test func `USERS lists who is logged in`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()

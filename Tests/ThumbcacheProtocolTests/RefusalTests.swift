@@ -156,6 +156,14 @@ import Testing
         #expect(refusal(line) == CommandError(.err, message))
     }
 
+    @Test(arguments: ["DOCS", "INFO"])
+    func `F66: COMMAND takes no more names than a turn of the loop has time for`(subcommand: String) {
+        let names = ["COMMAND", subcommand] + [String](repeating: "get", count: 256)
+        #expect(refusal(names) == nil)
+        let message = "'command \(subcommand)' names 257 commands: at most 256"
+        #expect(refusal(names + ["get"]) == CommandError(.err, message))
+    }
+
     @Test(arguments: ["4", "1", "0", "three", "-3", "03", "99999999999999999999"])
     func `HELLO with another version is NOPROTO`(version: String) {
         #expect(
