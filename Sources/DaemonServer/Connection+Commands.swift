@@ -21,8 +21,7 @@ extension Connection {
     }
 
     private func execute(_ request: Request, after look: Look?) {
-        let began = dispatcher.clock()
-        defer { share.spent += Int((dispatcher.clock() - began) / LoopShare.nanosecondsOfOne) }
+        defer { share.charge() }
         let command: Command
         // What waits somewhere had better not keep the loop's whole buffer. A plain GET seldom waits as a command.
         let kept = request.isPlainGet ? request : request.detached()

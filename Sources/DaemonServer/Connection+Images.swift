@@ -162,14 +162,9 @@ extension Connection {
 
     /// Looks at the disk without waiting for it.
     func glance(_ query: ImageQuery, in cache: UserCache) -> Glimpse {
-        let glimpse = cache.glance(query)
-        share.spent += Self.effortOfGlance + (glimpse.image?.image.bytes.count ?? 0) / Self.bytesOpenedInOneEffort
-        return glimpse
+        defer { share.charge() }
+        return cache.glance(query)
     }
-
-    /// A look at the disk takes some 10 µs, and opening what was found 1 µs for each 4 KiB.
-    private static var effortOfGlance: Int { 6 }
-    private static var bytesOpenedInOneEffort: Int { 8 << 10 }
 
     func put(_ command: PutCommand) {
         // Those whose peers have left count, and have no place: nothing else would end their number.

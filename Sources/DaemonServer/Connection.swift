@@ -84,8 +84,6 @@ final class Connection: StreamHandler {
     var waiting: [ReplyQueue.Ticket: Waiting] = [:]
     /// Small replies, gathered to be written at once.
     var gathered = ByteBuffer()
-    /// Bytes sent that have been counted.
-    private var sent = 0
     var watchdog: Scheduled<Void>?
 
     /// Bytes of the request that holds up the others, or whose images are asked for one by one.
@@ -114,12 +112,18 @@ final class Connection: StreamHandler {
     // MARK: Reading
 
     func received(_ bytes: ByteBuffer) {
-        guard isListening else { return }
+        guard isListening else {
+            // What is read and dropped takes its time, too.
+            share.begin()
+            return share.charge()
+        }
         place.activity.heard(at: eventLoop.round.began)
         reader.append(bytes)
         work()
         reader.keep()
     }
+
+    var mayReceive: Bool { maySend }
 
     /// Starts what has come in, in order, until something must be waited for. Flushing may find that the peer is gone, and
     /// close the connection, at any point of it.
@@ -130,6 +134,7 @@ final class Connection: StreamHandler {
         if isDone { closeIfOver() }
         settle()
         watch()
+        share.charge()
     }
 
     /// Whether all that has come in is started.
@@ -141,7 +146,7 @@ final class Connection: StreamHandler {
                 rest()
                 return false
             }
-            share.spent += 1
+            share.beginCommand()
             if batch != nil {
                 guard continueBatch() else { return false }
                 continue
@@ -149,7 +154,6 @@ final class Connection: StreamHandler {
             guard isListening else { return true }
             do throws(ProtocolError) {
                 guard let request = try reader.next() else { return true }
-                share.spent += request.count / Self.argumentsInOneEffort
                 if phase == .stopping { decline() } else { execute(request) }
                 if isHeldUp || batch != nil { begun = request.byteCount }
             } catch {
@@ -157,9 +161,6 @@ final class Connection: StreamHandler {
             }
         }
     }
-
-    /// What is decoded in 2 µs.
-    private static var argumentsInOneEffort: Int { 32 }
 
     /// Whether requests are looked at: begun, or declined.
     private var isListening: Bool { phase == .serving || phase == .stopping }
@@ -246,17 +247,7 @@ final class Connection: StreamHandler {
         guard !stream.isBlocked else { return }
         writeGathered()
         stream.flush()
-        countSent()
     }
-
-    /// What is sent costs the account its time of the loop.
-    private func countSent() {
-        share.spent += (stream.sent - sent) / Self.bytesSentInOneEffort
-        sent = stream.sent
-    }
-
-    /// What the kernel copies in 2 µs.
-    private static var bytesSentInOneEffort: Int { 16 << 10 }
 
     var maySend: Bool {
         share.begin()
@@ -268,7 +259,7 @@ final class Connection: StreamHandler {
 
     /// A peer that reads again has its next commands started when it has taken most of what there was.
     func outputMoved() {
-        countSent()
+        defer { share.charge() }
         flush()
         if phase == .closing { closeIfSent() } else if unread <= limits.output / 4 { return work() }
         settle()

@@ -24,8 +24,6 @@ public struct Dispatcher: Sendable {
     /// Looked at anew for each connection, since a reload may change them.
     public let limits: @Sendable () -> ServerLimits
     public let log: Logger
-    /// Nanoseconds by a clock that nobody sets: what commands take.
-    let clock: @Sendable () -> Int64
     let commands = CommandTable()
     /// Those that connections live on.
     var loops: [SocketLoop] = []
@@ -34,8 +32,7 @@ public struct Dispatcher: Sendable {
         sessions: UserSessions, logout: LogoutService, pendingLogouts: PendingLogouts? = nil,
         disk: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping, info: ServerInfo,
         registry: PeerRegistry, budget: MemoryBudget, version: String,
-        limits: @escaping @Sendable () -> ServerLimits, log: Logger,
-        clock: @escaping @Sendable () -> Int64 = { Int64(clamping: NIODeadline.now().uptimeNanoseconds) }
+        limits: @escaping @Sendable () -> ServerLimits, log: Logger
     ) {
         self.sessions = sessions
         self.logout = logout
@@ -49,7 +46,6 @@ public struct Dispatcher: Sendable {
         self.version = version
         self.limits = limits
         self.log = log
-        self.clock = clock
     }
 
     // The commands that change who is logged in. Each runs to its end before the next command of its connection starts.

@@ -1,4 +1,5 @@
 import DequeModule
+import NIOCore
 import SocketLoops
 
 /// The time of one event loop, shared out among accounts: in each round an account has its ``LoopShare/allowance``, over all of its
@@ -70,21 +71,25 @@ final class LoopTurns {
 final class LoopShare {
     let account: UInt32
     fileprivate var connections = 0
-    /// What was done in this round. 1 is a command that does not leave the loop, and 2 µs of its time; what takes longer says so.
-    var spent = 0
     private let round: LoopRound
     private var lastRound: UInt64 = 0
+    /// Nanoseconds of the loop's time in this round, and what was spent too much in those before.
+    private var spent: Int64 = 0
+    /// Nanoseconds that the commands may have taken that have begun since the clock was looked at.
+    private var estimate: Int64 = 0
     private var line: Deque<() -> Void> = []
     private var isTakingTurn = false
     private let wait: (LoopShare) -> Void
 
     /// What may be done in a round.
     fileprivate(set) var allowance = sharedAllowance
-    /// A tenth of a millisecond, where there are connections of several accounts.
-    static var sharedAllowance: Int { 50 }
-    /// Half a millisecond.
-    static var wholeAllowance: Int { 250 }
-    static var nanosecondsOfOne: Int64 { 2_000 }
+    /// Where there are connections of several accounts: a few times what a hit takes.
+    static var sharedAllowance: Int64 { 100_000 }
+    static var wholeAllowance: Int64 { 500_000 }
+    /// A command that does not leave the loop. The clock costs a hundredth of it.
+    static var command: Int64 { 2_000 }
+    /// Rounds after which a debt is forgiven: a machine that stood still was nobody's doing.
+    private static var longestDebt: Int64 { 100 }
 
     fileprivate init(account: UInt32, round: LoopRound, wait: @escaping (LoopShare) -> Void) {
         self.account = account
@@ -92,15 +97,27 @@ final class LoopShare {
         self.wait = wait
     }
 
-    /// Says that somebody begins to work. A new round has a new allowance.
+    /// Says that somebody begins to work. Each new round has a new allowance, of which debts are paid first.
     func begin() {
         guard lastRound != round.number else { return }
+        let rounds = Int64(min(round.number &- lastRound, UInt64(Self.longestDebt)))
         lastRound = round.number
-        spent = 0
+        spent = max(0, min(spent, Self.longestDebt * allowance) - rounds * allowance)
+    }
+
+    func beginCommand() { estimate += Self.command }
+
+    /// Counts the time since the last look at the clock as the account's.
+    func charge() { charge(round.lap().nanoseconds) }
+
+    /// - Parameter nanoseconds: what was begun costs no less than was estimated.
+    func charge(_ nanoseconds: Int64) {
+        spent += max(nanoseconds, estimate)
+        estimate = 0
     }
 
     /// Whether there is time left in this round.
-    var hasTime: Bool { spent < allowance }
+    var hasTime: Bool { spent + estimate < allowance }
     /// And nobody of the account who waits for it since earlier.
     var mayGoOn: Bool { hasTime && (line.isEmpty || isTakingTurn) }
 
@@ -117,7 +134,7 @@ final class LoopShare {
         begin()
         // Each but once: who has more to do has come back to the end.
         for _ in 0..<line.count {
-            guard spent < allowance, let work = line.popFirst() else { break }
+            guard hasTime, let work = line.popFirst() else { break }
             work()
         }
         isTakingTurn = false

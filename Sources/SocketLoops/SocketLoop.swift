@@ -188,6 +188,7 @@ public final class SocketLoop: EventLoop {
         }
         guard !due.isEmpty else { return begin }
         let end = begin + Self.longestRound
+        round.beginLap(at: begin)
         repeat {
             let item = due.removeFirst()
             if let work = state.withLockedValue({ $0.agenda.work(of: item) }) { work() }

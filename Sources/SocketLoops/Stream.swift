@@ -10,6 +10,8 @@ public protocol StreamHandler: AnyObject {
     func received(_ bytes: ByteBuffer)
     /// The peer has said all it wants to say. It may still be reading.
     func inputEnded()
+    /// Whether what has come may be read in this round; if not, this is asked again in the next.
+    var mayReceive: Bool { get }
     /// Whether more may be sent now that the peer has taken some of what it had not; if not, this is asked again in the next round.
     var maySend: Bool { get }
     /// The peer has taken some of what it had not.
@@ -20,6 +22,7 @@ public protocol StreamHandler: AnyObject {
 }
 
 extension StreamHandler {
+    public var mayReceive: Bool { true }
     public var maySend: Bool { true }
 }
 
@@ -121,7 +124,7 @@ public final class Stream: Source {
 
     func ready(_ events: Readiness) {
         let isGone = !events.isDisjoint(with: .gone)
-        if isGone || events.contains(.readable) { receiveAll(isGone: isGone) }
+        if isGone || events.contains(.readable) && handler?.mayReceive != false { receiveAll(isGone: isGone) }
         if isOpen && events.contains(.writable) && handler?.maySend != false {
             isBlocked = false
             flush()

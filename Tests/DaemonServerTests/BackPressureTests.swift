@@ -220,7 +220,7 @@ import ThumbnailCache
             try await other.send("INFO", "LOOK")
             standstill.open()
             _ = try await other.reply()
-            #expect(try #require(seen.withLockedValue { $0 }) <= 2 * LoopShare.sharedAllowance)
+            #expect(try #require(seen.withLockedValue { $0 }) <= 2 * Int(LoopShare.sharedAllowance / LoopShare.command))
             for client in busy { _ = try await client.replies(count) }
             #expect(done.withLockedValue { $0 } == connections * count)
         }

@@ -110,6 +110,33 @@ import ThumbnailCache
         }
     }
 
+    @Test func `F72: what the kernel kept of a peer that was not read is answered as well`() async throws {
+        try await TestDaemon.run {
+            $0.limits.output = 64 << 10
+        } _: { daemon in
+            let client = try await daemon.connect(reads: false)
+            let idle = try await daemon.connect()
+            let text = String(repeating: "x", count: 1 << 20)
+            client.sendWithoutWaiting(TestClient.request(["ECHO", text]))
+            try await client.flushed()
+            #expect(try await idle.call("PING") == .simpleString("PONG"))
+            // More than one read of the server's takes.
+            let count = 10_000
+            let pings = TestClient.request(["PING"])
+            var bytes = ByteBuffer()
+            for _ in 0..<count { bytes.writeImmutableBuffer(pings) }
+            client.sendWithoutWaiting(bytes)
+            try await client.flushed()
+            #expect(try await idle.call("PING") == .simpleString("PONG"))
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            #expect(try await idle.rest() == "")
+            try await client.startReading()
+            let replies = try await client.rest().split(separator: "\r\n", omittingEmptySubsequences: true)
+            #expect(replies.count { $0.hasPrefix("-SHUTTINGDOWN") } == count)
+            try await draining.value
+        }
+    }
+
     @Test func `F72: a peer that asks on until it has seen the end meets no reset`() async throws {
         try await TestDaemon.run {
             $0.limits.linger = 600_000

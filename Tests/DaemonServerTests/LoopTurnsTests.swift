@@ -32,14 +32,15 @@ import Testing
                 guard share.mayGoOn else {
                     return share.goOnLater { [self] in work(share, name, left) }
                 }
-                share.spent += 1
+                share.charge(LoopShare.command)
                 left -= 1
             }
             log.append(name)
         }
     }
 
-    private static let allowance = LoopShare.sharedAllowance
+    /// Commands in a round.
+    private static let allowance = Int(LoopShare.sharedAllowance / LoopShare.command)
 
     @Test func `an account has its allowance in each round, over all of its connections`() {
         let bench = Bench()
@@ -80,13 +81,51 @@ import Testing
     @Test func `within an account the connections take turns, and who comes later stands behind`() {
         let bench = Bench()
         let share = bench.turns.enter(1000)
-        bench.work(share, "long", 4 * share.allowance)
+        bench.work(share, "long", 4 * Int(share.allowance / LoopShare.command))
         bench.work(share, "short", 1)
         bench.round.begin(at: .now())
         #expect(!share.mayGoOn)
         bench.work(share, "late", 1)
         while !bench.isIdle { bench.nextRound() }
         #expect(bench.log == ["short", "late", "long"])
+    }
+
+    @Test func `F66: what took longer than a round is paid for in those behind it, and a standstill is forgiven`() {
+        let bench = Bench()
+        let share = bench.turns.enter(1000)
+        _ = bench.turns.enter(1001)
+        share.begin()
+        share.charge(3 * share.allowance + 1)
+        let rounds = { () -> Int in
+            var rounds = 0
+            while !share.hasTime {
+                bench.nextRound()
+                share.begin()
+                rounds += 1
+            }
+            return rounds
+        }
+        #expect(rounds() == 3)
+        share.charge(3_600_000_000_000)
+        #expect(rounds() == 100)
+        // Nobody was there meanwhile.
+        share.charge(3 * share.allowance)
+        for _ in 0..<3 { bench.nextRound() }
+        share.begin()
+        #expect(share.hasTime)
+    }
+
+    @Test func `what has begun counts before the clock is looked at, and no less behind it`() {
+        let bench = Bench()
+        let share = bench.turns.enter(1000)
+        _ = bench.turns.enter(1001)
+        share.begin()
+        for _ in 0..<Self.allowance - 1 { share.beginCommand() }
+        #expect(share.hasTime)
+        share.beginCommand()
+        #expect(!share.hasTime)
+        share.charge(1)
+        #expect(!share.hasTime)
     }
 
     @Test func `an account that has the loop for itself has longer rounds, until another comes`() {
