@@ -123,8 +123,6 @@ final class Connection: StreamHandler {
         reader.keep()
     }
 
-    var mayReceive: Bool { maySend }
-
     /// Starts what has come in, in order, until something must be waited for. Flushing may find that the peer is gone, and
     /// close the connection, at any point of it.
     func work() {
@@ -249,8 +247,15 @@ final class Connection: StreamHandler {
         stream.flush()
     }
 
+    var mayReceive: Bool {
+        share.begin()
+        return share.hasTime
+    }
+
+    /// Sending takes long, and is asked about between one piece and the next.
     var maySend: Bool {
         share.begin()
+        share.charge()
         return share.hasTime
     }
 

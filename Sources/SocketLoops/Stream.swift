@@ -69,14 +69,12 @@ public final class Stream: Source {
 
     /// Sends what the kernel takes now. The rest goes by itself, as the peer reads.
     public func flush() {
-        var sends = 0
         while unsent > 0 && !isBlocked {
             let count = send()
-            sends += 1
             if count >= 0 {
                 took(count)
                 // A peer may read as fast as this sends. Others have their turn.
-                if unsent > 0 && sends >= Self.atOnce { block() }
+                if unsent > 0 && handler?.maySend == false { block() }
             } else if errno == EAGAIN {
                 block()
             } else if errno != EINTR {
@@ -84,9 +82,6 @@ public final class Stream: Source {
             }
         }
     }
-
-    /// Reads or sends of one stream in a row.
-    private static var atOnce: Int { 4 }
 
     private func block() {
         isBlocked = true
@@ -134,6 +129,9 @@ public final class Stream: Source {
         // All that it said has been read, or is not going to be; and nobody reads what it would be told.
         if isOpen && isGone { close() }
     }
+
+    /// Reads of one stream in a row.
+    private static var atOnce: Int { 4 }
 
     /// Reads on while there is a buffer full at once. Of a peer that is gone all is read, which is no more than the kernel has kept:
     /// it is closed before anything is done that it asked for, and that looks first whether it is still there.
