@@ -27,12 +27,12 @@ public final class DiskStore: ImageStore {
     ///   - random: where keys come from.
     ///   - now: seconds since 1970.
     ///   - pause: waits a little; called between batches of deletions, so that they do not starve everything else.
-    ///   - stepAside: called between the small steps of all that happens in the background.
+    ///   - yield: called between the small steps of all that happens in the background.
     /// - Throws: ``StoreStartError``, which says what to do; ``StoreError`` when the system fails.
     public init(
         configuration: DiskStoreConfiguration, system: any FileSystem = LinuxFileSystem(),
         random: any RandomSource = SecureRandom(), now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
-        pause: @escaping @Sendable () -> Void = { usleep(2_000) }, stepAside: @escaping StepAside, log: Logger
+        pause: @escaping @Sendable () -> Void = { usleep(2_000) }, yield: @escaping StepAside, log: Logger
     ) throws {
         let disk = Disk(
             system: system, directories: DirectoryCache(capacity: configuration.openDirectories),
@@ -67,7 +67,7 @@ public final class DiskStore: ImageStore {
             directorySync: directorySync, random: random, now: now, quota: configuration.quota,
             userQuota: configuration.userQuota, counters: counters, maintenance: signal, log: log)
         maintenance = Maintenance(
-            logins: logins, images: images, signal: signal, pause: pause, stepAside: stepAside, log: log)
+            logins: logins, images: images, signal: signal, pause: pause, yield: yield, log: log)
     }
 
     public func load(_ owner: Owner) throws -> StoredLogin? {

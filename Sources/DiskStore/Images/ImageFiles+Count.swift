@@ -4,7 +4,7 @@ import ThumbnailCache
 extension ImageFiles {
     /// Counts what a generation held at the start, bucket by bucket, each with its commit lock held; so that the sum is
     /// exact beside writes going on. Does nothing where all is counted. On the way it removes what does not belong.
-    func count(_ generation: Generation, until isStopped: () -> Bool, stepAside: StepAside) throws {
+    func count(_ generation: Generation, until isStopped: () -> Bool, yield: StepAside) throws {
         guard accounts.withLockedValue({ $0.usage(of: generation.number) }) == nil else { return }
         let directory = try existingDirectory(of: generation)
         if let directory { try tidy(directory) }
@@ -16,7 +16,7 @@ extension ImageFiles {
                 let usage = try existingDirectory(of: generation).map { try count(bucket, in: $0) } ?? Usage()
                 accounts.withLockedValue { $0.setCount(usage, of: generation.number, bucket: bucket) }
             }
-            stepAside()
+            yield()
         }
     }
 

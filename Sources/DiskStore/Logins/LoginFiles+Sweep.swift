@@ -4,7 +4,7 @@ import ThumbnailCache
 extension LoginFiles {
     /// After a start: ends the log-ins that did not survive it, and removes what interrupted commits have left.
     /// What cannot be looked at now is left alone, and is met again when somebody asks for it.
-    func sweep(until isStopped: () -> Bool, stepAside: StepAside) {
+    func sweep(until isStopped: () -> Bool, yield: StepAside) {
         logged("the roots") {
             for root in [keys, sessions] {
                 for entry in try disk.names(in: root) where directorySync.isStale(entry.name) {
@@ -18,7 +18,7 @@ extension LoginFiles {
                     logged("a log-in") {
                         try withLock(person) { if !isLive(person) { _ = try load(person) } }
                     }
-                    stepAside()
+                    yield()
                 }
                 if let directory = try uidDirectory(uid, in: keys) {
                     try removeLeftovers(in: directory, uid: uid) { try destroyLeftover(of: $0, in: directory) }
@@ -41,7 +41,7 @@ extension LoginFiles {
                             if try keyFile(of: person) == nil { try disk.unlinkIfPresent(entry.name, in: directory) }
                         }
                     }
-                    stepAside()
+                    yield()
                 }
                 removeEmptyDirectories(of: uid)
             }

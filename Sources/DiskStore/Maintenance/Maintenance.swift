@@ -12,7 +12,7 @@ final class Maintenance: Sendable {
     private let images: ImageFiles
     private let signal: MaintenanceSignal
     private let pause: @Sendable () -> Void
-    private let stepAside: StepAside
+    private let yield: StepAside
     private let log: Logger
     private let running = NIOLock()
     private let isSwept = NIOLockedValueBox(false)
@@ -22,13 +22,13 @@ final class Maintenance: Sendable {
 
     init(
         logins: LoginFiles, images: ImageFiles, signal: MaintenanceSignal, pause: @escaping @Sendable () -> Void,
-        stepAside: @escaping StepAside, log: Logger
+        yield: @escaping StepAside, log: Logger
     ) {
         self.logins = logins
         self.images = images
         self.signal = signal
         self.pause = pause
-        self.stepAside = stepAside
+        self.yield = yield
         self.log = log
     }
 
@@ -43,7 +43,7 @@ final class Maintenance: Sendable {
             step("the sweep") { try sweepOnce() }
             for generation in images.generations where !signal.isStopped {
                 step("counting") {
-                    try images.count(generation, until: { signal.isStopped }, stepAside: stepAside)
+                    try images.count(generation, until: { signal.isStopped }, yield: yield)
                 }
             }
             step("deleting trash") { try emptyTrash() }
@@ -68,7 +68,7 @@ final class Maintenance: Sendable {
 
     private func sweepOnce() throws {
         if isSwept.withLockedValue({ $0 }) { return }
-        logins.sweep(until: { signal.isStopped }, stepAside: stepAside)
+        logins.sweep(until: { signal.isStopped }, yield: yield)
         try sweepImages()
         guard !signal.isStopped else { return }
         isSwept.withLockedValue { $0 = true }
@@ -89,7 +89,7 @@ final class Maintenance: Sendable {
             // Listed first, each looked up second: a generation's key file is there before its directory, so that one
             // made meanwhile can never be taken for dead.
             for found in try images.disk.names(in: directory) where !signal.isStopped {
-                stepAside()
+                yield()
                 guard let name = GenerationName(found.name), try isAlive(name, uid: uid) else {
                     try takeAway(found.name, from: directory)
                     continue
@@ -124,7 +124,7 @@ final class Maintenance: Sendable {
 
     private func emptyTrash() throws {
         while !signal.isStopped {
-            switch try images.trash.emptySome(budget: Eviction.batch, stepAside: stepAside) {
+            switch try images.trash.emptySome(budget: Eviction.batch, yield: yield) {
             case .empty: return
             case .stuck:
                 log.warning("something in the trash cannot be deleted; it is tried again later")

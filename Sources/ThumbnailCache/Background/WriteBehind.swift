@@ -70,23 +70,23 @@ public final class WriteBehind: Sendable {
 
     private let writer: any BlockingPool
     private let time: any Timekeeping
-    private let stepAside: StepAside
+    private let yield: StepAside
     private let isBusy: @Sendable () -> Bool
     private let limits: Limits
     private let state = NIOLockedValueBox(State())
 
     /// - Parameters:
     ///   - writer: where is written: one thread, which does nothing else.
-    ///   - stepAside: called before each piece.
+    ///   - yield: called before each piece.
     ///   - isBusy: whether downloads are under way. That the last has ended need not be told (``downloadEnded()``): it only takes
     ///     until the longest wait is over then.
     public init(
-        writer: any BlockingPool, time: any Timekeeping, stepAside: @escaping StepAside, limits: Limits,
+        writer: any BlockingPool, time: any Timekeeping, yield: @escaping StepAside, limits: Limits,
         isBusy: @escaping @Sendable () -> Bool
     ) {
         self.writer = writer
         self.time = time
-        self.stepAside = stepAside
+        self.yield = yield
         self.limits = limits
         self.isBusy = isBusy
     }
@@ -150,7 +150,7 @@ public final class WriteBehind: Sendable {
     /// Writes until nothing waits, or a download is under way again; on the writer's thread.
     private func writeAll() {
         while let piece = next() {
-            stepAside()
+            yield()
             piece.write()
         }
         // What came while the last look was taken; and what is left is to be written some time.

@@ -100,12 +100,12 @@ public final class MemoryTier: Sendable {
     }
 
     /// Forgets entries and gives them up, the last first, so that they are wiped a few at a time, too.
-    /// - Parameter stepAside: called after each few, with no lock held.
-    func giveUp(_ entries: inout [MemoryEntry], stepAside: StepAside) {
+    /// - Parameter yield: called after each few, with no lock held.
+    func giveUp(_ entries: inout [MemoryEntry], yield: StepAside) {
         while !entries.isEmpty {
             remove(Array(entries.suffix(Self.removedAtOnce)))
             entries.removeLast(min(entries.count, Self.removedAtOnce))
-            stepAside()
+            yield()
         }
     }
 

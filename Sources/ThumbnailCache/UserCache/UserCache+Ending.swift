@@ -23,28 +23,28 @@ extension UserCache {
             state.account = Account(origin: state.account.origin)
             return (ended, memory, Self.replaceDeliveries(&state))
         }
-        if !wipesBehind { Self.wipe(memory, of: services.memory, stepAside: {}) }
+        if !wipesBehind { Self.wipe(memory, of: services.memory, yield: {}) }
         perform(ended.effects)
         earlier.drain()
         vault.close()
         guard wipesBehind else { return Closing(cancelled: ended.cancelled, wipe: nil) }
-        return Closing(cancelled: ended.cancelled) { [tier = services.memory, stepAside = services.stepAside] in
-            Self.wipe(memory, of: tier, stepAside: stepAside)
+        return Closing(cancelled: ended.cancelled) { [tier = services.memory, yield = services.yield] in
+            Self.wipe(memory, of: tier, yield: yield)
         }
     }
 
     /// Takes the entries out of the tier and wipes them, which takes 100 ms for a hundred thousand. Nothing leads to them any more.
     private static func wipe(
-        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, of tier: MemoryTier, stepAside: StepAside
+        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, of tier: MemoryTier, yield: StepAside
     ) {
-        var entries = takeOut(memory, stepAside: stepAside)
-        tier.giveUp(&entries, stepAside: stepAside)
+        var entries = takeOut(memory, yield: yield)
+        tier.giveUp(&entries, yield: yield)
     }
 
     /// Out of the box and the dictionary, so that each goes with the last reference when the tier gives it up, and not all at the end.
     /// To look at a hundred thousand takes milliseconds, in which the receipt of a purge is on its way.
     private static func takeOut(
-        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, stepAside: StepAside
+        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, yield: StepAside
     ) -> [MemoryEntry] {
         let held = memory.withLockedValue { memory in
             defer { memory = [:] }
@@ -54,7 +54,7 @@ extension UserCache {
         entries.reserveCapacity(held.count)
         for entry in held.values {
             entries.append(entry)
-            if entries.count.isMultiple(of: 256) { stepAside() }
+            if entries.count.isMultiple(of: 256) { yield() }
         }
         return entries
     }

@@ -42,7 +42,7 @@ enum Daemon {
         let store = try DiskStore(
             configuration: configuration.store(
                 openDirectories: descriptors.directories, openEntries: descriptors.entries),
-            stepAside: courtesy().stepAside, log: log)
+            yield: backgroundYield().yield, log: log)
         try settleBoot(store, setup, configuration, log)
         try store.start(after: restAtStart)
         let fetcher = CurlImageFetcher(configuration: configuration.fetcher, log: log)
@@ -60,14 +60,14 @@ enum Daemon {
         let framing = ReplyFraming(
             writePrefix: { ByteBuffer.writeBulkPrefix(count: $0, toEndOf: $1) }, suffix: ByteBuffer.bulkSuffix)
         let writes = WriteBehind(
-            writer: writing, time: time, stepAside: courtesy().stepAside, limits: .init(tier: memory.capacity)
+            writer: writing, time: time, yield: backgroundYield().yield, limits: .init(tier: memory.capacity)
         ) { fetcher.isBusy }
         let budget = MemoryBudget(limits: { live.current.memoryLimits }, accountOf: accountOf)
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: fetcher, memory: memory, budget: budget, disk: disk,
             judging: judging,
             writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks, time: time,
-            framing: framing, counters: CacheCounters(), stepAside: courtesy().stepAside,
+            framing: framing, counters: CacheCounters(), yield: backgroundYield().yield,
             settings: { live.current.cacheSettings })
         let sessions = UserSessions(services: services, log: log)
         let logout = LogoutService(sessions: sessions, log: log)
@@ -141,8 +141,8 @@ enum Daemon {
     }
 
     /// One for each part: they do not know how long the others were kept.
-    private static func courtesy() -> Courtesy {
-        Courtesy(now: { Int64(clamping: NIODeadline.now().uptimeNanoseconds) }, yield: { _ = sched_yield() })
+    private static func backgroundYield() -> BackgroundYield {
+        BackgroundYield(now: { Int64(clamping: NIODeadline.now().uptimeNanoseconds) }, giveWay: { _ = sched_yield() })
     }
 
     /// The uid that stands for those without a number here.

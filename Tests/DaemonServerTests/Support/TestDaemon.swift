@@ -81,11 +81,11 @@ final class TestDaemon: Sendable {
             store: store, fetcher: fetcher, tokens: FakeTokenEndpoint(), memory: MemoryTier(capacity: setup.memory),
             budget: budget,
             disk: disk, judging: disk,
-            writes: WriteBehind(writer: disk, time: time, stepAside: {}, limits: .init(tier: setup.memory)) { false },
+            writes: WriteBehind(writer: disk, time: time, yield: {}, limits: .init(tier: setup.memory)) { false },
             lifecycle: ThreadPool(threads: setup.lifecycleThreads),
             endings: ThreadPool(threads: setup.lifecycleThreads), tasks: globalConcurrentExecutor, time: time,
             framing: Self.framing,
-            counters: CacheCounters(), stepAside: {}, settings: { settings })
+            counters: CacheCounters(), yield: {}, settings: { settings })
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         sessions = UserSessions(services: services, log: log)
         let limits = setup.limits

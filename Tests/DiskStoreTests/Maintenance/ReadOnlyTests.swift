@@ -73,7 +73,7 @@ import ThumbnailCache
             // One daemon per store, here too.
             #expect(throws: StoreStartError.self) {
                 _ = try DiskStore(
-                    configuration: tree.configuration(), system: system, stepAside: {},
+                    configuration: tree.configuration(), system: system, yield: {},
                     log: Logger(label: "test") { _ in SilentLog() })
             }
         }

@@ -12,7 +12,7 @@ final class TestTree: Sendable {
     let root: String
     let clock = NIOLockedValueBox(Int64(time(nil)))
     /// What stores that are opened from then on call between the steps of their maintenance.
-    let stepAside = NIOLockedValueBox<StepAside>({})
+    let yield = NIOLockedValueBox<StepAside>({})
 
     var cache: String { root + "/cache" }
     var state: String { root + "/state" }
@@ -66,7 +66,7 @@ final class TestTree: Sendable {
         try DiskStore(
             configuration: configuration ?? self.configuration(), system: system, random: random,
             now: { [clock] in clock.withLockedValue { $0 } }, pause: {},
-            stepAside: stepAside.withLockedValue { $0 }, log: Logger(label: "test") { _ in SilentLog() })
+            yield: yield.withLockedValue { $0 }, log: Logger(label: "test") { _ in SilentLog() })
     }
 
     /// Runs `body` with a store that is shut down after, as a daemon that stops.

@@ -11,9 +11,9 @@ import Testing
     private let isBusy = NIOLockedValueBox(false)
     private let written = NIOLockedValueBox<[Int]>([])
 
-    private func line(_ limits: WriteBehind.Limits = .init(tier: 0), stepAside: @escaping StepAside = {}) -> WriteBehind
+    private func line(_ limits: WriteBehind.Limits = .init(tier: 0), yield: @escaping StepAside = {}) -> WriteBehind
     {
-        WriteBehind(writer: pool, time: time, stepAside: stepAside, limits: limits) { isBusy.withLockedValue { $0 } }
+        WriteBehind(writer: pool, time: time, yield: yield, limits: limits) { isBusy.withLockedValue { $0 } }
     }
 
     private func piece(_ number: Int, bytes: Int = 10_000, uid: UInt32 = 1) -> WriteBehind.Piece {
@@ -49,9 +49,9 @@ import Testing
         #expect(line.backlog == .init())
     }
 
-    @Test func `images are written in their order, by one thread, which steps aside before each`() {
+    @Test func `images are written in their order, by one thread, which yields before each`() {
         let steps = NIOLockedValueBox(0)
-        let line = line(stepAside: { steps.withLockedValue { $0 += 1 } })
+        let line = line(yield: { steps.withLockedValue { $0 += 1 } })
         for number in 0..<3 { #expect(line.add(piece(number))) }
         #expect(pool.count == 1)
         pool.runAll()
@@ -61,7 +61,7 @@ import Testing
     }
 
     @Test func `a download that begins while images are written goes before the rest of them`() {
-        let line = line(stepAside: { if order == [0] { isBusyNow = true } })
+        let line = line(yield: { if order == [0] { isBusyNow = true } })
         for number in 0..<4 { #expect(line.add(piece(number))) }
         pool.runAll()
         // One was under way already.

@@ -36,12 +36,12 @@ import Testing
 
     @Test(arguments: [false, true])
     func
-        `I11: a log-out wipes what is in memory before it goes on; a purge leaves it to be wiped behind, stepping aside`(
+        `I11: a log-out wipes what is in memory before it goes on; a purge leaves it to be wiped behind, yielding`(
             isPurge: Bool
         ) throws
     {
         let steps = NIOLockedValueBox(0)
-        let world = FakeWorld(stepAside: { steps.withLockedValue { $0 += 1 } })
+        let world = FakeWorld(yield: { steps.withLockedValue { $0 += 1 } })
         let cache = try cache(world)
         weak var entry: MemoryEntry?
         for number in 0..<40 {

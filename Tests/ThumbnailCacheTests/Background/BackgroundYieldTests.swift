@@ -3,7 +3,7 @@ import Testing
 
 @testable import ThumbnailCache
 
-@Suite struct CourtesyTests {
+@Suite struct BackgroundYieldTests {
     /// A processor that others share: each time that way is given they take so long.
     private final class Processor: Sendable {
         private let state = NIOLockedValueBox((now: Int64(0), taken: Int64(0), yields: 0))
@@ -15,7 +15,7 @@ import Testing
 
         func work(_ nanoseconds: Int64) { state.withLockedValue { $0.now += nanoseconds } }
 
-        func yield() {
+        func giveWay() {
             state.withLockedValue { state in
                 state.now += state.taken
                 state.yields += 1
@@ -24,10 +24,10 @@ import Testing
     }
 
     private let processor = Processor()
-    private let courtesy: Courtesy
+    private let backgroundYield: BackgroundYield
 
     init() {
-        courtesy = Courtesy(now: { [processor] in processor.now }, yield: { [processor] in processor.yield() })
+        backgroundYield = BackgroundYield(now: { [processor] in processor.now }, giveWay: { [processor] in processor.giveWay() })
     }
 
     /// Works in steps of 20 µs and gives way after each. Returns how many there were.
@@ -35,7 +35,7 @@ import Testing
         var steps = 0
         while processor.now < end {
             processor.work(20_000)
-            courtesy.stepAside()
+            backgroundYield.yield()
             steps += 1
         }
         return steps
@@ -60,17 +60,17 @@ import Testing
         #expect(share <= 1.10 * own / (Double(turn) + own))
     }
 
-    @Test func `two who step aside for each other do not go on for milliseconds, each since the other does`() {
+    @Test func `two who yield for each other do not go on for milliseconds, each since the other does`() {
         var taken: Int64 = 4_000_000
         for _ in 0..<3 {
             let began = processor.now
             processor.othersTake(taken)
-            courtesy.stepAside()
+            backgroundYield.yield()
             processor.othersTake(0)
             let yields = processor.yields
             while processor.yields == yields {
                 processor.work(20_000)
-                courtesy.stepAside()
+                backgroundYield.yield()
             }
             // So long the other one waits now.
             taken = processor.now - began - taken
@@ -80,13 +80,13 @@ import Testing
 
     @Test func `once they are gone, everything is as before`() {
         processor.othersTake(5_000_000)
-        courtesy.stepAside()
+        backgroundYield.yield()
         processor.othersTake(0)
-        courtesy.stepAside()
+        backgroundYield.yield()
         #expect(processor.yields == 1)
         processor.work(5_000_000 / 4)
-        courtesy.stepAside()
-        courtesy.stepAside()
+        backgroundYield.yield()
+        backgroundYield.yield()
         #expect(processor.yields == 3)
     }
 }

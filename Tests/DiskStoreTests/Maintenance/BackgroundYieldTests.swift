@@ -7,7 +7,7 @@ import ThumbnailCache
 @testable import DiskStore
 
 /// What happens in the background gives way to whoever is waited for: between any two of its steps, holding nothing.
-@Suite(.timeLimit(.minutes(5))) struct StepAsideTests {
+@Suite(.timeLimit(.minutes(5))) struct BackgroundYieldTests {
     /// A user's images, given to the trash by a purge.
     private func purge(
         _ images: Int, of owner: Owner, in store: DiskStore, each image: Image = picture(1)
@@ -20,11 +20,11 @@ import ThumbnailCache
         return renewed
     }
 
-    @Test func `what a purge left is deleted with a step aside after each name`() throws {
+    @Test func `what a purge left is deleted with a yield after each name`() throws {
         let tree = try TestTree()
         let left = NIOLockedValueBox<Set<Int>>([])
         let look = NIOLockedValueBox<@Sendable () -> Void>({})
-        tree.stepAside.withLockedValue { $0 = { look.withLockedValue { $0 }() } }
+        tree.yield.withLockedValue { $0 = { look.withLockedValue { $0 }() } }
         try tree.withStore { store in
             _ = try purge(100, of: alice, in: store)
             look.withLockedValue { $0 = { left.withLockedValue { _ = $0.insert(store.statistics.trash.images) } } }
@@ -39,7 +39,7 @@ import ThumbnailCache
         let tree = try TestTree()
         let serve = NIOLockedValueBox<@Sendable () throws -> Void>({})
         let served = NIOLockedValueBox<[Result<Void, any Error>]>([])
-        tree.stepAside.withLockedValue {
+        tree.yield.withLockedValue {
             $0 = {
                 let result = Result { try serve.withLockedValue { $0 }() }
                 served.withLockedValue { $0.append(result) }
@@ -88,9 +88,9 @@ import ThumbnailCache
         let first = Once()
         let stoodInTheWay = NIOLockedValueBox(false)
         let look = NIOLockedValueBox<@Sendable () -> Void>({})
-        tree.stepAside.withLockedValue { $0 = { look.withLockedValue { $0 }() } }
+        tree.yield.withLockedValue { $0 = { look.withLockedValue { $0 }() } }
         try tree.withStore(tree.configuration(quota: full)) { store in
-            // The sweep is over: from here on only the trash is left to step aside from.
+            // The sweep is over: from here on only the trash is left to yield from.
             store.maintain()
             let renewed = try purge(30, of: alice, in: store, each: image)
             for number in 0..<10 { try renewed.put(slot("\(number)"), image) }

@@ -16,33 +16,33 @@ public typealias StepAside = @Sendable () -> Void
 ///   while it holds something, a lock of our own or the file system's journal in the middle of an unlink, keeps everybody who needs
 ///   that: an event loop, or the fsync of a purge. Between two steps a thread holds nothing.
 ///
-/// Where programs that compute share the processor, each step aside lasts as long as their slices, and 50,000 names would take ten
+/// Where programs that compute share the processor, each yield lasts as long as their slices, and 50,000 names would take ten
 /// minutes. So one that has lasted is followed by a while, a quarter as long, in which this returns at once.
 /// Safe from any thread. Costs a look at the clock or two and, mostly, a system call that takes less than a microsecond.
-public final class Courtesy: Sendable {
-    /// Nanoseconds after which a step aside was for a program that computes; an event loop is done with a hit in 20,000.
+public final class BackgroundYield: Sendable {
+    /// Nanoseconds after which a yield was for a program that computes; an event loop is done with a hit in 20,000.
     static let long: Int64 = 1_000_000
-    /// The part of it that the caller then has for itself. A part, so that two who are courteous to each other soon are to others again.
+    /// The part of it that the caller then has for itself. A part, so that two yielding threads do not starve others.
     static let share: Int64 = 4
     /// Nanoseconds that this is at most.
     static let longestShare: Int64 = 2_000_000
 
     private let now: @Sendable () -> Int64
-    private let yield: @Sendable () -> Void
+    private let giveWay: @Sendable () -> Void
     private let undisturbedUntil = Atomic<Int64>(.min)
 
     /// - Parameters:
     ///   - now: nanoseconds, from a clock that is never set.
-    ///   - yield: lets any thread run that is ready to.
-    public init(now: @escaping @Sendable () -> Int64, yield: @escaping @Sendable () -> Void) {
+    ///   - giveWay: lets any thread run that is ready to.
+    public init(now: @escaping @Sendable () -> Int64, giveWay: @escaping @Sendable () -> Void) {
         self.now = now
-        self.yield = yield
+        self.giveWay = giveWay
     }
 
-    public func stepAside() {
+    public func yield() {
         let before = now()
         guard before >= undisturbedUntil.load(ordering: .relaxed) else { return }
-        yield()
+        giveWay()
         let after = now()
         let taken = after - before
         guard taken >= Self.long else { return }
