@@ -11,17 +11,17 @@ final class SharedReading<Value: Sendable>: Sendable {
         var last: (number: Int, value: Value)?
     }
 
-    private let turnstile = Turnstile()
+    private let lock = AsyncFIFOLock()
     private let state = NIOLockedValueBox(State())
 
     /// How many stand in line behind the one that reads.
-    var waiting: Int { turnstile.waiting }
+    var waiting: Int { lock.waiting }
 
     /// What `read` gave, in a call that began after this one.
     /// - Throws: what `read` throws; who waits meanwhile reads again.
     func value(_ read: () async throws -> Value) async throws -> Value {
         let before = state.withLockedValue { $0.begun }
-        return try await turnstile.withTurn {
+        return try await lock.withLock {
             if let last = state.withLockedValue({ $0.last }), last.number > before { return last.value }
             let number = state.withLockedValue { state in
                 state.begun += 1
@@ -35,6 +35,6 @@ final class SharedReading<Value: Sendable>: Sendable {
 
     /// Returns when the reading under way, and those that were waited for, are over.
     func ended() async {
-        await turnstile.withTurn {}
+        await lock.withLock {}
     }
 }

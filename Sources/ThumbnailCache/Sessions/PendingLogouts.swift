@@ -38,7 +38,7 @@ public final class PendingLogouts: Sendable {
     }
 
     private struct Turn {
-        let lock = Turnstile()
+        let lock = AsyncFIFOLock()
         /// Who has the lock, or waits for it.
         var users = 0
     }
@@ -96,7 +96,7 @@ public final class PendingLogouts: Sendable {
         let turn = enter(uid)
         defer { leave(uid) }
         do {
-            try await turn.withTurn {
+            try await turn.withLock {
                 if let due = try await list()[uid] { try await honour(due, of: uid) }
             }
         } catch {
@@ -104,7 +104,7 @@ public final class PendingLogouts: Sendable {
         }
     }
 
-    private func enter(_ uid: UInt32) -> Turnstile {
+    private func enter(_ uid: UInt32) -> AsyncFIFOLock {
         state.withLockedValue { state in
             state.turns[uid, default: Turn()].users += 1
             return state.turns[uid, default: Turn()].lock
@@ -168,7 +168,7 @@ public final class PendingLogouts: Sendable {
         }
         timer?.cancel()
         await listing.ended()
-        for turn in turns { await turn.withTurn {} }
+        for turn in turns { await turn.withLock {} }
     }
 
     private func look(after pause: Int64) {

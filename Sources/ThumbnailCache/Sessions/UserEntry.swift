@@ -37,7 +37,7 @@ final class UserEntry: Sendable {
     }
 
     let owner: Owner
-    let turnstile = Turnstile()
+    let lock = AsyncFIFOLock()
     let state = NIOLockedValueBox(State())
     /// What is kept of the user while it is logged in; goes with the entry.
     let memory: MemoryLease

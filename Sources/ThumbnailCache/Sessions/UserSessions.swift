@@ -188,7 +188,7 @@ public final class UserSessions: Sendable {
         let entry = enter(owner.detached())
         defer { leave(entry) }
         do {
-            return try await entry.turnstile.withTurn {
+            return try await entry.lock.withLock {
                 do {
                     try await load(entry)
                 } catch  where evenUnreadable {
@@ -281,7 +281,7 @@ public final class UserSessions: Sendable {
         }
         await settleTokens(of: entries)
         for entry in entries {
-            await entry.turnstile.withTurn {
+            await entry.lock.withLock {
                 if case .open(let cache) = entry.phase { await cache.storesEnded() }
                 let (phase, retry) = entry.state.withLockedValue { state in
                     defer { (state.phase, state.retry) = (.stopped, nil) }

@@ -23,7 +23,7 @@ final class UsersOfUID: Sendable {
         var readers = 0
     }
 
-    private let reading = Turnstile()
+    private let reading = AsyncFIFOLock()
     private let state = NIOLockedValueBox(State())
 
     // MARK: Those who were named
@@ -85,7 +85,7 @@ final class UsersOfUID: Sendable {
         if let known = loggedIn { return known }
         state.withLockedValue { $0.readers += 1 }
         defer { state.withLockedValue { $0.readers -= 1 } }
-        return try await reading.withTurn {
+        return try await reading.withLock {
             if let known = loggedIn { return known }
             state.withLockedValue { $0.listing = .reading([:]) }
             do {

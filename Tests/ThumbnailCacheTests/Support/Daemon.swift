@@ -91,7 +91,7 @@ extension UserCache {
 
 extension UserSessions {
     /// How many stand in line behind the one whose turn it is.
-    func waiting(for owner: Owner) -> Int { entry(owner)?.turnstile.waiting ?? 0 }
+    func waiting(for owner: Owner) -> Int { entry(owner)?.lock.waiting ?? 0 }
 
     func token(of owner: Owner) -> Secret? { entry(owner)?.account.token }
 }

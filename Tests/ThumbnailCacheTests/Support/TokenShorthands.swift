@@ -34,6 +34,6 @@ extension UserSessions {
     /// Returns when what had been begun about an owner's log-in is done.
     func settled(_ owner: Owner) async {
         while let entry = entry(owner), !entry.state.withLockedValue({ $0.tokens.isIdle }) { await Task.yield() }
-        await entry(owner)?.turnstile.withTurn {}
+        await entry(owner)?.lock.withLock {}
     }
 }

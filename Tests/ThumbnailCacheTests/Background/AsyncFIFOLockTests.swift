@@ -4,14 +4,14 @@ import Testing
 
 @testable import ThumbnailCache
 
-@Suite(.timeLimit(.minutes(1))) struct TurnstileTests {
+@Suite(.timeLimit(.minutes(1))) struct AsyncFIFOLockTests {
     @Test func `one at a time, in the order they came`() async throws {
-        let turnstile = Turnstile()
+        let lock = AsyncFIFOLock()
         let log = EventLog()
         let first = Checkpoint()
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
-                await turnstile.withTurn {
+                await lock.withLock {
                     log.record("first in")
                     await first.pass()
                     log.record("first out")
@@ -20,14 +20,14 @@ import Testing
             await first.reached()
             for number in 0..<20 {
                 group.addTask {
-                    await turnstile.withTurn {
+                    await lock.withLock {
                         log.record("\(number) in")
                         await Task.yield()
                         log.record("\(number) out")
                     }
                 }
                 // Whoever is in line is in line before the next one comes.
-                while turnstile.waiting < number + 1 {
+                while lock.waiting < number + 1 {
                     try await turn()
                 }
             }
@@ -35,23 +35,23 @@ import Testing
             try await group.waitForAll()
         }
         #expect(log.events == ["first in", "first out"] + (0..<20).flatMap { ["\($0) in", "\($0) out"] })
-        #expect(turnstile.waiting == 0)
+        #expect(lock.waiting == 0)
     }
 
     @Test func `whoever throws passes the turn on`() async {
         struct Refused: Error {}
-        let turnstile = Turnstile()
-        await #expect(throws: Refused.self) { try await turnstile.withTurn { throw Refused() } }
-        #expect(await turnstile.withTurn { 5 } == 5)
+        let lock = AsyncFIFOLock()
+        await #expect(throws: Refused.self) { try await lock.withLock { throw Refused() } }
+        #expect(await lock.withLock { 5 } == 5)
     }
 
     @Test func `of many at once none is in while another is`() async {
-        let turnstile = Turnstile()
+        let lock = AsyncFIFOLock()
         let inside = NIOLockedValueBox((now: 0, most: 0, total: 0))
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<200 {
                 group.addTask {
-                    await turnstile.withTurn {
+                    await lock.withLock {
                         inside.withLockedValue { inside in
                             inside.now += 1
                             inside.total += 1

@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 ///
 /// An actor would not do: it lets others in at every `await`, and a purge awaits the disk while the user's state is
 /// between two truths.
-final class Turnstile: Sendable {
+final class AsyncFIFOLock: Sendable {
     private struct State {
         var isTaken = false
         var waiting: Deque<CheckedContinuation<Void, Never>> = []
@@ -16,7 +16,7 @@ final class Turnstile: Sendable {
     /// How many stand in line behind the one whose turn it is.
     var waiting: Int { state.withLockedValue { $0.waiting.count } }
 
-    func withTurn<Result>(
+    func withLock<Result>(
         isolation: isolated (any Actor)? = #isolation, _ body: () async throws -> Result
     ) async rethrows -> Result {
         await take()
