@@ -124,17 +124,17 @@ extension UserCache {
         guard let origin = origin(of: account) else {
             return landed(slot, target, flight, .failed(.origin("the user's origin is configured no more")))
         }
-        let errand = Errand(
+        let attempt = DownloadAttempt(
             slot: slot, target: target, flight: flight, origin: origin, basis: basis, tokens: account.tokens)
         change { state in
             Consequences(
-                effects: state.traffic.downloadStarted(slot, flight, url: target.url, handle: errand.steps))
+                effects: state.traffic.downloadStarted(slot, flight, url: target.url, handle: attempt.steps))
         }
-        authorize(errand)
+        authorize(attempt)
     }
 
     /// A download that waits for its token, is under way, or was refused its token and tries once more with another.
-    private struct Errand: Sendable {
+    private struct DownloadAttempt: Sendable {
         let slot: Slot
         let target: DownloadTarget
         let flight: UInt64
@@ -144,7 +144,7 @@ extension UserCache {
         /// Which tokens it shows, or some that came before them.
         var family: UInt32 = 0
         let tokens: AccessTokenService
-        let steps = DownloadSteps()
+        let steps = CancellationChain()
         /// The token that the origin has refused.
         var refused: Secret?
 
@@ -152,43 +152,43 @@ extension UserCache {
         var step: Int { refused == nil ? 0 : 2 }
 
         /// The same with tokens of that family. What is held for others is not what they may confirm.
-        func showing(_ family: UInt32) -> Errand {
-            var errand = self
-            errand.family = family
-            if let held = basis?.record.tokenFamily, held != family { errand.basis = nil }
-            return errand
+        func showing(_ family: UInt32) -> DownloadAttempt {
+            var attempt = self
+            attempt.family = family
+            if let held = basis?.record.tokenFamily, held != family { attempt.basis = nil }
+            return attempt
         }
     }
 
     /// Sends the download as soon as there is a token for it, or nobody wants one.
-    private func authorize(_ errand: Errand) {
+    private func authorize(_ attempt: DownloadAttempt) {
         // Asked before the token, so that an answer never counts for tokens that came after the one that was shown.
-        let errand = errand.showing(errand.tokens.family)
-        let wait = errand.tokens.ask(refused: errand.refused, of: errand.origin, services) { result in
+        let attempt = attempt.showing(attempt.tokens.family)
+        let wait = attempt.tokens.ask(refused: attempt.refused, of: attempt.origin, services) { result in
             switch result {
-            case .success(let token): self.send(errand, token)
-            case .failure(let failure): self.landed(errand.slot, errand.target, errand.flight, .failed(failure))
+            case .success(let token): self.send(attempt, token)
+            case .failure(let failure): self.landed(attempt.slot, attempt.target, attempt.flight, .failed(failure))
             }
         }
-        errand.steps.follow(wait, as: errand.step + 1)
+        attempt.steps.follow(wait, as: attempt.step + 1)
     }
 
-    private func send(_ errand: Errand, _ token: Secret?) {
-        let (slot, target, flight) = (errand.slot, errand.target, errand.flight)
+    private func send(_ attempt: DownloadAttempt, _ token: Secret?) {
+        let (slot, target, flight) = (attempt.slot, attempt.target, attempt.flight)
         // A token may have been waited for, and the flight have ended meanwhile.
         guard state.withLockedValue({ $0.traffic.isUnderWay(slot, flight, url: target.url) }) else { return }
         let download = Download(
-            uid: payer, origin: errand.origin, target: target, token: token,
-            condition: errand.basis.map { condition(for: $0, at: target) }, framing: services.framing)
+            uid: payer, origin: attempt.origin, target: target, token: token,
+            condition: attempt.basis.map { condition(for: $0, at: target) }, framing: services.framing)
         do {
             let handle = try services.fetcher.start(download) { outcome in
-                if let token, self.triesAgain(errand, token, outcome) { return }
+                if let token, self.triesAgain(attempt, token, outcome) { return }
                 self.arrived(
-                    outcome, for: slot, flight, from: errand.origin, target, basis: errand.basis, errand.family)
+                    outcome, for: slot, flight, from: attempt.origin, target, basis: attempt.basis, attempt.family)
             }
-            if errand.refused == nil { services.counters.downloads.count() }
+            if attempt.refused == nil { services.counters.downloads.count() }
             if download.condition != nil { services.counters.revalidations.count() }
-            errand.steps.follow(handle, as: errand.step + 2)
+            attempt.steps.follow(handle, as: attempt.step + 2)
         } catch {
             landed(slot, target, flight, .failed(CacheFailure(error)))
         }
@@ -215,14 +215,14 @@ extension UserCache {
     }
 
     /// A download that was refused its token is sent once more where there can be another token.
-    private func triesAgain(_ errand: Errand, _ token: Secret, _ outcome: DownloadOutcome) -> Bool {
+    private func triesAgain(_ attempt: DownloadAttempt, _ token: Secret, _ outcome: DownloadOutcome) -> Bool {
         guard case .failed(.unauthorized) = outcome else { return false }
-        guard errand.refused == nil else {
-            errand.tokens.wasRefusedToo(token, services)
+        guard attempt.refused == nil else {
+            attempt.tokens.wasRefusedToo(token, services)
             return false
         }
-        guard errand.tokens.mayReplace(token) else { return false }
-        var again = errand
+        guard attempt.tokens.mayReplace(token) else { return false }
+        var again = attempt
         again.refused = token
         authorize(again)
         return true

@@ -2,7 +2,7 @@ import NIOConcurrencyHelpers
 
 /// A download that takes several steps, one after another, as one thing that can be stopped: the wait for a token, the request,
 /// and where the origin refuses the token, both again.
-final class DownloadSteps: DownloadHandle {
+final class CancellationChain: DownloadHandle {
     private struct State {
         var isCancelled = false
         var number = 0
