@@ -81,7 +81,7 @@ extension UserCache {
         do {
             let usage = try vault.remove(profiles) { profile in
                 state.withLockedValue { state in
-                    state.overtakings += 1
+                    state.invalidations += 1
                     let ended = state.traffic.purge(profile: profile)
                     cancelled += ended.cancelled
                     effects += ended.effects

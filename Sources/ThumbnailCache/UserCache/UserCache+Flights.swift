@@ -243,7 +243,7 @@ extension UserCache {
             let ended = state.traffic.downloadEnded(
                 slot, flight, url: target.url, landing, route: route, now: now)
             guard let effects = ended else { return Consequences() }
-            state.overtakings += 1
+            state.invalidations += 1
             var memory = MemoryChange()
             if let image = landing.storable {
                 memory = remember(image, in: slot, &state)

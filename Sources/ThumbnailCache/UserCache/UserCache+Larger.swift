@@ -6,12 +6,12 @@ extension UserCache {
 
     /// Looks for a larger image; on the pool. Costs a listing of one bucket, and a read of what memory does not hold.
     func findLarger(_ slot: Slot, _ flight: UInt64) {
-        let before = state.withLockedValue { $0.overtakings }
+        let before = state.withLockedValue { $0.invalidations }
         let found = larger(than: slot)
         let now = services.time.now
         change { state in
             let effects = state.traffic.largerEnded(
-                slot, flight, found: found, isUnchanged: state.overtakings == before, now: now)
+                slot, flight, found: found, isUnchanged: state.invalidations == before, now: now)
             return Consequences(effects: effects)
         }
     }

@@ -34,7 +34,7 @@ extension UserCache {
                 committed: {
                     state.withLockedValue { state in
                         guard state.isOpen else { return }
-                        state.overtakings += 1
+                        state.invalidations += 1
                         consequences.effects = state.traffic.putCommitted(
                             slot, ticket: ticket, image, now: services.time.now)
                         consequences.memory = remember(image, in: slot, &state)

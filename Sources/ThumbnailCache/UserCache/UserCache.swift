@@ -23,7 +23,7 @@ public final class UserCache: Sendable {
         /// Answers on their way; replaced by each ending, which waits for those that began before it.
         var deliveries = Deliveries()
         /// Grows when an image that was read from disk before may no longer be the one to serve.
-        var overtakings: UInt64 = 0
+        var invalidations: UInt64 = 0
 
         var isOpen: Bool { ending == nil }
 
@@ -126,7 +126,7 @@ public final class UserCache: Sendable {
             if let ending = state.ending { return Consequences(effects: [.answer(waiter, .failure(ending))]) }
             let memory = state.memory[query.slot]?.served
             // What was seen before something changed is worth nothing (I3, I7).
-            let diskIsEmpty = if case .nothing(state.overtakings) = glimpse { true } else { false }
+            let diskIsEmpty = if case .nothing(state.invalidations) = glimpse { true } else { false }
             let effects = state.traffic.get(
                 waiter, memory: memory, diskIsEmpty: diskIsEmpty, route: route, now: now)
             return Consequences(effects: effects)
