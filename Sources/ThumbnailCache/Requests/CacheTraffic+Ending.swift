@@ -56,8 +56,8 @@ extension CacheTraffic {
     /// The PUT's entry is in place: it wins over every download of the slot, and their waiters get its image (I7).
     mutating func putCommitted(_ slot: Slot, ticket: UInt64, _ image: Image, now: Int64) -> [Effect] {
         activity[slot]?.puts.committed = ticket
-        absences.forget(slot)
-        pauses.forget(slot)
+        negativeCache.forget(slot)
+        backoff.forget(slot)
         let served = ServedImage(image, from: .put, at: now)
         return end(slot, .success(served)).effects
     }
@@ -73,8 +73,8 @@ extension CacheTraffic {
     /// Returns how many downloads were stopped.
     mutating func purge(profile: OpaqueID) -> (cancelled: Int, effects: [Effect]) {
         let ticket = nextNumber()
-        absences.forget(profile: profile)
-        pauses.forget(profile: profile)
+        negativeCache.forget(profile: profile)
+        backoff.forget(profile: profile)
         var cancelled = 0
         var effects: [Effect] = []
         for slot in activity.keys where slot.profile == profile {
@@ -98,8 +98,8 @@ extension CacheTraffic {
             effects += ended.effects
             tidy(slot)
         }
-        absences.forgetAll()
-        pauses.forgetAll()
+        negativeCache.forgetAll()
+        backoff.forgetAll()
         return (cancelled, effects)
     }
 

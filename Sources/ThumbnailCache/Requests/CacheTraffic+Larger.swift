@@ -22,7 +22,7 @@ extension CacheTraffic {
     private func mayTakeLarger(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
         guard query.largerWillDo else { return false }
         guard case .success(let target?) = route.target else { return true }
-        return !absences.leavesNoneLarger(query.slot, url: target.url, at: now)
+        return !negativeCache.leavesNoneLarger(query.slot, url: target.url, at: now)
     }
 
     /// The slots whose images may stand in for one that is missing, the best first: by size, and the one of no size last, of which nobody
@@ -39,7 +39,7 @@ extension CacheTraffic {
     /// Whether an image found in another slot may be served in place of one that there is none of: it is what that slot holds, and fresh.
     func mayStandIn(_ image: Image, of slot: Slot, now: Int64) -> Bool {
         image.record.freshness.isFresh(at: now) && suits(image) && activity[slot]?.dropping == nil
-            && !absences.leaveEmpty(slot, at: now)
+            && !negativeCache.leaveEmpty(slot, at: now)
     }
 
     /// The look for a larger image has ended. Nothing follows when it is no longer the one that counts.
@@ -54,7 +54,7 @@ extension CacheTraffic {
         let waiters = flight.land()
         for waiter in waiters { places[waiter.id] = nil }
         let served = found.flatMap { mayStandIn($0.image.image, of: $0.slot, now: now) ? $0.image : nil }
-        if found == nil && isUnchanged { absences.noneLarger(than: slot) }
+        if found == nil && isUnchanged { negativeCache.noneLarger(than: slot) }
         tidy(slot)
         return waiters.map { .answer($0, .success(served)) }
     }

@@ -50,8 +50,8 @@ struct CacheTraffic: Sendable {
     // Touched by this type alone; `CacheTraffic+Ending.swift` is a part of it.
     var activity: [Slot: SlotActivity] = [:]
     var places: [WaiterID: Place] = [:]
-    var absences: Absences
-    var pauses: RefreshPauses
+    var negativeCache: NegativeCache
+    var backoff: RevalidationBackoff
     /// The tokens that are shown now: see ``LoginTokens/family``.
     var tokenFamily: UInt32
     private var lastNumber: UInt64 = 0
@@ -60,8 +60,8 @@ struct CacheTraffic: Sendable {
     ///   - absenceLimit: how many missing images are remembered at most, and how many that failed to be refreshed.
     ///   - lease: for what each of these takes.
     init(absenceLimit: Int, tokenFamily: UInt32 = 0, lease: () -> MemoryLease) {
-        absences = Absences(limit: absenceLimit, memory: lease())
-        pauses = RefreshPauses(limit: absenceLimit, memory: lease())
+        negativeCache = NegativeCache(limit: absenceLimit, memory: lease())
+        backoff = RevalidationBackoff(limit: absenceLimit, memory: lease())
         self.tokenFamily = tokenFamily
     }
 
@@ -146,7 +146,7 @@ struct CacheTraffic: Sendable {
     /// Downloads anew, behind the back of whoever was served the stale image, unless that has just failed.
     private mutating func refresh(_ query: ImageQuery, held: ServedImage, route: Route, now: Int64) -> [Effect] {
         guard case .success(let target?) = target(of: query, route), !isAbsent(query, route, now),
-            !pauses.holds(query.slot, url: target.url, at: now)
+            !backoff.holds(query.slot, url: target.url, at: now)
         else { return [] }
         let basis = basis(in: held.image, at: target, now)
         return fly(query.slot, to: target, held: held, basis: basis, ownsSlot: true) { $0.isBackground = true }
@@ -245,14 +245,14 @@ struct CacheTraffic: Sendable {
             effects += waiters.map { .answer($0, .success(served)) }
             effects += take(served, storable: storable, into: slot, flight: number, route: route, now: now)
         case .missing(let until):
-            absences.remember(slot, url: url, until: until, leavesSlotEmpty: flight.ownsSlot, now: now)
+            negativeCache.remember(slot, url: url, until: until, leavesSlotEmpty: flight.ownsSlot, now: now)
             for waiter in waiters { effects += answerNone(waiter, route, now) }
             if flight.ownsSlot {
                 effects += overtakeRead(of: slot, by: nil, route: route, now: now)
                 effects += drop(slot, flight: number)
             }
         case .failed(let failure):
-            if flight.isBackground { pauses.failed(slot, url: url, at: now) }
+            if flight.isBackground { backoff.failed(slot, url: url, at: now) }
             effects += waiters.map { answer($0, failedBy: failure, fallback: flight.held) }
         }
         tidy(slot)
@@ -263,8 +263,8 @@ struct CacheTraffic: Sendable {
     private mutating func take(
         _ served: ServedImage, storable: Bool, into slot: Slot, flight number: UInt64, route: Route, now: Int64
     ) -> [Effect] {
-        absences.forget(slot)
-        pauses.forget(slot)
+        negativeCache.forget(slot)
+        backoff.forget(slot)
         for url in activity[slot]?.downloads.keys.map({ $0 }) ?? [] {
             activity[slot]?.downloads[url]?.ownsSlot = false
         }
@@ -316,7 +316,7 @@ struct CacheTraffic: Sendable {
 
     private func isAbsent(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
         guard case .success(let target?) = target(of: query, route) else { return false }
-        return absences.contains(query.slot, url: target.url, at: now)
+        return negativeCache.contains(query.slot, url: target.url, at: now)
     }
 
     /// Whether it is known without a look on disk that there is nothing to be had. A request that names no URL takes
@@ -324,7 +324,7 @@ struct CacheTraffic: Sendable {
     private func isKnownEmpty(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
         if query.named != nil { return isAbsent(query, route, now) }
         guard case .success(let target?) = route.target else { return false }
-        return absences.leavesEmpty(query.slot, url: target.url, at: now)
+        return negativeCache.leavesEmpty(query.slot, url: target.url, at: now)
     }
 
     mutating func tidy(_ slot: Slot) {

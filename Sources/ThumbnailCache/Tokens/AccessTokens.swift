@@ -56,7 +56,7 @@ struct AccessTokens: Sendable {
     /// The origin has refused ``tokens``' access token.
     private var isRefused = false
     private var refresh: Refresh?
-    private var setback: TokenSetback?
+    private var backoff: RefreshBackoff?
     /// When the origin last refused the token that a refresh had brought to make up for a refused one; seconds since 1970.
     private var futileAt: Int64?
     private var lastNumber: UInt64 = 0
@@ -119,8 +119,8 @@ struct AccessTokens: Sendable {
             return [answer(waiter, failedBy: .unauthorized(sentence), now)]
         }
         guard phase == .open else { return [answer(waiter, failedBy: .shuttingDown, now)] }
-        if let setback, setback.isInForce(at: now, for: endpoint) {
-            return [answer(waiter, failedBy: setback.failure, now)]
+        if let backoff, backoff.isInForce(at: now, for: endpoint) {
+            return [answer(waiter, failedBy: backoff.failure, now)]
         }
         let refresh = Refresh(
             number: nextNumber(), origin: origin, endpoint: endpoint, askedAt: now, waiters: [waiter])
@@ -183,7 +183,7 @@ struct AccessTokens: Sendable {
             self.refresh?.gain = .grant(grant)
             return [.keep(number)]
         case .failure(let failure):
-            setback = TokenSetback(failure, after: setback, endpoint: refresh.endpoint, now: now)
+            backoff = RefreshBackoff(failure, after: backoff, endpoint: refresh.endpoint, now: now)
             if case .unusable(_, let refreshToken) = failure {
                 self.refresh?.gain = .refreshToken(refreshToken, CacheFailure(failure), at: now)
                 return [.keep(number)]
@@ -202,7 +202,7 @@ struct AccessTokens: Sendable {
             return refresh.waiters.map { answer($0, failedBy: failure, now) }
         }
         if !refresh.bringsRefreshTokenOnly { isRefused = false }
-        setback = nil
+        backoff = nil
         self.refresh = nil
         return refresh.waiters.map { .answer($0, .success(tokens.access)) }
     }
@@ -231,7 +231,7 @@ struct AccessTokens: Sendable {
     /// another access token alone does not, since the old refresh token may have been used up by it.
     mutating func logIn(access: Secret?, refresh refreshToken: Secret?, now: Int64) -> [Effect] {
         guard phase != .ended, access != nil || refreshToken != nil else { return [] }
-        setback = nil
+        backoff = nil
         futileAt = nil
         let before = tokens
         tokens.logIn(access: access, refresh: refreshToken)
@@ -258,7 +258,7 @@ struct AccessTokens: Sendable {
     mutating func end() -> [Effect] {
         phase = .ended
         tokens = LoginTokens()
-        setback = nil
+        backoff = nil
         guard let refresh = self.refresh.take() else { return [] }
         return [.cancel(refresh.number)] + refresh.waiters.map { .answer($0, .failure(.cancelled)) }
     }

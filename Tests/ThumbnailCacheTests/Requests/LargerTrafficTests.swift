@@ -105,7 +105,7 @@ import Testing
         #expect(dropping.largerEnds(.sample("96"), in: found) == ["a: null"])
 
         var gone = looking()
-        gone.traffic.absences.remember(found, url: "x", until: gone.now + 9, leavesSlotEmpty: true, now: gone.now)
+        gone.traffic.negativeCache.remember(found, url: "x", until: gone.now + 9, leavesSlotEmpty: true, now: gone.now)
         #expect(gone.largerEnds(.sample("96"), in: found) == ["a: null"])
 
         var foreign = looking()

@@ -1,6 +1,6 @@
 /// A refresh that failed, remembered: until its pause is over the endpoint is not asked again, and whoever wants a token
 /// is told what it said. So neither a refresh token that is dead nor an endpoint that is down is hammered with requests (I8).
-struct TokenSetback: Sendable {
+struct RefreshBackoff: Sendable {
     let failure: CacheFailure
     /// Seconds; doubled with each failure in a row.
     let pause: Int64
@@ -13,7 +13,7 @@ struct TokenSetback: Sendable {
     private static let pausesOfFailures: ClosedRange<Int64> = 1...60
 
     /// - Parameter earlier: the failure right before this one.
-    init(_ failure: TokenFailure, after earlier: TokenSetback?, endpoint: TokenEndpoint, now: Int64) {
+    init(_ failure: TokenFailure, after earlier: RefreshBackoff?, endpoint: TokenEndpoint, now: Int64) {
         let isRefusal = if case .refused = failure { true } else { false }
         let pauses = isRefusal ? Self.pausesOfRefusals : Self.pausesOfFailures
         let doubled = earlier.flatMap { $0.isRefusal == isRefusal ? 2 * $0.pause : nil }

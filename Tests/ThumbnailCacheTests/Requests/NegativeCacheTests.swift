@@ -3,7 +3,7 @@ import Testing
 @testable import ThumbnailCache
 
 /// What follows when an origin says that there is no image: 404 or 410.
-@Suite struct AbsenceTrafficTests {
+@Suite struct NegativeCacheTests {
     private static let other = "https://other.test/x"
     private static let missing = CacheTraffic.Landing.missing(until: TrafficBench.start + 300)
 

@@ -1,5 +1,5 @@
 /// The images that an origin said it does not have, each remembered for a while, in bounded number.
-struct Absences: Sendable {
+struct NegativeCache: Sendable {
     private struct Absence: Sendable {
         /// Seconds since 1970. A moment before `since` means that the clock was set back: then it is not believed (F14).
         let since: Int64

@@ -4,7 +4,7 @@ import Testing
 @testable import ThumbnailCache
 
 /// What follows when a stale image was to be refreshed behind and that failed.
-@Suite struct RefreshPausesTests {
+@Suite struct RevalidationBackoffTests {
     private static let slot = TrafficBench.slot
     private static let url = TrafficBench.usual
     private static let download = "download \(TrafficBench.usual)"
@@ -12,34 +12,34 @@ import Testing
     private static let failed = CacheTraffic.Landing.failed(.badImage("HTML"))
 
     @Test func `I8: each failure in a row doubles the pause, from a second to a minute`() {
-        var pauses = RefreshPauses(limit: 10, memory: MemoryBudget().lease(for: 1000))
+        var backoff = RevalidationBackoff(limit: 10, memory: MemoryBudget().lease(for: 1000))
         var now = TrafficBench.start
-        #expect(!pauses.holds(Self.slot, url: Self.url, at: now))
+        #expect(!backoff.holds(Self.slot, url: Self.url, at: now))
         for length in [1, 2, 4, 8, 16, 32, 60, 60] as [Int64] {
-            pauses.failed(Self.slot, url: Self.url, at: now)
-            #expect(pauses.holds(Self.slot, url: Self.url, at: now))
+            backoff.failed(Self.slot, url: Self.url, at: now)
+            #expect(backoff.holds(Self.slot, url: Self.url, at: now))
             now += length
-            #expect(pauses.holds(Self.slot, url: Self.url, at: now - 1), "\(length)")
-            #expect(!pauses.holds(Self.slot, url: Self.url, at: now), "\(length)")
+            #expect(backoff.holds(Self.slot, url: Self.url, at: now - 1), "\(length)")
+            #expect(!backoff.holds(Self.slot, url: Self.url, at: now), "\(length)")
         }
         // Nobody asked for a minute after the last: it begins anew.
         now += 60
-        pauses.failed(Self.slot, url: Self.url, at: now)
-        #expect(!pauses.holds(Self.slot, url: Self.url, at: now + 1))
+        backoff.failed(Self.slot, url: Self.url, at: now)
+        #expect(!backoff.holds(Self.slot, url: Self.url, at: now + 1))
     }
 
     @Test func `F14: with the clock set back there is no pause`() {
-        var pauses = RefreshPauses(limit: 10, memory: MemoryBudget().lease(for: 1000))
-        pauses.failed(Self.slot, url: Self.url, at: TrafficBench.start)
-        #expect(!pauses.holds(Self.slot, url: Self.url, at: TrafficBench.start - 1))
+        var backoff = RevalidationBackoff(limit: 10, memory: MemoryBudget().lease(for: 1000))
+        backoff.failed(Self.slot, url: Self.url, at: TrafficBench.start)
+        #expect(!backoff.holds(Self.slot, url: Self.url, at: TrafficBench.start - 1))
     }
 
     @Test func `I8: pauses are bounded, and the oldest goes first`() {
-        var pauses = RefreshPauses(limit: 3, memory: MemoryBudget().lease(for: 1000))
-        for number in 0..<1_000 { pauses.failed(Self.slot, url: "\(number)", at: 0) }
-        let held = (0..<1_000).filter { pauses.holds(Self.slot, url: "\($0)", at: 0) }
+        var backoff = RevalidationBackoff(limit: 3, memory: MemoryBudget().lease(for: 1000))
+        for number in 0..<1_000 { backoff.failed(Self.slot, url: "\(number)", at: 0) }
+        let held = (0..<1_000).filter { backoff.holds(Self.slot, url: "\($0)", at: 0) }
         #expect(held == [997, 998, 999])
-        var none = RefreshPauses(limit: 0, memory: MemoryBudget().lease(for: 1000))
+        var none = RevalidationBackoff(limit: 0, memory: MemoryBudget().lease(for: 1000))
         none.failed(Self.slot, url: Self.url, at: 0)
         #expect(!none.holds(Self.slot, url: Self.url, at: 0))
     }

@@ -2,7 +2,7 @@
 ///
 /// The fetcher does not ask a host that fails. This is for what says nothing against the host, a page to log in on or an image
 /// that is too large: every GET of a stale image would else begin another download of it.
-struct RefreshPauses: Sendable {
+struct RevalidationBackoff: Sendable {
     /// Seconds after the first failure. Twice as long after each further one.
     static let first: Int64 = 1
     /// Seconds that this grows to.
@@ -15,7 +15,7 @@ struct RefreshPauses: Sendable {
 
         func holds(at now: Int64) -> Bool { since <= now && now < since + length }
         /// Whether a failure now is the next in a row.
-        func counts(at now: Int64) -> Bool { since <= now && now < since + length + RefreshPauses.longest }
+        func counts(at now: Int64) -> Bool { since <= now && now < since + length + RevalidationBackoff.longest }
     }
 
     private var notes: ExpiringSlotMap<Pause>
