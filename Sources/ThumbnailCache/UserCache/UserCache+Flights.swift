@@ -199,10 +199,10 @@ extension UserCache {
         _ outcome: DownloadOutcome, for slot: Slot, _ flight: UInt64, from origin: Origin, _ target: DownloadTarget,
         basis: Image?, _ family: UInt32
     ) {
-        let reception = Reception(services.time)
+        let responseTime = ResponseTime(services.time)
         // It may wait for its turn beyond a log-out: so it holds no token.
         let judge: @Sendable () -> Void = {
-            let landing = self.judge(outcome, of: target, from: origin, basis: basis, family, at: reception)
+            let landing = self.judge(outcome, of: target, from: origin, basis: basis, family, at: responseTime)
             self.landed(slot, target, flight, landing)
         }
         if outcome.takesLongToHash {

@@ -13,21 +13,21 @@ extension UserCache {
     /// what was said to tokens that are not the log-in's any more: then the origin is to be asked again.
     /// - Parameters:
     ///   - family: of the tokens that it showed.
-    ///   - reception: when it ended, which is when its age began to count here.
+    ///   - responseTime: when it ended, which is when its age began to count here.
     func judge(
         _ outcome: DownloadOutcome, of target: DownloadTarget, from origin: Origin, basis: Image?, _ family: UInt32,
-        at reception: Reception
+        at responseTime: ResponseTime
     ) -> CacheTraffic.Landing? {
         if !outcome.isFailure, family != account.tokens.family { return nil }
         switch outcome {
         case .image(let downloaded):
-            return image(downloaded, of: target, from: origin, family, at: reception)
+            return image(downloaded, of: target, from: origin, family, at: responseTime)
         case .notModified(let headers):
             guard let basis else { return .failed(.origin("the origin said that nothing has changed, unasked")) }
-            return confirmed(basis, headers, origin: origin, family, at: reception)
+            return confirmed(basis, headers, origin: origin, family, at: responseTime)
         case .missing(let headers):
             return .missing(
-                until: NegativeVerdict.believedUntil(headers, origin: origin, at: reception))
+                until: NegativePolicy.believedUntil(headers, origin: origin, at: responseTime))
         case .failed(let failure):
             services.counters.downloadFailures.count()
             return .failed(CacheFailure(failure))
@@ -36,30 +36,30 @@ extension UserCache {
 
     private func image(
         _ downloaded: DownloadedImage, of target: DownloadTarget, from origin: Origin, _ family: UInt32,
-        at reception: Reception
+        at responseTime: ResponseTime
     ) -> CacheTraffic.Landing {
         let fields = StoredFields(downloaded.headers)
-        let verdict = StoringVerdict(fields, downloaded.headers, origin: origin, at: reception)
+        let policy = StoragePolicy(fields, downloaded.headers, origin: origin, at: responseTime)
         let record = ImageRecord(
             shape: downloaded.shape, digest: services.store.digest(of: downloaded.bytes.image),
-            provenance: .url(target.url), freshness: verdict.freshness, fields: fields,
-            redirectedTo: downloaded.redirectedTo, tokenFamily: verdict.variesByToken ? family : nil)
-        return .image(Image(record: record, bytes: downloaded.bytes), storable: verdict.mayStore)
+            provenance: .url(target.url), freshness: policy.freshness, fields: fields,
+            redirectedTo: downloaded.redirectedTo, tokenFamily: policy.variesByToken ? family : nil)
+        return .image(Image(record: record, bytes: downloaded.bytes), storable: policy.mayStore)
     }
 
     /// A 304 renews what is known of the image and keeps its bytes (RFC 9111 section 4.3.4).
     private func confirmed(
-        _ basis: Image, _ headers: ResponseHeaders, origin: Origin, _ family: UInt32, at reception: Reception
+        _ basis: Image, _ headers: ResponseHeaders, origin: Origin, _ family: UInt32, at responseTime: ResponseTime
     ) -> CacheTraffic.Landing? {
         let answer = StoredFields(headers)
-        guard basis.record.fields.areConfirmed(by: answer, now: reception.forDates) else { return nil }
+        guard basis.record.fields.areConfirmed(by: answer, now: responseTime.forDates) else { return nil }
         services.counters.notModified.count()
         var record = basis.record
         record.fields = record.fields.updated(by: answer)
-        let verdict = StoringVerdict(record.fields, headers, origin: origin, at: reception)
-        record.freshness = verdict.freshness
-        record.tokenFamily = verdict.variesByToken ? family : nil
-        return .confirmed(Image(record: record, bytes: basis.bytes), storable: verdict.mayStore)
+        let policy = StoragePolicy(record.fields, headers, origin: origin, at: responseTime)
+        record.freshness = policy.freshness
+        record.tokenFamily = policy.variesByToken ? family : nil
+        return .confirmed(Image(record: record, bytes: basis.bytes), storable: policy.mayStore)
     }
 }
 

@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test func `F14: by whichever clock says less, Date is compared with the right one`() {
-        #expect(Reception(now: 1_000, wallClock: 1_000 + 31_536_000).forDates == 1_000)
-        #expect(Reception(now: 1_000 + 31_536_000, wallClock: 1_000).forDates == 1_000)
+        #expect(ResponseTime(now: 1_000, wallClock: 1_000 + 31_536_000).forDates == 1_000)
+        #expect(ResponseTime(now: 1_000 + 31_536_000, wallClock: 1_000).forDates == 1_000)
     }
 }

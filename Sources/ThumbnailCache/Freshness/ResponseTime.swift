@@ -1,5 +1,5 @@
 /// When an answer arrived.
-struct Reception: Sendable, Equatable {
+struct ResponseTime: Sendable, Equatable {
     /// Seconds since 1970 by ``Timekeeping/now``.
     let now: Int64
     /// Seconds since 1970 by ``Timekeeping/wallClock``.
@@ -21,10 +21,10 @@ struct Reception: Sendable, Equatable {
 }
 
 extension AgeCalculation {
-    init(_ headers: ResponseHeaders, at reception: Reception) {
+    init(_ headers: ResponseHeaders, at responseTime: ResponseTime) {
         self.init(
             age: Self.ageValue(headers.fields["age"] ?? []),
-            date: headers.fields["date"]?.first.flatMap { HTTPDate.seconds($0, now: reception.forDates) },
-            receivedAt: reception.forDates, delay: headers.delay)
+            date: headers.fields["date"]?.first.flatMap { HTTPDate.seconds($0, now: responseTime.forDates) },
+            receivedAt: responseTime.forDates, delay: headers.delay)
     }
 }

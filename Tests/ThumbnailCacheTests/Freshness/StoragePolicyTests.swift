@@ -2,10 +2,10 @@ import Testing
 
 @testable import ThumbnailCache
 
-@Suite struct StoringVerdictTests {
+@Suite struct StoragePolicyTests {
     /// Sun, 06 Nov 1994 08:49:37 GMT.
     private static let now: Int64 = 784_111_777
-    private static let reception = Reception(now: now, wallClock: now)
+    private static let responseTime = ResponseTime(now: now, wallClock: now)
     /// A day by default, ten minutes and an hour of staleness, five minutes for what is missing.
     private static let origin = Origin(
         name: "default", url: "https://origin.test/{profile}", defaultTTL: 86_400, negativeTTL: 300,
@@ -159,23 +159,23 @@ import Testing
     @Test(arguments: cases)
     func `RFC 9111: whether an answer may be kept, and for how long`(given: Case) {
         let headers = ResponseHeaders(given.headers)
-        let verdict = StoringVerdict(StoredFields(headers), headers, origin: Self.origin, at: Self.reception)
-        #expect(verdict.mayStore == given.storable)
+        let policy = StoragePolicy(StoredFields(headers), headers, origin: Self.origin, at: Self.responseTime)
+        #expect(policy.mayStore == given.storable)
         #expect(
-            verdict.freshness
+            policy.freshness
                 == Freshness(
                     storedAt: Self.now, initialAge: given.initialAge, lifetime: given.lifetime,
                     staleWhileRevalidate: given.whileRevalidate, staleIfError: given.ifError))
     }
 
-    private static func verdict(
+    private static func policy(
         _ fields: [String: [String]], behind redirects: [[String: [String]]], delays: [Int64] = [], delay: Int64 = 0
-    ) -> StoringVerdict {
+    ) -> StoragePolicy {
         let hops = redirects.enumerated().map { index, fields in
             ResponseHeaders(fields, delay: delays.indices.contains(index) ? delays[index] : 0)
         }
         let headers = ResponseHeaders(fields, delay: delay, redirects: hops)
-        return StoringVerdict(StoredFields(headers), headers, origin: origin, at: reception)
+        return StoragePolicy(StoredFields(headers), headers, origin: origin, at: responseTime)
     }
 
     @Test func `section 3: a redirect that may not be stored keeps its image from being stored`() {
@@ -183,16 +183,16 @@ import Testing
             (["max-age=0, no-cache"], true), ([""], true), (["private", "no-store"], false), (["No-Store"], false),
             (["no-store, must-understand"], true),
         ] {
-            let verdict = Self.verdict(["cache-control": ["max-age=60"]], behind: [["cache-control": controls]])
-            #expect(verdict.mayStore == storable, "\(controls)")
+            let policy = Self.policy(["cache-control": ["max-age=60"]], behind: [["cache-control": controls]])
+            #expect(policy.mayStore == storable, "\(controls)")
         }
     }
 
     @Test func `F35: Cache-Control of a redirect that is too long to be kept forbids to store the image behind it`() {
         for text in ["\"", "\"\\", "\"a", "x=\"\\", ","] {
             let long = String(repeating: text, count: (16 << 10) / text.utf8.count)
-            let verdict = Self.verdict(["cache-control": ["max-age=60"]], behind: [["cache-control": [long]]])
-            #expect(!verdict.mayStore)
+            let policy = Self.policy(["cache-control": ["max-age=60"]], behind: [["cache-control": [long]]])
+            #expect(!policy.mayStore)
         }
     }
 
@@ -222,35 +222,35 @@ import Testing
     func `section 4.2: behind redirects an image is fresh no longer than each of them`(
         rule: String, redirects: [[String: [String]]], lifetime: Int64
     ) {
-        let verdict = Self.verdict(["cache-control": ["max-age=31536000"]], behind: redirects)
-        #expect(verdict.mayStore)
-        #expect(verdict.freshness.timeToLive(at: Self.now) == lifetime, "\(rule)")
+        let policy = Self.policy(["cache-control": ["max-age=31536000"]], behind: redirects)
+        #expect(policy.mayStore)
+        #expect(policy.freshness.timeToLive(at: Self.now) == lifetime, "\(rule)")
     }
 
     @Test func `section 4.2: an image that is old already and the redirect to it each count their own age`() {
         let old = ["cache-control": ["max-age=31536000"], "age": ["1000"]]
-        let verdict = Self.verdict(old, behind: [["cache-control": ["max-age=60"]]])
-        #expect(verdict.freshness.age(at: Self.now) == 1_000)
-        #expect(verdict.freshness.state(at: Self.now + 59) == .fresh)
-        #expect(verdict.freshness.state(at: Self.now + 60) == .staleServable)
-        let outlived = Self.verdict(["cache-control": ["max-age=500"], "age": ["1000"]], behind: [[:]])
+        let policy = Self.policy(old, behind: [["cache-control": ["max-age=60"]]])
+        #expect(policy.freshness.age(at: Self.now) == 1_000)
+        #expect(policy.freshness.state(at: Self.now + 59) == .fresh)
+        #expect(policy.freshness.state(at: Self.now + 60) == .staleServable)
+        let outlived = Self.policy(["cache-control": ["max-age=500"], "age": ["1000"]], behind: [[:]])
         #expect(outlived.freshness.timeToLive(at: Self.now) == -500)
     }
 
     @Test func `section 4.2.3: a redirect has aged by all that came after it`() {
         let redirects = [["cache-control": ["max-age=60"]], ["cache-control": ["max-age=100"]]]
-        let verdict = Self.verdict(["cache-control": ["max-age=100"]], behind: redirects, delays: [1, 2], delay: 3)
-        #expect(verdict.freshness.timeToLive(at: Self.now) == 54)
+        let policy = Self.policy(["cache-control": ["max-age=100"]], behind: redirects, delays: [1, 2], delay: 3)
+        #expect(policy.freshness.timeToLive(at: Self.now) == 54)
     }
 
     @Test func `section 4.2.4: where a redirect forbids it, the image behind it is not served stale`() {
         for (control, isForbidden) in [
             ("max-age=60, must-revalidate", true), ("no-cache", true), ("max-age=60", false), ("", false),
         ] {
-            let verdict = Self.verdict(
+            let policy = Self.policy(
                 ["cache-control": ["max-age=60, stale-if-error=9"]], behind: [[:], ["cache-control": [control]]])
-            #expect(verdict.freshness.staleWhileRevalidate == (isForbidden ? 0 : 600), "\(control)")
-            #expect(verdict.freshness.staleIfError == (isForbidden ? 0 : 9), "\(control)")
+            #expect(policy.freshness.staleWhileRevalidate == (isForbidden ? 0 : 600), "\(control)")
+            #expect(policy.freshness.staleIfError == (isForbidden ? 0 : 9), "\(control)")
         }
     }
 
@@ -265,15 +265,15 @@ import Testing
     func `section 4.2.4: an image behind a redirect is served stale no longer than each of the two allows`(
         image: String, redirect: String, whileRevalidate: Int64, ifError: Int64
     ) {
-        let verdict = Self.verdict(["cache-control": [image]], behind: [["cache-control": [redirect]]])
-        #expect(verdict.freshness.staleWhileRevalidate == whileRevalidate)
-        #expect(verdict.freshness.staleIfError == ifError)
+        let policy = Self.policy(["cache-control": [image]], behind: [["cache-control": [redirect]]])
+        #expect(policy.freshness.staleWhileRevalidate == whileRevalidate)
+        #expect(policy.freshness.staleIfError == ifError)
     }
 
     @Test func `section 4.2.3: the time an answer was under way counts`() {
         let headers = ResponseHeaders(["age": ["25"]], delay: 3)
-        let verdict = StoringVerdict(StoredFields(headers), headers, origin: Self.origin, at: Self.reception)
-        #expect(verdict.freshness.age(at: Self.now + 10) == 38)
+        let policy = StoragePolicy(StoredFields(headers), headers, origin: Self.origin, at: Self.responseTime)
+        #expect(policy.freshness.age(at: Self.now + 10) == 38)
     }
 
     @Test func `F14: a wall clock that was set a year ahead or back makes no new answer old`() {
@@ -281,10 +281,10 @@ import Testing
             "date": ["Sun, 06 Nov 1994 08:49:37 GMT"], "expires": ["Sun, 06 Nov 1994 08:50:37 GMT"],
         ])
         for year in [31_536_000, -31_536_000] as [Int64] {
-            let reception = Reception(now: Self.now, wallClock: Self.now + year)
-            let verdict = StoringVerdict(StoredFields(headers), headers, origin: Self.origin, at: reception)
-            #expect(verdict.freshness.state(at: Self.now + 59) == .fresh)
-            #expect(verdict.freshness.state(at: Self.now + 60) == .staleServable)
+            let responseTime = ResponseTime(now: Self.now, wallClock: Self.now + year)
+            let policy = StoragePolicy(StoredFields(headers), headers, origin: Self.origin, at: responseTime)
+            #expect(policy.freshness.state(at: Self.now + 59) == .fresh)
+            #expect(policy.freshness.state(at: Self.now + 60) == .staleServable)
         }
     }
 
@@ -300,8 +300,8 @@ import Testing
     func `section 4.2: a 404 or 410 is believed as long as it says itself, else for negative-ttl`(
         headers: [String: [String]], seconds: Int64
     ) {
-        let until = NegativeVerdict.believedUntil(
-            ResponseHeaders(headers), origin: Self.origin, at: Self.reception)
+        let until = NegativePolicy.believedUntil(
+            ResponseHeaders(headers), origin: Self.origin, at: Self.responseTime)
         #expect(until == Self.now + seconds)
     }
 }

@@ -1,5 +1,5 @@
 /// What one answer says of how it may be used again: the image's own, or that of a redirect on the way to it.
-struct AnswerTerms: Sendable, Equatable {
+struct ResponseFreshness: Sendable, Equatable {
     let control: CacheControl
     /// Whether it may be used without asking at no time.
     let isNeverFresh: Bool
@@ -17,14 +17,14 @@ struct AnswerTerms: Sendable, Equatable {
     ///   - fields: of the answer; after a 304 those that were stored, updated by it.
     ///   - headers: of the answer that has just come, whichever it was: they tell its age.
     ///   - origin: what goes for an answer that does not say.
-    init(_ fields: StoredFields, _ headers: ResponseHeaders, origin: Origin, at reception: Reception) {
+    init(_ fields: StoredFields, _ headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime) {
         control = CacheControl(fields.cacheControl ?? "")
-        let age = AgeCalculation(headers, at: reception)
-        let date = age.date ?? reception.forDates
+        let age = AgeCalculation(headers, at: responseTime)
+        let date = age.date ?? responseTime.forDates
         let stated = FreshnessLifetime.explicit(
-            control, expires: fields.expires, date: date, now: reception.forDates)
+            control, expires: fields.expires, date: date, now: responseTime.forDates)
         let guessed = HeuristicFreshness.lifetime(
-            lastModified: fields.lastModified, date: date, longest: origin.defaultTTL, now: reception.forDates)
+            lastModified: fields.lastModified, date: date, longest: origin.defaultTTL, now: responseTime.forDates)
         let vary = Vary(fields.vary)
         variesByToken = vary.namesAuthorization
         isNeverFresh =
@@ -43,11 +43,11 @@ struct AnswerTerms: Sendable, Equatable {
 
     /// A redirect. One that does not say is taken for fresh as long as a guess may be, whatever its status: RFC 9111 section 4.2.2
     /// allows a guess for 301 and 308 only, but each image behind a 302 would then be asked for at every GET.
-    init(redirect headers: ResponseHeaders, origin: Origin, at reception: Reception) {
+    init(redirect headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime) {
         var fields = StoredFields(headers)
         // When what it leads to was changed says nothing of how long it leads there.
         fields.lastModified = nil
-        self.init(fields, headers, origin: origin, at: reception)
+        self.init(fields, headers, origin: origin, at: responseTime)
     }
 
     var mayBeStored: Bool { Self.mayBeStored(control) }
