@@ -19,7 +19,7 @@ public struct OriginError: Error, Sendable, Equatable, CustomStringConvertible {
 
 /// The rules of the origins in use, each taken apart once: by name, for as long as its configuration stays the same.
 /// There are as many as origins are configured.
-final class OriginBook: Sendable {
+final class OriginRulesCache: Sendable {
     private let pages = NIOLockedValueBox<[String: (origin: Origin, rules: OriginRules)]>([:])
 
     func rules(of origin: Origin) throws(OriginError) -> OriginRules {

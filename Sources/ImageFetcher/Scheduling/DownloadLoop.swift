@@ -4,18 +4,18 @@ import Logging
 import NIOCore
 import ThumbnailCache
 
-/// The fetcher's thread: takes work from the desk, hands it to libcurl, and tells how it ended.
+/// The fetcher's thread: takes work from the scheduler, hands it to libcurl, and tells how it ended.
 ///
 /// Nothing of it is ever seen by another thread, and nobody is told anything while a lock is held.
 final class DownloadLoop {
-    private let desk: DownloadDesk
-    private let book: OriginBook
+    private let scheduler: DownloadScheduler
+    private let rulesCache: OriginRulesCache
     private let log: Logger
     private let multi: UnsafeMutableRawPointer
     private let connections = ConnectionTable()
     private let pools = ConnectionPools()
     /// Token requests, which go their own way over the same multi handle.
-    private let tokens: TokenLine
+    private let tokens: TokenScheduler
     private var transfers: [UInt64: Transfer] = [:]
     /// Milliseconds to sleep when nothing is known that would have to be done. Being woken up is not left to chance;
     /// this is only so that a mistake would show as a delay and not as a standstill.
@@ -27,11 +27,11 @@ final class DownloadLoop {
 
     /// Takes over the multi handle.
     init(
-        desk: DownloadDesk, tokens: TokenDesk, book: OriginBook, multi: UnsafeMutableRawPointer, log: Logger
+        scheduler: DownloadScheduler, tokens: TokenInbox, rulesCache: OriginRulesCache, multi: UnsafeMutableRawPointer, log: Logger
     ) {
-        self.desk = desk
-        self.tokens = TokenLine(desk: tokens, hosts: desk, multi: multi)
-        self.book = book
+        self.scheduler = scheduler
+        self.tokens = TokenScheduler(scheduler: tokens, hosts: scheduler, multi: multi)
+        self.rulesCache = rulesCache
         self.multi = multi
         self.log = log
     }
@@ -42,7 +42,7 @@ final class DownloadLoop {
     }
 
     func run() {
-        while let work = desk.takeWork(at: .now()) {
+        while let work = scheduler.takeWork(at: .now()) {
             setLimits(work.configuration)
             for ticket in work.expired { giveUp(ticket) }
             for (ticket, why) in work.rejected { ticket.end(.failed(.rejected(ticket.host.authority, why))) }
@@ -52,7 +52,7 @@ final class DownloadLoop {
             perform()
             endFinished()
             for sign in work.signs { sign() }
-            guard desk.maySleep() else { continue }
+            guard scheduler.maySleep() else { continue }
             sleep(until: [work.nextDeadline, tokens.nextDeadline].compactMap { $0 }.min())
         }
         endAll()
@@ -61,10 +61,10 @@ final class DownloadLoop {
     // MARK: One download
 
     private func begin(_ ticket: DownloadTicket, _ configuration: FetcherConfiguration) {
-        guard !ticket.isCancelled else { return desk.finish(ticket, nil, .init()) }
+        guard !ticket.isCancelled else { return scheduler.finish(ticket, nil, .init()) }
         do throws(DownloadFailure) {
             let transfer = try Transfer(
-                ticket: ticket, connections: connections, book: book, configuration: configuration)
+                ticket: ticket, connections: connections, rulesCache: rulesCache, configuration: configuration)
             transfers[ticket.entry.id] = transfer
             send(transfer)
         } catch {
@@ -76,7 +76,7 @@ final class DownloadLoop {
     private func send(_ transfer: Transfer) {
         do throws(CircuitBreaker.Rejection) {
             if transfer.permit == nil {
-                transfer.permit = try desk.ask(transfer.host, for: transfer.ticket.entry.uid, at: .now())
+                transfer.permit = try scheduler.ask(transfer.host, for: transfer.ticket.entry.uid, at: .now())
             }
         } catch {
             return reject(transfer, error)
@@ -104,14 +104,14 @@ final class DownloadLoop {
     /// Ends a download whose next request would go to a host that may not be asked now.
     private func reject(_ transfer: Transfer, _ why: CircuitBreaker.Rejection) {
         transfers[transfer.ticket.entry.id] = nil
-        desk.reject(transfer.ticket, cost(transfer))
+        scheduler.reject(transfer.ticket, cost(transfer))
         transfer.ticket.end(.failed(.rejected(transfer.url.authority, why)))
     }
 
     /// Tells what a request showed of its host; once for each permit.
     private func report(_ transfer: Transfer, _ finding: CircuitBreakers.Finding) {
         guard let permit = transfer.permit.take() else { return }
-        desk.learn(
+        scheduler.learn(
             finding, of: transfer.host, for: transfer.ticket.entry.uid, from: permit, policy: transfer.origin.breaker,
             at: .now())
     }
@@ -121,10 +121,10 @@ final class DownloadLoop {
         guard let transfer = transfers.removeValue(forKey: ticket.entry.id) else { return }
         curl_multi_remove_handle(multi, transfer.easy.raw)
         report(transfer, .nothing)
-        desk.finish(ticket, nil, cost(transfer))
+        scheduler.finish(ticket, nil, cost(transfer))
     }
 
-    /// Ends a download whose time was up before it could begin; the desk has counted it.
+    /// Ends a download whose time was up before it could begin; the scheduler has counted it.
     private func giveUp(_ ticket: DownloadTicket) {
         ticket.end(
             .failed(.timedOut("waited \(ticket.download.origin.timeout) ms behind other downloads and could not begin"))
@@ -137,16 +137,16 @@ final class DownloadLoop {
         end(transfer.ticket, outcome, cost(transfer))
     }
 
-    private func end(_ ticket: DownloadTicket, _ outcome: DownloadOutcome, _ cost: DownloadDesk.Cost) {
+    private func end(_ ticket: DownloadTicket, _ outcome: DownloadOutcome, _ cost: DownloadScheduler.Cost) {
         if case .failed(let failure) = outcome {
             log.debug("download failed", metadata: ["origin": "\(ticket.entry.origin)", "why": "\(failure)"])
         }
-        desk.finish(ticket, outcome, cost)
+        scheduler.finish(ticket, outcome, cost)
         ticket.end(outcome)
     }
 
-    private func cost(_ transfer: Transfer) -> DownloadDesk.Cost {
-        DownloadDesk.Cost(
+    private func cost(_ transfer: Transfer) -> DownloadScheduler.Cost {
+        DownloadScheduler.Cost(
             requests: transfer.requests + transfer.sent, bytes: transfer.bytes,
             refusedAddresses: transfer.refusedAddresses, answers: transfer.answers)
     }
@@ -158,7 +158,7 @@ final class DownloadLoop {
         if let origins = configuration.origins { pools.prune(keeping: origins) }
         // libcurl counts by pool, whatever the names say. How many requests there are at once is the queue's to limit; this is about the
         // connections that are kept when they have ended: idle ones are closed, the oldest first.
-        ccurl_multi_set_long(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, configuration.downloads + TokenLine.mostAtOnce)
+        ccurl_multi_set_long(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, configuration.downloads + TokenScheduler.mostAtOnce)
         ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, configuration.idleConnections(pools: pools.count))
     }
 
@@ -205,7 +205,7 @@ final class DownloadLoop {
     }
 
     private func endAll() {
-        let rest = desk.close()
+        let rest = scheduler.close()
         let begun = transfers.values.sorted { $0.ticket.entry.id < $1.ticket.entry.id }
         for transfer in begun {
             curl_multi_remove_handle(multi, transfer.easy.raw)

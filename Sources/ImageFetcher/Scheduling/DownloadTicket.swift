@@ -11,17 +11,17 @@ final class DownloadTicket: DownloadHandle {
     /// Where its first request goes.
     let host: HostKey
     let download: Download
-    private let desk: DownloadDesk
+    private let scheduler: DownloadScheduler
     private let onEnd: NIOLockedValueBox<(@Sendable (DownloadOutcome) -> Void)?>
 
     init(
-        entry: DownloadQueue.Entry, host: HostKey, download: Download, desk: DownloadDesk,
+        entry: DownloadQueue.Entry, host: HostKey, download: Download, scheduler: DownloadScheduler,
         onEnd: @escaping @Sendable (DownloadOutcome) -> Void
     ) {
         self.entry = entry
         self.host = host
         self.download = download
-        self.desk = desk
+        self.scheduler = scheduler
         self.onEnd = NIOLockedValueBox(onEnd)
     }
 
@@ -29,7 +29,7 @@ final class DownloadTicket: DownloadHandle {
 
     func cancel() {
         guard onEnd.withLockedValue({ $0.take() }) != nil else { return }
-        desk.cancel(self)
+        scheduler.cancel(self)
     }
 
     /// Tells the outcome, outside of every lock.

@@ -52,7 +52,7 @@ extension Transfer {
     /// an `allow` entry. Where a redirect leads otherwise is the origin's word and not the operator's.
     var isConfigured: Bool {
         do {
-            return try book.rules(of: origin).names(url)
+            return try rulesCache.rules(of: origin).names(url)
         } catch {
             return false
         }

@@ -35,7 +35,7 @@ final class Transfer {
     var refusedAddresses = 0
     private(set) var response: ResponseReader
     let connections: ConnectionTable
-    let book: OriginBook
+    let rulesCache: OriginRulesCache
     /// Of this hop: why an address was refused, and the sockets opened to others.
     var refusal: String?
     var openedSockets: [curl_socket_t] = []
@@ -55,9 +55,9 @@ final class Transfer {
     var origin: Origin { ticket.download.origin }
 
     init(
-        ticket: DownloadTicket, connections: ConnectionTable, book: OriginBook, configuration: FetcherConfiguration
+        ticket: DownloadTicket, connections: ConnectionTable, rulesCache: OriginRulesCache, configuration: FetcherConfiguration
     ) throws(DownloadFailure) {
-        url = try Self.url(of: ticket.download, book)
+        url = try Self.url(of: ticket.download, rulesCache)
         do {
             easy = try EasyHandle()
         } catch {
@@ -65,14 +65,14 @@ final class Transfer {
         }
         self.ticket = ticket
         self.connections = connections
-        self.book = book
+        self.rulesCache = rulesCache
         self.configuration = configuration
         response = Self.reader(url, isConditional: false, ticket.download.framing, configuration)
     }
 
-    private static func url(of download: Download, _ book: OriginBook) throws(DownloadFailure) -> WebURL {
+    private static func url(of download: Download, _ rulesCache: OriginRulesCache) throws(DownloadFailure) -> WebURL {
         do {
-            if let url = try book.rules(of: download.origin).template.takenApart(download.target.url) { return url }
+            if let url = try rulesCache.rules(of: download.origin).template.takenApart(download.target.url) { return url }
         } catch {
             // Of an origin whose configuration cannot be read nothing is known: its URL is judged as any other's.
         }
@@ -177,7 +177,7 @@ final class Transfer {
 
     private func allowList() throws(WebURL.Refusal) -> AllowList {
         do {
-            return try book.rules(of: origin).allow
+            return try rulesCache.rules(of: origin).allow
         } catch {
             throw .forbidden(error.reason)
         }
@@ -260,7 +260,7 @@ final class Transfer {
     private func tokenForThisHop() throws(DownloadFailure) -> Secret? {
         guard let token = ticket.download.token else { return nil }
         do {
-            guard try book.rules(of: origin).template.authority == url.authority else { return nil }
+            guard try rulesCache.rules(of: origin).template.authority == url.authority else { return nil }
         } catch {
             return nil
         }

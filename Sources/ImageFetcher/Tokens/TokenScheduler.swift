@@ -11,19 +11,19 @@ import ThumbnailCache
 /// the fewest is next, so that one uid with many users keeps nobody else waiting (I8); the last places are for uids that have none.
 ///
 /// Only the fetcher's thread touches it.
-final class TokenLine {
+final class TokenScheduler {
     static let mostAtOnce = 32
     static let mostAtOncePerOrigin = 8
 
-    private let desk: TokenDesk
+    private let scheduler: TokenInbox
     /// Knows which hosts may be asked.
-    private let hosts: DownloadDesk
+    private let hosts: DownloadScheduler
     private let multi: UnsafeMutableRawPointer
     private var waiting: Deque<TokenTicket> = []
     private var transfers: [UnsafeMutableRawPointer: TokenTransfer] = [:]
 
-    init(desk: TokenDesk, hosts: DownloadDesk, multi: UnsafeMutableRawPointer) {
-        self.desk = desk
+    init(scheduler: TokenInbox, hosts: DownloadScheduler, multi: UnsafeMutableRawPointer) {
+        self.scheduler = scheduler
         self.hosts = hosts
         self.multi = multi
     }
@@ -33,7 +33,7 @@ final class TokenLine {
 
     /// Begins what may, and lets go of what is not wanted any more.
     func takeUp(_ configuration: FetcherConfiguration, at now: NIODeadline) {
-        let work = desk.takeWork()
+        let work = scheduler.takeWork()
         waiting += work.new
         for ticket in work.cancelled { drop(ticket) }
         let late = waiting.filter { $0.deadline <= now }
@@ -60,7 +60,7 @@ final class TokenLine {
 
     /// Ends everything: the fetcher is stopping.
     func endAll() {
-        let new = desk.close()
+        let new = scheduler.close()
         for (easy, _) in transfers { curl_multi_remove_handle(multi, easy) }
         for ticket in transfers.values.map(\.ticket) + waiting + new { end(ticket, .failure(.shuttingDown)) }
         transfers = [:]
@@ -124,15 +124,15 @@ final class TokenLine {
             curl_multi_remove_handle(multi, transfer.easy.raw)
             transfers[easy] = nil
             report(transfer, .nothing)
-            desk.finish(ticket)
+            scheduler.finish(ticket)
         } else if let index = waiting.firstIndex(where: { $0 === ticket }) {
             waiting.remove(at: index)
-            desk.finish(ticket)
+            scheduler.finish(ticket)
         }
     }
 
     private func end(_ ticket: TokenTicket, _ outcome: Result<TokenGrant, TokenFailure>) {
-        desk.finish(ticket)
+        scheduler.finish(ticket)
         ticket.end(outcome)
     }
 }

@@ -3,9 +3,9 @@ import NIOConcurrencyHelpers
 import NIOCore
 import ThumbnailCache
 
-// Which hosts may be asked, as the desk keeps it: the thread asks before each request and tells what came of it.
+// Which hosts may be asked, as the scheduler keeps it: the thread asks before each request and tells what came of it.
 
-extension DownloadDesk {
+extension DownloadScheduler {
     /// Whether a request of the uid may go to the host now. Whoever may has to call ``learn(_:of:for:from:policy:at:)`` once.
     func ask(
         _ host: HostKey, for uid: UInt32, at now: NIODeadline
@@ -77,7 +77,7 @@ extension DownloadDesk {
     }
 }
 
-extension DownloadDesk.State {
+extension DownloadScheduler.State {
     /// Takes what waits for a host out of the queue. Looks at every download that waits; once for each time that a breaker opens.
     fileprivate mutating func reject(
         _ host: HostKey, of scope: CircuitBreakers.Scope, _ why: CircuitBreaker.Rejection

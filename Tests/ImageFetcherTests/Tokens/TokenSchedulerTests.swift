@@ -6,7 +6,7 @@ import ThumbnailCache
 @testable import ImageFetcher
 
 /// Which token requests are sent, when, and for how long each may take.
-@Suite(.timeLimit(.minutes(5))) struct TokenLineTests {
+@Suite(.timeLimit(.minutes(5))) struct TokenSchedulerTests {
     @Test func `I4: a request that has begun has all its time, so that a refresh token replaced meanwhile is not lost`()
         async throws
     {
@@ -44,11 +44,11 @@ import ThumbnailCache
             server.stop()
         }
         try await withFetcher { fetcher in
-            let hanging = try (0..<3 * TokenLine.mostAtOncePerOrigin).map { _ in
+            let hanging = try (0..<3 * TokenScheduler.mostAtOncePerOrigin).map { _ in
                 try fetcher.refresh(.to(silent.url, origin: "silent")) { _ in Issue.record("nobody answered") }
             }
             check(try await fetcher.token(server.url), "grant")
-            #expect(silent.connections <= TokenLine.mostAtOncePerOrigin)
+            #expect(silent.connections <= TokenScheduler.mostAtOncePerOrigin)
             // One that must wait for those before it is answered when its time is up.
             let late = try await fetcher.token(silent.url, origin: "silent", timeout: 50)
             #expect(late.kind == "timedOut" && late.sentence.contains("could not begin"), "\(late)")
@@ -96,14 +96,14 @@ import ThumbnailCache
             all.map { .to("http://127.0.0.1/", uid: $1, origin: $0) }
         }
         let full = ["a", "b", "c"].flatMap { name in
-            (0..<TokenLine.mostAtOncePerOrigin).map { _ in (name, 1 as UInt32) }
+            (0..<TokenScheduler.mostAtOncePerOrigin).map { _ in (name, 1 as UInt32) }
         }
         let underWay = requests(full + [("d", 1), ("d", 1), ("d", 2)])
-        #expect(TokenLine.next(of: requests([("d", 3), ("e", 1)]), besides: underWay) == 1)
-        #expect(TokenLine.next(of: requests([("a", 3), ("d", 1), ("d", 2), ("d", 2)]), besides: underWay) == 2)
-        #expect(TokenLine.next(of: requests([("d", 4), ("d", 5)]), besides: underWay) == 0)
-        #expect(TokenLine.next(of: requests([("a", 3), ("c", 4)]), besides: underWay) == nil)
-        #expect(TokenLine.next(of: [], besides: underWay) == nil)
+        #expect(TokenScheduler.next(of: requests([("d", 3), ("e", 1)]), besides: underWay) == 1)
+        #expect(TokenScheduler.next(of: requests([("a", 3), ("d", 1), ("d", 2), ("d", 2)]), besides: underWay) == 2)
+        #expect(TokenScheduler.next(of: requests([("d", 4), ("d", 5)]), besides: underWay) == 0)
+        #expect(TokenScheduler.next(of: requests([("a", 3), ("c", 4)]), besides: underWay) == nil)
+        #expect(TokenScheduler.next(of: [], besides: underWay) == nil)
     }
 
     @Test func `I8: one uid's many users keep no other uid waiting, and their own number has a limit`() async throws {
@@ -132,7 +132,7 @@ import ThumbnailCache
             await all.opened()
             // Behind those that were under way, and those that began while they ended, but long before its place in the line.
             let place = try #require(order.withLockedValue { $0.firstIndex(of: 2) })
-            #expect(place < 4 * TokenLine.mostAtOncePerOrigin, "\(place)")
+            #expect(place < 4 * TokenScheduler.mostAtOncePerOrigin, "\(place)")
             _ = try await fetcher.token(server.url)
         }
     }

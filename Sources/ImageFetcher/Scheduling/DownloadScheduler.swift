@@ -8,7 +8,7 @@ import ThumbnailCache
 ///
 /// One lock over the queue and over what has yet to be told to the thread. It is held for a few lines at a time, never while
 /// libcurl runs or an owner is told anything; so that starting and cancelling take microseconds, whatever the thread is doing.
-final class DownloadDesk: Sendable {
+final class DownloadScheduler: Sendable {
     /// What the thread is to do next.
     struct Work {
         var begin: [DownloadTicket]
@@ -48,10 +48,10 @@ final class DownloadDesk: Sendable {
         /// Of those who want to know whether the thread comes round.
         var signs: [@Sendable () -> Void] = []
         /// Wakes the thread up.
-        var ring: (@Sendable () -> Void)?
+        var wake: (@Sendable () -> Void)?
         /// Whether there is something that the thread has not yet looked at.
         var isCalled = false
-        /// Whether the thread sleeps, or is about to: then it takes a bell to call it.
+        /// Whether the thread sleeps, or is about to: then it takes a wakeup to call it.
         var isAsleep = false
         /// When the thread looks by itself for those whose time is up.
         var nextLook = NIODeadline.distantFuture
@@ -99,7 +99,7 @@ final class DownloadDesk: Sendable {
                 state.statistics.failures.busy += 1
                 return .failure(.busy(sentence))
             }
-            let ticket = DownloadTicket(entry: entry, host: host, download: download, desk: self, onEnd: onEnd)
+            let ticket = DownloadTicket(entry: entry, host: host, download: download, scheduler: self, onEnd: onEnd)
             state.waiting[entry.id] = ticket
             // One that has to wait is no reason to wake the thread, unless its time is up before the thread would look.
             if state.admit() || entry.deadline < state.nextLook { state.call() }
@@ -147,12 +147,12 @@ final class DownloadDesk: Sendable {
     // MARK: For the thread
 
     /// From now on downloads are taken. Answers false when that was so before, or will not be again.
-    /// - Parameter ring: wakes the thread up, should it sleep.
-    func open(ring: @escaping @Sendable () -> Void) -> Bool {
+    /// - Parameter wake: wakes the thread up, should it sleep.
+    func open(wake: @escaping @Sendable () -> Void) -> Bool {
         state.withLockedValue { state in
             guard state.phase == .idle else { return false }
             state.phase = .open
-            state.ring = ring
+            state.wake = wake
             return true
         }
     }
@@ -215,7 +215,7 @@ final class DownloadDesk: Sendable {
         let (rest, signs) = state.withLockedValue { state in
             state.phase = .closed
             defer { state.signs = [] }
-            state.ring = nil
+            state.wake = nil
             let queued = Array(state.waiting.values) + state.begin
             for ticket in queued where !state.queue.remove(ticket.entry) { state.queue.finish(ticket.entry) }
             let rest = queued + state.rejected.map(\.ticket)
@@ -231,7 +231,7 @@ final class DownloadDesk: Sendable {
     }
 }
 
-extension DownloadDesk.State {
+extension DownloadScheduler.State {
     /// Moves what may begin out of the queue. Returns whether anything may.
     @discardableResult
     fileprivate mutating func admit() -> Bool {
@@ -247,26 +247,26 @@ extension DownloadDesk.State {
         if admit() { call() }
     }
 
-    /// Has the thread look at what there is to do. Mostly it is awake and needs no bell, which takes both sides a system call.
+    /// Has the thread look at what there is to do. Mostly it is awake and needs no wakeup, which takes both sides a system call.
     mutating func call() {
         guard !isCalled else { return }
         isCalled = true
-        if isAsleep { ring?() }
+        if isAsleep { wake?() }
     }
 }
 
 /// Wakes the thread out of curl_multi_poll.
 ///
 /// Unchecked, because a pointer is not Sendable: but curl_multi_wakeup is the one function of a multi handle that may be called from
-/// any thread, and nothing else is done with this one. The desk forgets the bell before the handle is cleaned up.
-struct Bell: @unchecked Sendable {
+/// any thread, and nothing else is done with this one. The scheduler forgets the wakeup before the handle is cleaned up.
+struct LoopWakeup: @unchecked Sendable {
     private let multi: UnsafeMutableRawPointer
 
     init(_ multi: UnsafeMutableRawPointer) {
         self.multi = multi
     }
 
-    func ring() {
+    func wake() {
         // It fails only where a pipe cannot be written; a full one wakes as well.
         _ = curl_multi_wakeup(multi)
     }

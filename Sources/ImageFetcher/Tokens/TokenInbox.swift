@@ -3,11 +3,11 @@ import NIOConcurrencyHelpers
 import NIOCore
 import ThumbnailCache
 
-/// Where those who want tokens and the fetcher's thread meet: what ``DownloadDesk`` is to downloads. There is one request per user
+/// Where those who want tokens and the fetcher's thread meet: what ``DownloadScheduler`` is to downloads. There is one request per user
 /// at most, and of each uid no more than of downloads.
-final class TokenDesk: Sendable {
+final class TokenInbox: Sendable {
     private struct State {
-        var bell: Bell?
+        var wakeup: LoopWakeup?
         var lastID: UInt64 = 0
         /// Not yet taken by the thread.
         var new: [TokenTicket] = []
@@ -37,7 +37,7 @@ final class TokenDesk: Sendable {
         onEnd: @escaping @Sendable (Result<TokenGrant, TokenFailure>) -> Void
     ) throws(TokenFailure) -> TokenTicket {
         let result: Result<TokenTicket, TokenFailure> = state.withLockedValue { state in
-            guard let bell = state.bell else { return .failure(.shuttingDown) }
+            guard let wakeup = state.wakeup else { return .failure(.shuttingDown) }
             guard state.open[request.uid, default: 0] < state.limit else {
                 let sentence = "\(state.limit) tokens of this uid are being renewed already: try again later"
                 return .failure(.busy(sentence))
@@ -45,9 +45,9 @@ final class TokenDesk: Sendable {
             state.lastID += 1
             state.open[request.uid, default: 0] += 1
             let deadline = now + .milliseconds(request.origin.timeout)
-            let ticket = TokenTicket(id: state.lastID, request: request, deadline: deadline, desk: self, onEnd: onEnd)
+            let ticket = TokenTicket(id: state.lastID, request: request, deadline: deadline, scheduler: self, onEnd: onEnd)
             state.new.append(ticket)
-            bell.ring()
+            wakeup.wake()
             return .success(ticket)
         }
         return try result.get()
@@ -55,16 +55,16 @@ final class TokenDesk: Sendable {
 
     fileprivate func cancel(_ ticket: TokenTicket) {
         state.withLockedValue { state in
-            guard let bell = state.bell else { return }
+            guard let wakeup = state.wakeup else { return }
             state.cancelled.append(ticket)
-            bell.ring()
+            wakeup.wake()
         }
     }
 
     // MARK: For the thread
 
-    func open(_ bell: Bell) {
-        state.withLockedValue { $0.bell = bell }
+    func open(_ wakeup: LoopWakeup) {
+        state.withLockedValue { $0.wakeup = wakeup }
     }
 
     func takeWork() -> (new: [TokenTicket], cancelled: [TokenTicket]) {
@@ -81,14 +81,14 @@ final class TokenDesk: Sendable {
             let rest = state.open[uid, default: 1] - 1
             state.open[uid] = rest == 0 ? nil : rest
             // One that waits may begin now, and nothing else would tell the thread.
-            state.bell?.ring()
+            state.wakeup?.wake()
         }
     }
 
     /// Takes no requests any more and rings no more; gives out those that the thread has never seen.
     func close() -> [TokenTicket] {
         state.withLockedValue { state in
-            state.bell = nil
+            state.wakeup = nil
             defer { (state.new, state.cancelled) = ([], []) }
             return state.new
         }
@@ -101,23 +101,23 @@ final class TokenTicket: DownloadHandle {
     let request: TokenRequest
     /// When it is too late to begin. One that has begun has all of its time, see ``TokenTransfer``.
     let deadline: NIODeadline
-    private let desk: TokenDesk
+    private let scheduler: TokenInbox
     private let onEnd: NIOLockedValueBox<(@Sendable (Result<TokenGrant, TokenFailure>) -> Void)?>
 
     fileprivate init(
-        id: UInt64, request: TokenRequest, deadline: NIODeadline, desk: TokenDesk,
+        id: UInt64, request: TokenRequest, deadline: NIODeadline, scheduler: TokenInbox,
         onEnd: @escaping @Sendable (Result<TokenGrant, TokenFailure>) -> Void
     ) {
         self.id = id
         self.request = request
         self.deadline = deadline
-        self.desk = desk
+        self.scheduler = scheduler
         self.onEnd = NIOLockedValueBox(onEnd)
     }
 
     func cancel() {
         guard onEnd.withLockedValue({ $0.take() }) != nil else { return }
-        desk.cancel(self)
+        scheduler.cancel(self)
     }
 
     /// Tells the outcome, outside of every lock.
@@ -130,6 +130,6 @@ extension CurlImageFetcher: TokenFetching {
     public func refresh(
         _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TokenFailure>) -> Void
     ) throws(TokenFailure) -> any DownloadHandle {
-        try tokenDesk.start(request, at: .now(), onEnd: onEnd)
+        try tokenInbox.start(request, at: .now(), onEnd: onEnd)
     }
 }

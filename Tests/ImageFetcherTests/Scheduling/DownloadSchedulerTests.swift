@@ -7,14 +7,14 @@ import ThumbnailCache
 @testable import ImageFetcher
 
 /// When the fetcher's thread is woken up, and when it need not be.
-@Suite struct DownloadDeskTests {
-    private let desk = DownloadDesk(
+@Suite struct DownloadSchedulerTests {
+    private let scheduler = DownloadScheduler(
         configuration: .init(), log: Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() }))
     private let rings = NIOLockedValueBox(0)
     private let now = NIODeadline.now()
 
     init() {
-        let isOpen = desk.open { [rings] in rings.withLockedValue { $0 += 1 } }
+        let isOpen = scheduler.open { [rings] in rings.withLockedValue { $0 += 1 } }
         #expect(isOpen)
     }
 
@@ -26,23 +26,23 @@ import ThumbnailCache
             var origin = Origin.test(connections: connections)
             origin.timeout = timeout
             let target = DownloadTarget(url: "https://a.example/\(number)", isNamedByClient: false)
-            _ = try desk.start(
+            _ = try scheduler.start(
                 Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare), at: now, onEnd: { _ in })
         }
     }
 
     @Test func `F20: a sleeping thread is woken once for all that comes, and one that works not at all`() throws {
-        #expect(desk.takeWork(at: now)?.begin.isEmpty == true)
-        #expect(desk.maySleep())
+        #expect(scheduler.takeWork(at: now)?.begin.isEmpty == true)
+        #expect(scheduler.maySleep())
         try start(2)
         #expect(rung == 1)
-        #expect(desk.takeWork(at: now)?.begin.count == 2)
+        #expect(scheduler.takeWork(at: now)?.begin.count == 2)
         // It is at work now: it looks before it sleeps.
-        desk.whenAlive {}
-        #expect(rung == 1 && !desk.maySleep())
-        #expect(desk.takeWork(at: now)?.signs.count == 1)
-        #expect(desk.maySleep())
-        desk.whenAlive {}
+        scheduler.whenAlive {}
+        #expect(rung == 1 && !scheduler.maySleep())
+        #expect(scheduler.takeWork(at: now)?.signs.count == 1)
+        #expect(scheduler.maySleep())
+        scheduler.whenAlive {}
         #expect(rung == 2)
     }
 
@@ -50,29 +50,29 @@ import ThumbnailCache
         throws
     {
         try start(2)
-        let begun = try #require(desk.takeWork(at: now)).begin
-        #expect(desk.maySleep())
+        let begun = try #require(scheduler.takeWork(at: now)).begin
+        #expect(scheduler.maySleep())
         let before = rung
         try start(timeout: 3_000)
         #expect(rung == before + 1)
-        #expect(desk.takeWork(at: now)?.nextDeadline == now + .milliseconds(3_000))
-        #expect(desk.maySleep())
+        #expect(scheduler.takeWork(at: now)?.nextDeadline == now + .milliseconds(3_000))
+        #expect(scheduler.maySleep())
         try start(3, timeout: 3_000)
-        #expect(rung == before + 1 && desk.takeWork(at: now)?.begin.isEmpty == true)
-        #expect(desk.maySleep())
+        #expect(rung == before + 1 && scheduler.takeWork(at: now)?.begin.isEmpty == true)
+        #expect(scheduler.maySleep())
         // A place falls free: that is something to look at.
-        desk.finish(begun[0], nil, .init())
+        scheduler.finish(begun[0], nil, .init())
         #expect(rung == before + 2)
-        #expect(desk.takeWork(at: now)?.begin.count == 1)
+        #expect(scheduler.takeWork(at: now)?.begin.count == 1)
     }
 
     @Test func `it is busy while a download is under way or waits`() throws {
-        #expect(!desk.isBusy)
+        #expect(!scheduler.isBusy)
         try start(3)
-        #expect(desk.isBusy)
-        while let next = desk.takeWork(at: now)?.begin, !next.isEmpty {
-            for ticket in next { desk.finish(ticket, nil, .init()) }
+        #expect(scheduler.isBusy)
+        while let next = scheduler.takeWork(at: now)?.begin, !next.isEmpty {
+            for ticket in next { scheduler.finish(ticket, nil, .init()) }
         }
-        #expect(!desk.isBusy)
+        #expect(!scheduler.isBusy)
     }
 }
