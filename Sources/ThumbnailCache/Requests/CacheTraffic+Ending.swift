@@ -32,7 +32,7 @@ extension CacheTraffic {
         return (waiter, flight.held, [.grace(place.slot, url: url, number: grace)])
     }
 
-    /// The grace of a flight without waiters is over, unless somebody has boarded and left since: then another began.
+    /// The grace of a flight without waiters is over, unless somebody has joined and left since: then another began.
     mutating func graceEnded(_ slot: Slot, url: String, _ number: UInt64) -> [Effect] {
         guard let flight = activity[slot]?.downloads[url], flight.grace == number, flight.isAbandoned else {
             return []
@@ -106,11 +106,11 @@ extension CacheTraffic {
     /// Ends the flights of a slot, all waiters answered with one outcome in the order they came.
     private mutating func end(_ slot: Slot, _ outcome: GetOutcome) -> (cancelled: Int, effects: [Effect]) {
         guard var current = activity[slot] else { return (0, []) }
-        var waiters = current.read?.land() ?? []
-        waiters += current.larger?.land() ?? []
+        var waiters = current.read?.finish() ?? []
+        waiters += current.larger?.finish() ?? []
         var handles: [any DownloadHandle] = []
         for var flight in current.downloads.values {
-            waiters += flight.land()
+            waiters += flight.finish()
             if let handle = flight.handle { handles.append(handle) }
         }
         let cancelled = current.downloads.count

@@ -51,7 +51,7 @@ extension CacheTraffic {
     ) -> [Effect] {
         guard var flight = activity[slot]?.larger, flight.number == number else { return [] }
         activity[slot]?.larger = nil
-        let waiters = flight.land()
+        let waiters = flight.finish()
         for waiter in waiters { places[waiter.id] = nil }
         let served = found.flatMap { mayStandIn($0.image.image, of: $0.slot, now: now) ? $0.image : nil }
         if found == nil && isUnchanged { negativeCache.noneLarger(than: slot) }

@@ -139,7 +139,7 @@ struct CacheTraffic: Sendable {
             places[waiter.id] = Place(slot: query.slot, url: target.url)
             let ownsSlot = held.map { query.accepts($0.image) } ?? true
             let basis = basis(in: held?.image, at: target, now)
-            return fly(query.slot, to: target, held: fallback, basis: basis, ownsSlot: ownsSlot) { $0.join(waiter) }
+            return start(query.slot, to: target, held: fallback, basis: basis, ownsSlot: ownsSlot) { $0.join(waiter) }
         }
     }
 
@@ -149,7 +149,7 @@ struct CacheTraffic: Sendable {
             !backoff.holds(query.slot, url: target.url, at: now)
         else { return [] }
         let basis = basis(in: held.image, at: target, now)
-        return fly(query.slot, to: target, held: held, basis: basis, ownsSlot: true) { $0.isBackground = true }
+        return start(query.slot, to: target, held: held, basis: basis, ownsSlot: true) { $0.isBackground = true }
     }
 
     /// What a download can be conditional on: the image held, if it came from there and there is something to ask with.
@@ -160,13 +160,13 @@ struct CacheTraffic: Sendable {
         return held
     }
 
-    /// Boards the download under way for that URL, or starts it.
-    private mutating func fly(
+    /// Joins the download under way for that URL, or starts it.
+    private mutating func start(
         _ slot: Slot, to target: DownloadTarget, held: ServedImage?, basis: Image?, ownsSlot: Bool,
-        board: (inout Flight) -> Void
+        join: (inout Flight) -> Void
     ) -> [Effect] {
         if var flight = activity[slot]?.downloads[target.url] {
-            board(&flight)
+            join(&flight)
             activity[slot]?.downloads[target.url] = flight
             return []
         }
@@ -174,7 +174,7 @@ struct CacheTraffic: Sendable {
         flight.held = held
         flight.basis = basis
         flight.ownsSlot = ownsSlot
-        board(&flight)
+        join(&flight)
         activity[slot, default: SlotActivity()].downloads[target.url] = flight
         return [.download(slot, target, flight: flight.number)]
     }
@@ -193,7 +193,7 @@ struct CacheTraffic: Sendable {
         activity[slot]?.read = nil
         let held = image.map { ServedImage($0, from: .disk, at: now) }
         var effects: [Effect] = []
-        for waiter in read.land() {
+        for waiter in read.finish() {
             places[waiter.id] = nil
             effects += settle(waiter, held: held, route: route, now: now)
         }
@@ -232,16 +232,16 @@ struct CacheTraffic: Sendable {
     /// A download has ended. Nil when it is no longer the current one: then its outcome reaches nobody.
     /// - Parameter route: for a slot that holds nothing.
     mutating func downloadEnded(
-        _ slot: Slot, _ number: UInt64, url: String, _ landing: Landing, route: Route, now: Int64
+        _ slot: Slot, _ number: UInt64, url: String, _ result: DownloadResult, route: Route, now: Int64
     ) -> [Effect]? {
         guard var flight = activity[slot]?.downloads[url], flight.number == number else { return nil }
         activity[slot]?.downloads[url] = nil
-        let waiters = flight.land()
+        let waiters = flight.finish()
         for waiter in waiters { places[waiter.id] = nil }
         var effects: [Effect] = []
-        switch landing {
+        switch result {
         case .image(let image, let storable), .confirmed(let image, let storable):
-            let served = ServedImage(image, from: landing.source, at: now)
+            let served = ServedImage(image, from: result.source, at: now)
             effects += waiters.map { .answer($0, .success(served)) }
             effects += take(served, storable: storable, into: slot, flight: number, route: route, now: now)
         case .missing(let until):
@@ -292,7 +292,7 @@ struct CacheTraffic: Sendable {
         guard var read = activity[slot]?.read else { return [] }
         activity[slot]?.read = nil
         var effects: [Effect] = []
-        for waiter in read.land() {
+        for waiter in read.finish() {
             places[waiter.id] = nil
             // Whoever named no URL takes the newer image, whatever its freshness; it came just now.
             if let served, waiter.query.accepts(served.image) {

@@ -46,7 +46,7 @@ struct Flight: Sendable {
     }
 
     /// Takes all waiters out, in the order they came.
-    mutating func land() -> Deque<Waiter> {
+    mutating func finish() -> Deque<Waiter> {
         defer { waiters = [] }
         return waiters
     }

@@ -113,7 +113,7 @@ struct AccessTokens: Sendable {
         }
         if isUsable(at: now) { return [.answer(waiter, .success(tokens.access))] }
         guard let refreshToken = tokens.refresh else { return [withoutRefresh(waiter)] }
-        if refresh != nil { return board(waiter, limit) }
+        if refresh != nil { return join(waiter, limit) }
         guard let endpoint = origin.tokenEndpoint else {
             let sentence = "origin \(origin.name) has no token endpoint any more: log in again with TOKEN"
             return [answer(waiter, failedBy: .unauthorized(sentence), now)]
@@ -145,7 +145,7 @@ struct AccessTokens: Sendable {
         refresh?.waiters.removeAll { $0.number == number }
     }
 
-    private mutating func board(_ waiter: Waiter, _ limit: Int) -> [Effect] {
+    private mutating func join(_ waiter: Waiter, _ limit: Int) -> [Effect] {
         guard let count = refresh?.waiters.count, count < limit else {
             let sentence = "\(limit) downloads wait for this user's token already: try again later"
             return [.answer(waiter, .failure(.busy(sentence)))]

@@ -122,7 +122,7 @@ extension UserCache {
         }
         guard let account else { return }
         guard let origin = origin(of: account) else {
-            return landed(slot, target, flight, .failed(.origin("the user's origin is configured no more")))
+            return finished(slot, target, flight, .failed(.origin("the user's origin is configured no more")))
         }
         let attempt = DownloadAttempt(
             slot: slot, target: target, flight: flight, origin: origin, basis: basis, tokens: account.tokens)
@@ -167,7 +167,7 @@ extension UserCache {
         let wait = attempt.tokens.ask(refused: attempt.refused, of: attempt.origin, services) { result in
             switch result {
             case .success(let token): self.send(attempt, token)
-            case .failure(let failure): self.landed(attempt.slot, attempt.target, attempt.flight, .failed(failure))
+            case .failure(let failure): self.finished(attempt.slot, attempt.target, attempt.flight, .failed(failure))
             }
         }
         attempt.steps.follow(wait, as: attempt.step + 1)
@@ -190,7 +190,7 @@ extension UserCache {
             if download.condition != nil { services.counters.revalidations.count() }
             attempt.steps.follow(handle, as: attempt.step + 2)
         } catch {
-            landed(slot, target, flight, .failed(CacheFailure(error)))
+            finished(slot, target, flight, .failed(CacheFailure(error)))
         }
     }
 
@@ -202,8 +202,8 @@ extension UserCache {
         let responseTime = ResponseTime(services.time)
         // It may wait for its turn beyond a log-out: so it holds no token.
         let judge: @Sendable () -> Void = {
-            let landing = self.judge(outcome, of: target, from: origin, basis: basis, family, at: responseTime)
-            self.landed(slot, target, flight, landing)
+            let result = self.judge(outcome, of: target, from: origin, basis: basis, family, at: responseTime)
+            self.finished(slot, target, flight, result)
         }
         if outcome.takesLongToHash {
             services.disk.submit(for: owner.uid, judge)
@@ -228,24 +228,24 @@ extension UserCache {
         return true
     }
 
-    /// - Parameter landing: nil when the answer means nothing for what is held.
-    private func landed(_ slot: Slot, _ target: DownloadTarget, _ flight: UInt64, _ landing: CacheTraffic.Landing?) {
+    /// - Parameter result: nil when the answer means nothing for what is held.
+    private func finished(_ slot: Slot, _ target: DownloadTarget, _ flight: UInt64, _ result: CacheTraffic.DownloadResult?) {
         defer { services.writes.downloadEnded() }
-        guard let landing else {
+        guard let result else {
             return change { Consequences(effects: $0.traffic.askAgain(slot, flight, target)) }
         }
         let now = services.time.now
         let route = self.route(for: slot, held: nil)
         change { state in
-            if let image = landing.image, !state.traffic.suits(image) {
+            if let image = result.image, !state.traffic.suits(image) {
                 return Consequences(effects: state.traffic.askAgain(slot, flight, target))
             }
             let ended = state.traffic.downloadEnded(
-                slot, flight, url: target.url, landing, route: route, now: now)
+                slot, flight, url: target.url, result, route: route, now: now)
             guard let effects = ended else { return Consequences() }
             state.invalidations += 1
             var memory = MemoryChange()
-            if let image = landing.storable {
+            if let image = result.storable {
                 memory = remember(image, in: slot, &state)
             } else if state.traffic.mayDrop(slot, flight) {
                 // What goes from the disk goes from memory.

@@ -118,7 +118,7 @@ import ThumbnailCache
             try await client.pipeline([["GET", "alice", "bob"], ["PING"]])
             try await client.halfClose()
             await daemon.fetcher.started(1)
-            daemon.land("bob")
+            daemon.finish("bob")
             #expect(try await client.replies(2) == [image("bob"), .simpleString("PONG")])
             #expect(try await client.rest() == "")
         }

@@ -19,8 +19,8 @@ import ThumbnailCache
             let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
             #expect(try await idle.rest() == "")
             try await client.send("LOGIN", "late")
-            daemon.land("bob")
-            daemon.land("carol")
+            daemon.finish("bob")
+            daemon.finish("carol")
             #expect(try await client.replies(2) == [image("bob"), .array([image("carol"), image("bob")])])
             #expect(try await client.reply().code == "SHUTTINGDOWN")
             #expect(try await client.rest() == "")

@@ -130,7 +130,7 @@ import ThumbnailCache
             let client = try await daemon.connectWithAlice()
             try await client.send("MGET", "alice", "3", "bob", "carol", "dave")
             await daemon.fetcher.started(3)
-            for profile in ["dave", "bob", "carol"] { daemon.land(profile) }
+            for profile in ["dave", "bob", "carol"] { daemon.finish(profile) }
             #expect(try await client.reply() == .array([image("bob"), image("carol"), image("dave")]))
         }
     }

@@ -53,7 +53,7 @@ import ThumbnailCache
             bytes.writeString("nonsense\r\n")
             try await client.send(bytes)
             await daemon.fetcher.started(1)
-            daemon.land("bob")
+            daemon.finish("bob")
             #expect(try await client.reply() == image("bob"))
             #expect(try await client.rest().hasPrefix("-ERR Protocol error: "))
         }

@@ -16,12 +16,12 @@ import ThumbnailCache
                 ["GET", "alice", "bob"], ["PING"], ["GET", "alice", "carol"], ["ECHO", "last"],
             ])
             await daemon.fetcher.started(2)
-            daemon.land("carol")
+            daemon.finish("carol")
             // Answered by another connection: whatever was ready before it could have been sent by now.
             let other = try await daemon.connect()
             #expect(try await other.call("PING") == .simpleString("PONG"))
             #expect(client.received == 0)
-            daemon.land("bob")
+            daemon.finish("bob")
             #expect(
                 try await client.replies(4) == [image("bob"), .simpleString("PONG"), image("carol"), bulk("last")])
         }
@@ -32,7 +32,7 @@ import ThumbnailCache
             let client = try await daemon.connectWithAlice()
             try await client.pipeline((0..<100).map { ["GET", "alice", "p\($0)"] })
             await daemon.fetcher.started(100)
-            for number in (0..<100).reversed() { daemon.land("p\(number)") }
+            for number in (0..<100).reversed() { daemon.finish("p\(number)") }
             #expect(try await client.replies(100) == (0..<100).map { image("p\($0)") })
         }
     }
@@ -124,7 +124,7 @@ import ThumbnailCache
                 ["GET", "alice", "bob", "META"], ["HELLO", "3"], ["GET", "alice", "bob", "META"], ["RESET"],
             ])
             await daemon.fetcher.started(1)
-            daemon.land("bob")
+            daemon.finish("bob")
             let replies = try await client.replies(4)
             #expect(replies[0].elements?.count == 22)
             guard case .map = replies[2] else { throw ClientError.closed("\(replies[2])") }

@@ -20,7 +20,7 @@ import ThumbnailCache
             #expect(try await client.call("GET", "alice", "bob", "META", "WAIT", "0").code == "TIMEOUT")
             let reply = try await client.call("MGET", "alice", "2", "bob", "carol", "WAIT", "1")
             #expect(reply.elements?.map(\.code) == ["TIMEOUT", "TIMEOUT"])
-            daemon.land("bob")
+            daemon.finish("bob")
             #expect(try await patient.reply() == image("bob"))
         }
     }
@@ -39,7 +39,7 @@ import ThumbnailCache
             #expect(try await client.call("GET", "alice", "bob").code == "TIMEOUT")
             // Those that come back find the download that is under way.
             #expect(daemon.fetcher.downloads.count == 1)
-            daemon.land("bob")
+            daemon.finish("bob")
             #expect(try await patient.reply() == image("bob"))
         }
     }
@@ -49,7 +49,7 @@ import ThumbnailCache
             let client = try await daemon.connectWithAlice()
             try await client.send("GET", "alice", "bob")
             await daemon.fetcher.started(1)
-            daemon.land("bob", headers: ["cache-control": ["max-age=10"]])
+            daemon.finish("bob", headers: ["cache-control": ["max-age=10"]])
             #expect(try await client.reply() == image("bob"))
             // Past its life and the time in which it is served at once, not past that in which it is served on errors.
             daemon.time.now += 1_000

@@ -29,12 +29,12 @@ import ThumbnailCache
             try await client.send("GET", "alice", "bob")
             await daemon.fetcher.started(1)
             try await other.send("GET", "alice", "bob")
-            // Answered behind it: by now the GET has boarded or waits for the look on disk.
+            // Answered behind it: by now the GET has joined or waits for the look on disk.
             try await other.send("PING")
             try await client.close()
             try await eventually { daemon.registry.statistics.connections == 1 }
             daemon.time.advance(seconds: 60)
-            daemon.land("bob")
+            daemon.finish("bob")
             #expect(try await other.replies(2) == [image("bob"), .simpleString("PONG")])
             #expect(daemon.fetcher.downloads.count == 1)
         }

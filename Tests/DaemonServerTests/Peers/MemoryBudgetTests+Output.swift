@@ -136,15 +136,15 @@ extension MemoryBudgetTests {
         }
     }
 
-    @Test func `I8: a download that lands where there is no room for it is BUSY, and kept`() async throws {
+    @Test func `I8: a download that ends where there is no room for it is BUSY, and kept`() async throws {
         try await run { daemon in
             let client = try await daemon.connectWithAlice()
             let memory = memory(daemon)
             try await client.pipeline([["GET", "alice", "bob"], ["GET", "alice", "carol"]])
             await daemon.fetcher.started(2)
             memory.add(Self.budget)
-            daemon.land("bob", size: Self.large)
-            daemon.land("carol")
+            daemon.finish("bob", size: Self.large)
+            daemon.finish("carol")
             #expect(try await client.reply().code == "BUSY")
             #expect(try await client.reply() == image("carol"))
             memory.give(Self.budget)

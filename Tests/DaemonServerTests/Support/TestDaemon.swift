@@ -134,7 +134,7 @@ final class TestDaemon: Sendable {
     }
 
     /// Ends the download of alice's image of that profile, the latest if there are several.
-    func land(_ profile: String, size: Int = 128, headers: [String: [String]] = [:]) {
+    func finish(_ profile: String, size: Int = 128, headers: [String: [String]] = [:]) {
         let url = Self.url(profile)
         fetcher.downloads.last { $0.url == url }?.end(
             SampleImage.downloaded(profile, size: size, headers: headers, framing: Self.framing))

@@ -60,7 +60,7 @@ import Testing
         #expect(bench.get("a") == ["a: held from memory, stale", Self.download])
         #expect(bench.get("b") == ["b: held from memory, stale"])
         #expect(bench.get("c") == ["c: held from memory, stale"])
-        #expect(bench.lands(.image(.sample("new"), storable: true)) == ["store new"])
+        #expect(bench.finishes(.image(.sample("new"), storable: true)) == ["store new"])
     }
 
     @Test func `I6: a background download is not abandoned when one who waited for it leaves`() {
@@ -79,7 +79,7 @@ import Testing
             bench.now += Int64(age)
             _ = bench.get("a")
             _ = bench.readEnds(.sample("held"))
-            #expect(bench.lands(.failed(.timedOut("late"))) == ["a: \(answer)"])
+            #expect(bench.finishes(.failed(.timedOut("late"))) == ["a: \(answer)"])
         }
     }
 
@@ -96,7 +96,7 @@ import Testing
         bench.now += 4_200
         bench.memory = .sample("held")
         _ = bench.get("a")
-        let answer = bench.lands(.failed(failure))
+        let answer = bench.finishes(.failed(failure))
         #expect((answer == ["a: held from memory, stale"]) == isServed)
     }
 

@@ -33,7 +33,7 @@ import Testing
         #expect(bench.readEnds(slot: whole) == ["b: null"])
         _ = bench.get("c", url: "https://other.test/x", larger: true)
         _ = bench.readEnds()
-        #expect(bench.lands(.missing(until: bench.now + 60), url: "https://other.test/x") == ["c: null", "drop"])
+        #expect(bench.finishes(.missing(until: bench.now + 60), url: "https://other.test/x") == ["c: null", "drop"])
     }
 
     @Test func `the origin is asked first; with CACHED nobody is, and it is not known that there is none`() {
@@ -42,7 +42,7 @@ import Testing
         #expect(bench.readEnds() == [Self.download])
         _ = bench.get("b", cached: true, larger: true)
         #expect(bench.readEnds() == ["b: null"])
-        #expect(bench.lands(.missing(until: bench.now + 60)) == ["find larger", "drop"])
+        #expect(bench.finishes(.missing(until: bench.now + 60)) == ["find larger", "drop"])
         #expect(bench.largerEnds(.sample("96")) == ["a: 96 from disk"])
         #expect(bench.get("c", cached: true, larger: true) == ["find larger"])
         #expect(bench.get("d", larger: true) == [])
@@ -52,7 +52,7 @@ import Testing
         var bench = TrafficBench()
         _ = bench.get("a", larger: true)
         _ = bench.readEnds()
-        _ = bench.lands(.missing(until: bench.now + 60))
+        _ = bench.finishes(.missing(until: bench.now + 60))
         // An image came while it was looked for: what was not found says nothing.
         #expect(bench.largerEnds(isUnchanged: false) == ["a: null"])
         #expect(bench.get("b", larger: true) == ["find larger"])

@@ -5,7 +5,7 @@ import Testing
 /// What follows when an origin says that there is no image: 404 or 410.
 @Suite struct NegativeCacheTests {
     private static let other = "https://other.test/x"
-    private static let missing = CacheTraffic.Landing.missing(until: TrafficBench.start + 300)
+    private static let missing = CacheTraffic.DownloadResult.missing(until: TrafficBench.start + 300)
 
     @Test func `a missing image is remembered as null, without a look on disk or a download, for a while`() {
         var bench = TrafficBench()
@@ -37,7 +37,7 @@ import Testing
         bench.now += 4_300
         _ = bench.get("a")
         _ = bench.readEnds(.sample("held"))
-        #expect(bench.lands(.missing(until: bench.now + 300)) == ["a: null", "drop"])
+        #expect(bench.finishes(.missing(until: bench.now + 300)) == ["a: null", "drop"])
         #expect(bench.traffic.mayDrop(TrafficBench.slot, bench.flight("drop")))
         bench.traffic.dropped(TrafficBench.slot, bench.flight("drop"))
         #expect(bench.traffic.isIdle)
@@ -57,7 +57,7 @@ import Testing
         bench.misses()
         _ = bench.get("b", url: Self.other)
         _ = bench.readEnds()
-        _ = bench.lands(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
+        _ = bench.finishes(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
         #expect(!bench.traffic.mayDrop(TrafficBench.slot, bench.flight("drop")))
     }
 
@@ -66,7 +66,7 @@ import Testing
             var bench = TrafficBench()
             bench.memory = held
             _ = bench.get("a", url: Self.other)
-            #expect(bench.lands(Self.missing, url: Self.other) == ["a: null"])
+            #expect(bench.finishes(Self.missing, url: Self.other) == ["a: null"])
             #expect(bench.get("b") == ["b: \(held.label) from memory"])
             bench.memory = nil
             #expect(bench.get("c", url: Self.other) == ["c: null"])
@@ -78,8 +78,8 @@ import Testing
         _ = bench.get("a")
         _ = bench.get("b", url: Self.other)
         _ = bench.readEnds()
-        _ = bench.lands(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
-        #expect(bench.lands(Self.missing) == ["a: null"])
+        _ = bench.finishes(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
+        #expect(bench.finishes(Self.missing) == ["a: null"])
         #expect(bench.traffic.mayStore(TrafficBench.slot, bench.flight("store")))
         // What is held now is found on disk, where the template's URL was said to have nothing.
         bench.traffic.stored(TrafficBench.slot, bench.flight("store"))
@@ -92,7 +92,7 @@ import Testing
         bench.misses()
         _ = bench.get("b", url: Self.other)
         _ = bench.readEnds()
-        _ = bench.lands(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
+        _ = bench.finishes(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
         bench.traffic.stored(TrafficBench.slot, bench.flight("store"))
         #expect(bench.get("c") == ["read"])
     }
@@ -104,7 +104,7 @@ import Testing
         _ = bench.readEnds(.sample("held"))
         #expect(bench.get("b") == ["read"])
         let read = bench.flight("read")
-        #expect(bench.lands(.missing(until: bench.now + 300)) == ["a: null", "b: null", "drop"])
+        #expect(bench.finishes(.missing(until: bench.now + 300)) == ["a: null", "b: null", "drop"])
         #expect(bench.readEnds(.sample("held"), flight: read) == nil)
     }
 
@@ -114,7 +114,7 @@ import Testing
         _ = bench.get("a")
         _ = bench.readEnds(.sample("held"))
         // Not remembered: a negative time to live of zero.
-        _ = bench.lands(.missing(until: bench.now))
+        _ = bench.finishes(.missing(until: bench.now))
         #expect(bench.get("b", cached: true) == ["b: null"])
         #expect(bench.get("c") == ["download \(TrafficBench.usual)"])
     }
@@ -123,10 +123,10 @@ import Testing
         var bench = TrafficBench()
         _ = bench.get("a")
         _ = bench.readEnds()
-        _ = bench.lands(.image(.sample("one", lifetime: 0), storable: true))
+        _ = bench.finishes(.image(.sample("one", lifetime: 0), storable: true))
         let storing = bench.flight("store")
         #expect(bench.get("b") == ["b: one from memory, stale", "download \(TrafficBench.usual)"])
-        #expect(bench.lands(Self.missing) == ["drop"])
+        #expect(bench.finishes(Self.missing) == ["drop"])
         #expect(!bench.traffic.mayStore(TrafficBench.slot, storing))
     }
 
@@ -136,7 +136,7 @@ import Testing
         _ = bench.get("a")
         _ = bench.readEnds(.sample("old"))
         #expect(
-            bench.lands(.image(.sample("new", storedAt: bench.now), storable: false)) == ["a: new from origin", "drop"])
+            bench.finishes(.image(.sample("new", storedAt: bench.now), storable: false)) == ["a: new from origin", "drop"])
     }
 
     @Test func `a purge of the profile forgets that it is missing`() {
@@ -169,7 +169,7 @@ extension TrafficBench {
     fileprivate mutating func misses(url: String? = nil) {
         _ = get("a", url: url)
         _ = readEnds()
-        _ = lands(.missing(until: now + 300), url: url ?? TrafficBench.usual)
+        _ = finishes(.missing(until: now + 300), url: url ?? TrafficBench.usual)
         traffic.dropped(TrafficBench.slot, flight("drop"))
     }
 }

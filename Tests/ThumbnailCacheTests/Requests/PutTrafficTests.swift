@@ -18,7 +18,7 @@ import Testing
                 == ["a: mine from put", "b: mine from put", "cancel \(TrafficBench.usual)"])
         bench.traffic.putEnded(TrafficBench.slot)
         #expect(bench.traffic.isIdle)
-        #expect(bench.lands(.image(.sample("late"), storable: true)) == nil)
+        #expect(bench.finishes(.image(.sample("late"), storable: true)) == nil)
     }
 
     @Test func `I7: a PUT beats a downloaded image that is on its way to the disk`() {
@@ -26,7 +26,7 @@ import Testing
         let ticket = bench.traffic.putBegan(TrafficBench.slot)
         _ = bench.get("a")
         _ = bench.readEnds()
-        _ = bench.lands(.image(.sample("one"), storable: true))
+        _ = bench.finishes(.image(.sample("one"), storable: true))
         _ = bench.putCommits(mine, ticket: ticket)
         #expect(!bench.traffic.mayStore(TrafficBench.slot, bench.flight("store")))
     }
@@ -47,7 +47,7 @@ import Testing
         bench.memory = mine
         _ = bench.get("a", url: "https://other.test/x")
         #expect(
-            bench.lands(.image(.sample("x", from: "https://other.test/x"), storable: true), url: "https://other.test/x")
+            bench.finishes(.image(.sample("x", from: "https://other.test/x"), storable: true), url: "https://other.test/x")
                 == ["a: x from origin", "store x"])
     }
 
@@ -88,7 +88,7 @@ import Testing
         var bench = TrafficBench()
         _ = bench.get("a")
         _ = bench.readEnds()
-        _ = bench.lands(.missing(until: bench.now + 300))
+        _ = bench.finishes(.missing(until: bench.now + 300))
         let ticket = bench.traffic.putBegan(TrafficBench.slot)
         _ = bench.putCommits(mine, ticket: ticket)
         #expect(bench.get("b") == ["read"])

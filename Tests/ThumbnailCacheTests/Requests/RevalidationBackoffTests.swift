@@ -9,7 +9,7 @@ import Testing
     private static let url = TrafficBench.usual
     private static let download = "download \(TrafficBench.usual)"
     private static let stale = "a: held from memory, stale"
-    private static let failed = CacheTraffic.Landing.failed(.badImage("HTML"))
+    private static let failed = CacheTraffic.DownloadResult.failed(.badImage("HTML"))
 
     @Test func `I8: each failure in a row doubles the pause, from a second to a minute`() {
         var backoff = RevalidationBackoff(limit: 10, memory: MemoryBudget().lease(for: 1000))
@@ -50,7 +50,7 @@ import Testing
         bench.now += 3_700
         bench.memory = .sample("held")
         #expect(bench.get("a") == [Self.stale, Self.download])
-        #expect(bench.lands(Self.failed) == [])
+        #expect(bench.finishes(Self.failed) == [])
         return bench
     }
 
@@ -63,7 +63,7 @@ import Testing
                 #expect(effects.first == Self.stale)
                 guard effects.contains(Self.download) else { continue }
                 downloads += 1
-                #expect(bench.lands(Self.failed) == [])
+                #expect(bench.finishes(Self.failed) == [])
             }
             bench.now += 1
         }
@@ -76,11 +76,11 @@ import Testing
         var bench = failedOnce()
         bench.now = TrafficBench.start + 4_199
         #expect(bench.get("a") == [Self.stale, Self.download])
-        #expect(bench.lands(Self.failed) == [])
+        #expect(bench.finishes(Self.failed) == [])
         bench.now += 1
         for _ in 0..<2 {
             #expect(bench.get("a") == [Self.download])
-            #expect(bench.lands(Self.failed) == [Self.stale])
+            #expect(bench.finishes(Self.failed) == [Self.stale])
         }
         bench.memory = nil
         #expect(bench.get("b") == ["read"])
@@ -104,10 +104,10 @@ import Testing
             bench.memory = nil
             _ = bench.get("b")
             _ = bench.readEnds()
-            let landing =
+            let result =
                 event == "a 304"
-                ? CacheTraffic.Landing.confirmed(held, storable: true) : .image(held, storable: true)
-            #expect(bench.lands(landing)?.last == "store held")
+                ? CacheTraffic.DownloadResult.confirmed(held, storable: true) : .image(held, storable: true)
+            #expect(bench.finishes(result)?.last == "store held")
             bench.traffic.stored(Self.slot, bench.flight("store"))
         case "a PUT":
             let ticket = bench.traffic.putBegan(Self.slot)

@@ -9,7 +9,7 @@ import Testing
     private let held = Image.sample("held", etag: "\"1\"")
 
     /// `held` again, as a 304 has it.
-    private func confirmed(at now: Int64, storable: Bool = true) -> CacheTraffic.Landing {
+    private func confirmed(at now: Int64, storable: Bool = true) -> CacheTraffic.DownloadResult {
         .confirmed(.sample("held", storedAt: now, etag: "\"1\""), storable: storable)
     }
 
@@ -59,7 +59,7 @@ import Testing
         bench.memory = held
         #expect(bench.get("b") == [])
         #expect(
-            bench.lands(confirmed(at: bench.now)) == [
+            bench.finishes(confirmed(at: bench.now)) == [
                 "a: held from revalidated", "b: held from revalidated", "store held",
             ])
         // The next one has it from memory, and fresh.
@@ -70,22 +70,22 @@ import Testing
 
     @Test func `a 304 that may not be stored answers and leaves nothing`() {
         var bench = asking()
-        #expect(bench.lands(confirmed(at: bench.now, storable: false)) == ["a: held from revalidated", "drop"])
+        #expect(bench.finishes(confirmed(at: bench.now, storable: false)) == ["a: held from revalidated", "drop"])
     }
 
     @Test func `a 200 replaces what was held`() {
         var bench = asking()
         #expect(
-            bench.lands(.image(.sample("new", storedAt: bench.now), storable: true)) == [
+            bench.finishes(.image(.sample("new", storedAt: bench.now), storable: true)) == [
                 "a: new from origin", "store new",
             ])
     }
 
-    @Test func `I3: a 304 that lands after a purge reaches nobody and writes nothing`() {
+    @Test func `I3: a 304 that ends after a purge reaches nobody and writes nothing`() {
         var bench = asking()
         _ = bench.starts()
         #expect(bench.purge().effects == ["a: cancelled", "cancel \(TrafficBench.usual)"])
-        #expect(bench.lands(confirmed(at: bench.now)) == nil)
+        #expect(bench.finishes(confirmed(at: bench.now)) == nil)
         #expect(bench.asksAgain() == [])
         #expect(!bench.traffic.mayStore(TrafficBench.slot, bench.flight(TrafficBench.usual)))
         // A new download is unconditional: nothing is held any more.
@@ -95,14 +95,14 @@ import Testing
 
     @Test func `I3: a 304 on its way to the disk is not written after a purge`() {
         var bench = asking()
-        _ = bench.lands(confirmed(at: bench.now))
+        _ = bench.finishes(confirmed(at: bench.now))
         let storing = bench.flight("store")
         #expect(bench.traffic.mayStore(TrafficBench.slot, storing))
         _ = bench.purge()
         #expect(!bench.traffic.mayStore(TrafficBench.slot, storing))
     }
 
-    @Test func `I7: a 304 that lands after a PUT is ignored, and its waiters had the PUT's image`() {
+    @Test func `I7: a 304 that ends after a PUT is ignored, and its waiters had the PUT's image`() {
         var bench = asking()
         _ = bench.starts()
         let ticket = bench.traffic.putBegan(TrafficBench.slot)
@@ -110,13 +110,13 @@ import Testing
             bench.putCommits(.sample("mine", from: nil, lifetime: nil), ticket: ticket) == [
                 "a: mine from put", "cancel \(TrafficBench.usual)",
             ])
-        #expect(bench.lands(confirmed(at: bench.now)) == nil)
+        #expect(bench.finishes(confirmed(at: bench.now)) == nil)
     }
 
     @Test func `I7: a 304 on its way to the disk gives way to a PUT that began before it`() {
         var bench = asking()
         let ticket = bench.traffic.putBegan(TrafficBench.slot)
-        _ = bench.lands(confirmed(at: bench.now))
+        _ = bench.finishes(confirmed(at: bench.now))
         _ = bench.putCommits(.sample("mine", from: nil), ticket: ticket)
         #expect(!bench.traffic.mayStore(TrafficBench.slot, bench.flight("store")))
     }
@@ -129,7 +129,7 @@ import Testing
         // Nothing is found on disk any more; who looked there waits for the same answer.
         #expect(bench.readEnds(nil, flight: read) == [])
         #expect(
-            bench.lands(confirmed(at: bench.now)) == [
+            bench.finishes(confirmed(at: bench.now)) == [
                 "a: held from revalidated", "b: held from revalidated", "store held",
             ])
     }
@@ -139,7 +139,7 @@ import Testing
         #expect(bench.get("b") == ["read"])
         let read = bench.flight("read")
         #expect(
-            bench.lands(confirmed(at: bench.now)) == [
+            bench.finishes(confirmed(at: bench.now)) == [
                 "a: held from revalidated", "b: held from revalidated", "store held",
             ])
         #expect(bench.readEnds(held, flight: read) == nil)
@@ -152,12 +152,12 @@ import Testing
         #expect(bench.asksAgain() == ["download \(TrafficBench.usual)"])
         // What is still to be heard of the first request is not about the second.
         #expect(bench.starts(flight: first) == ["cancel \(TrafficBench.usual)"])
-        #expect(bench.lands(confirmed(at: bench.now), flight: first) == nil)
+        #expect(bench.finishes(confirmed(at: bench.now), flight: first) == nil)
         #expect(bench.asksAgain(flight: first) == [])
         bench.memory = held
         #expect(bench.get("b") == [])
         #expect(
-            bench.lands(.image(.sample("new", storedAt: bench.now), storable: true)) == [
+            bench.finishes(.image(.sample("new", storedAt: bench.now), storable: true)) == [
                 "a: new from origin", "b: new from origin", "store new",
             ])
     }
@@ -180,12 +180,12 @@ import Testing
         #expect(bench.get("c") == ["read"])
         #expect(bench.readEnds(held) == ["c: held from disk, stale"])
         // The origin fails: nobody is told, and it is tried again a second later.
-        #expect(bench.lands(.failed(.origin("HTTP status 503"))) == [])
+        #expect(bench.finishes(.failed(.origin("HTTP status 503"))) == [])
         bench.memory = held
         #expect(bench.get("d") == ["d: held from memory, stale"])
         bench.now += 1
         #expect(bench.get("d") == ["d: held from memory, stale", Self.conditional])
-        #expect(bench.lands(confirmed(at: bench.now)) == ["store held"])
+        #expect(bench.finishes(confirmed(at: bench.now)) == ["store held"])
         #expect(bench.get("e") == ["e: held from memory"])
     }
 
@@ -198,16 +198,16 @@ import Testing
         for round in 0..<3 {
             _ = bench.get("a\(round)")
             #expect(bench.readEnds(held) == [Self.conditional])
-            #expect(bench.lands(.failed(.timedOut("late"))) == ["a\(round): held from disk, stale"])
+            #expect(bench.finishes(.failed(.timedOut("late"))) == ["a\(round): held from disk, stale"])
             bench.memory = held
             #expect(bench.get("b\(round)") == [Self.conditional])
-            #expect(bench.lands(.failed(.origin("refused"))) == ["b\(round): held from memory, stale"])
+            #expect(bench.finishes(.failed(.origin("refused"))) == ["b\(round): held from memory, stale"])
             bench.memory = nil
         }
         bench.now += 3_000
         _ = bench.get("c")
         _ = bench.readEnds(held)
-        #expect(bench.lands(.failed(.timedOut("late"))) == ["c: timeout"])
+        #expect(bench.finishes(.failed(.timedOut("late"))) == ["c: timeout"])
     }
 
     @Test func `a 404 in the background removes what was served stale`() {
@@ -215,7 +215,7 @@ import Testing
         bench.now += 3_700
         bench.memory = held
         _ = bench.get("a")
-        #expect(bench.lands(.missing(until: bench.now + 300)) == ["drop"])
+        #expect(bench.finishes(.missing(until: bench.now + 300)) == ["drop"])
         bench.memory = nil
         #expect(bench.get("b") == ["b: null"])
     }

@@ -68,11 +68,11 @@ struct TrafficBench {
         return tell(traffic.downloadStarted(TrafficBench.slot, number, url: url, handle: handle))
     }
 
-    mutating func lands(
-        _ landing: CacheTraffic.Landing, url: String = TrafficBench.usual, flight: UInt64? = nil
+    mutating func finishes(
+        _ result: CacheTraffic.DownloadResult, url: String = TrafficBench.usual, flight: UInt64? = nil
     ) -> [String]? {
         guard let number = flight ?? flights[url] else { return nil }
-        return traffic.downloadEnded(TrafficBench.slot, number, url: url, landing, route: route, now: now).map {
+        return traffic.downloadEnded(TrafficBench.slot, number, url: url, result, route: route, now: now).map {
             tell($0)
         }
     }

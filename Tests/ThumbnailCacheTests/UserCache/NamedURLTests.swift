@@ -12,10 +12,10 @@ import Testing
         #expect(bench.get("b", url: Self.third) == [])
         #expect(bench.readEnds() == ["download \(Self.other)", "download \(Self.third)"])
         #expect(
-            bench.lands(.image(.sample("y", from: Self.third), storable: true), url: Self.third)
+            bench.finishes(.image(.sample("y", from: Self.third), storable: true), url: Self.third)
                 == ["b: y from origin", "store y"])
         #expect(
-            bench.lands(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
+            bench.finishes(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
                 == ["a: x from origin", "store x"])
     }
 
@@ -45,7 +45,7 @@ import Testing
         bench.now += 4_300
         bench.memory = .sample("held")
         #expect(bench.get("a", url: Self.other) == ["download \(Self.other)"])
-        #expect(bench.lands(.failed(.origin("status 500")), url: Self.other) == ["a: origin status 500"])
+        #expect(bench.finishes(.failed(.origin("status 500")), url: Self.other) == ["a: origin status 500"])
     }
 
     @Test func `I6: a flight for one URL ends without touching the waiters of another`() {
@@ -54,8 +54,8 @@ import Testing
         _ = bench.readEnds()
         _ = bench.get("b")
         _ = bench.readEnds()
-        #expect(bench.lands(.failed(.origin("status 500")), url: Self.other) == ["a: origin status 500"])
-        #expect(bench.lands(.image(.sample("one"), storable: false))?.first == "b: one from origin")
+        #expect(bench.finishes(.failed(.origin("status 500")), url: Self.other) == ["a: origin status 500"])
+        #expect(bench.finishes(.image(.sample("one"), storable: false))?.first == "b: one from origin")
     }
 
     @Test func `the newer of two images that came from two URLs is the one that is stored`() {
@@ -63,9 +63,9 @@ import Testing
         _ = bench.get("a", url: Self.other)
         _ = bench.get("b", url: Self.third)
         _ = bench.readEnds()
-        _ = bench.lands(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
+        _ = bench.finishes(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
         let older = bench.flight("store")
-        _ = bench.lands(.image(.sample("y", from: Self.third), storable: true), url: Self.third)
+        _ = bench.finishes(.image(.sample("y", from: Self.third), storable: true), url: Self.third)
         #expect(!bench.traffic.mayStore(TrafficBench.slot, older))
         #expect(bench.traffic.mayStore(TrafficBench.slot, bench.flight("store")))
     }

@@ -20,31 +20,31 @@ import Testing
         var bench = reading("a")
         let new = Image.sample("new", storedAt: bench.now)
         #expect(
-            bench.lands(.image(new, storable: true)) == ["first: new from origin", "a: new from origin", "store new"])
+            bench.finishes(.image(new, storable: true)) == ["first: new from origin", "a: new from origin", "store new"])
         #expect(bench.readEnds(.sample("old")) == nil)
     }
 
     @Test func `so does one who asked for CACHED`() {
         var bench = reading("a", cached: true)
         let new = Image.sample("new", storedAt: bench.now)
-        #expect(bench.lands(.image(new, storable: true))?.contains("a: new from origin") == true)
+        #expect(bench.finishes(.image(new, storable: true))?.contains("a: new from origin") == true)
     }
 
     @Test func `who named another URL flies there`() {
         var bench = reading("a", url: Self.other)
         let new = Image.sample("new", storedAt: bench.now)
         #expect(
-            bench.lands(.image(new, storable: true))
+            bench.finishes(.image(new, storable: true))
                 == ["first: new from origin", "download \(Self.other)", "store new"])
         // What is held is not from there: it stays though that URL has nothing.
-        #expect(bench.lands(.missing(until: bench.now + 300), url: Self.other) == ["a: null"])
+        #expect(bench.finishes(.missing(until: bench.now + 300), url: Self.other) == ["a: null"])
     }
 
     @Test func `an image that may not be kept answers them too, and what it replaces is removed`() {
         var bench = reading("a")
         let new = Image.sample("new", storedAt: bench.now)
         #expect(
-            bench.lands(.image(new, storable: false)) == ["first: new from origin", "a: new from origin", "drop"])
+            bench.finishes(.image(new, storable: false)) == ["first: new from origin", "a: new from origin", "drop"])
         #expect(bench.readEnds(.sample("old")) == nil)
     }
 
@@ -52,7 +52,7 @@ import Testing
         var bench = TrafficBench()
         _ = bench.get("a")
         _ = bench.readEnds()
-        _ = bench.lands(.image(.sample("one"), storable: true))
+        _ = bench.finishes(.image(.sample("one"), storable: true))
         #expect(bench.get("b") == ["b: one from memory"])
         #expect(bench.get("c", url: Self.other) == ["download \(Self.other)"])
         bench.traffic.stored(TrafficBench.slot, bench.flight("store"))
@@ -63,10 +63,10 @@ import Testing
         var bench = TrafficBench()
         _ = bench.get("a")
         _ = bench.readEnds()
-        _ = bench.lands(.image(.sample("one", lifetime: 0), storable: true))
+        _ = bench.finishes(.image(.sample("one", lifetime: 0), storable: true))
         let older = bench.flight("store")
         _ = bench.get("b")
-        _ = bench.lands(.image(.sample("two"), storable: true))
+        _ = bench.finishes(.image(.sample("two"), storable: true))
         bench.traffic.stored(TrafficBench.slot, older)
         #expect(bench.get("c") == ["c: two from memory"])
     }

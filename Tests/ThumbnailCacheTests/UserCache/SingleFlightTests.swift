@@ -15,25 +15,25 @@ import Testing
         #expect(bench.get("c") == ["read"])
         #expect(bench.readEnds() == [])
         #expect(
-            bench.lands(.image(.sample("one"), storable: true))
+            bench.finishes(.image(.sample("one"), storable: true))
                 == ["a: one from origin", "b: one from origin", "c: one from origin", "store one"])
         bench.traffic.stored(TrafficBench.slot, bench.flight("store"))
         #expect(bench.traffic.isIdle)
     }
 
     @Test(arguments: [
-        (CacheTraffic.Landing.image(.sample("one"), storable: true), "one from origin"),
+        (CacheTraffic.DownloadResult.image(.sample("one"), storable: true), "one from origin"),
         (.image(.sample("one"), storable: false), "one from origin"),
         (.missing(until: TrafficBench.start + 300), "null"),
         (.failed(.origin("status 500")), "origin status 500"),
         (.failed(.timedOut("late")), "timeout"),
     ])
-    func `I6: every waiter gets the one outcome, whatever it is`(landing: CacheTraffic.Landing, answer: String) {
+    func `I6: every waiter gets the one outcome, whatever it is`(result: CacheTraffic.DownloadResult, answer: String) {
         var bench = TrafficBench()
         _ = bench.get("a")
         _ = bench.get("b")
         _ = bench.readEnds()
-        #expect(bench.lands(landing)?.prefix(2) == ["a: \(answer)", "b: \(answer)"])
+        #expect(bench.finishes(result)?.prefix(2) == ["a: \(answer)", "b: \(answer)"])
     }
 
     @Test mutating func `I6: different sizes of a profile are different flights`() {
@@ -48,7 +48,7 @@ import Testing
         _ = bench.readEnds()
         _ = bench.starts()
         #expect(bench.leaves("a") == [])
-        #expect(bench.lands(.image(.sample("one"), storable: false))?.first == "b: one from origin")
+        #expect(bench.finishes(.image(.sample("one"), storable: false))?.first == "b: one from origin")
     }
 
     @Test mutating func `I6: one who leaves during the look on disk is not answered`() {
@@ -67,7 +67,7 @@ import Testing
         #expect(bench.graceEnds() == ["cancel \(TrafficBench.usual)"])
         #expect(bench.traffic.isIdle)
         // What it brings all the same reaches nobody.
-        #expect(bench.lands(.image(.sample("late"), storable: true)) == nil)
+        #expect(bench.finishes(.image(.sample("late"), storable: true)) == nil)
     }
 
     @Test mutating func `F54: one who comes back within the grace finds the same flight`() {
@@ -78,7 +78,7 @@ import Testing
         #expect(bench.get("b") == ["read"])
         #expect(bench.readEnds() == [])
         #expect(bench.graceEnds() == [])
-        #expect(bench.lands(.image(.sample("one"), storable: false))?.first == "b: one from origin")
+        #expect(bench.finishes(.image(.sample("one"), storable: false))?.first == "b: one from origin")
     }
 
     @Test mutating func `F54: the grace begins anew each time the last waiter leaves`() {
@@ -110,9 +110,9 @@ import Testing
         _ = bench.get("b")
         _ = bench.readEnds()
         #expect(bench.flight(TrafficBench.usual) != old)
-        #expect(bench.lands(.image(.sample("old"), storable: true), flight: old) == nil)
+        #expect(bench.finishes(.image(.sample("old"), storable: true), flight: old) == nil)
         #expect(bench.starts(flight: old) == ["cancel \(TrafficBench.usual)"])
-        #expect(bench.lands(.image(.sample("new"), storable: false))?.first == "b: new from origin")
+        #expect(bench.finishes(.image(.sample("new"), storable: false))?.first == "b: new from origin")
     }
 
     @Test mutating func `I6: an old look on disk never ends a newer one`() {
@@ -158,7 +158,7 @@ import Testing
     @Test mutating func `F40: what was downloaded but not yet stored when a purge came is not stored`() {
         _ = bench.get("a")
         _ = bench.readEnds()
-        _ = bench.lands(.image(.sample("one"), storable: true))
+        _ = bench.finishes(.image(.sample("one"), storable: true))
         let flight = bench.flight("store")
         #expect(bench.traffic.mayStore(TrafficBench.slot, flight))
         _ = bench.purge()

@@ -1,6 +1,6 @@
 extension CacheTraffic {
     /// How a download ended, judged.
-    enum Landing: Sendable {
+    enum DownloadResult: Sendable {
         case image(Image, storable: Bool)
         /// The image that the download was conditional on still holds, with what is now known of it.
         case confirmed(Image, storable: Bool)
