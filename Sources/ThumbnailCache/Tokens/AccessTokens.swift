@@ -2,7 +2,7 @@ import DequeModule
 
 /// The tokens of one log-in, who waits for a new one, and what is to be done about it.
 ///
-/// A value without effects, as ``CacheTraffic`` is: every method takes what happened and returns what is now to be done, in
+/// A value without effects, as ``RequestCoordinator`` is: every method takes what happened and returns what is now to be done, in
 /// order. At most one refresh is under way, and everybody who needs it waits for that one, in the order they came. What it
 /// brings is made durable before anybody is given it: a refresh token is often good for one use, and one that only memory
 /// knew would be lost with it.

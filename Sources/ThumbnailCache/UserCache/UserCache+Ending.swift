@@ -15,7 +15,7 @@ extension UserCache {
     func close(_ failure: CacheFailure = .cancelled, wipesBehind: Bool = false) -> Closing {
         let (ended, memory, earlier) = state.withLockedValue { state in
             state.ending = state.ending ?? failure
-            let ended = state.traffic.end(failure)
+            let ended = state.coordinator.end(failure)
             let memory = NIOLockedValueBox(state.memory)
             state.memory = [:]
             services.counters.memoryHitsOfEndedCaches.count(state.memoryHits)
@@ -71,7 +71,7 @@ extension UserCache {
     /// - Throws: ``CacheFailure/inputOutput(_:)`` when an entry could not be removed.
     func purge(_ profiles: [OpaqueID]) throws(CacheFailure) -> (usage: Usage, cancelled: Int) {
         var cancelled = 0
-        var effects: [CacheTraffic.Effect] = []
+        var effects: [RequestCoordinator.Effect] = []
         var entries: [MemoryEntry] = []
         defer {
             services.memory.remove(entries)
@@ -82,7 +82,7 @@ extension UserCache {
             let usage = try vault.remove(profiles) { profile in
                 state.withLockedValue { state in
                     state.invalidations += 1
-                    let ended = state.traffic.purge(profile: profile)
+                    let ended = state.coordinator.purge(profile: profile)
                     cancelled += ended.cancelled
                     effects += ended.effects
                     for (slot, entry) in state.memory where slot.profile == profile {

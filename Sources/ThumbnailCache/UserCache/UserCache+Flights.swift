@@ -1,7 +1,7 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-// What the traffic of a cache asks to be done, done: outside its lock, on the disk's pool or by the fetcher.
+// What the coordinator of a cache asks to be done, done: outside its lock, on the disk's pool or by the fetcher.
 
 extension UserCache {
     /// How long a download that nobody waits for any more lives on.
@@ -9,7 +9,7 @@ extension UserCache {
 
     /// What follows from a change of the state, to be done outside the lock.
     struct Consequences: Sendable {
-        var effects: [CacheTraffic.Effect] = []
+        var effects: [RequestCoordinator.Effect] = []
         var memory = MemoryChange()
     }
 
@@ -26,7 +26,7 @@ extension UserCache {
         deliveries.end()
     }
 
-    func perform(_ effects: [CacheTraffic.Effect]) {
+    func perform(_ effects: [RequestCoordinator.Effect]) {
         for effect in effects {
             switch effect {
             case .answer(let waiter, let outcome):
@@ -48,7 +48,7 @@ extension UserCache {
             case .grace(let slot, let url, let number):
                 // Weak: a cache that has ended does not live on for it.
                 _ = services.time.after(milliseconds: Self.grace) { [weak self] in
-                    self?.change { Consequences(effects: $0.traffic.graceEnded(slot, url: url, number)) }
+                    self?.change { Consequences(effects: $0.coordinator.graceEnded(slot, url: url, number)) }
                 }
             }
         }
@@ -73,7 +73,7 @@ extension UserCache {
         let image: Image?
         do {
             image = try vault.read(slot, framing: services.framing).flatMap { image in
-                state.withLockedValue { $0.traffic.suits(image) } ? image : nil
+                state.withLockedValue { $0.coordinator.suits(image) } ? image : nil
             }
         } catch {
             // Closed under our feet: whoever waited has been answered by what closed it.
@@ -82,7 +82,7 @@ extension UserCache {
         let route = self.route(for: slot, held: image)
         let now = services.time.now
         change { state in
-            guard let effects = state.traffic.readEnded(slot, flight, image: image, route: route, now: now) else {
+            guard let effects = state.coordinator.readEnded(slot, flight, image: image, route: route, now: now) else {
                 return Consequences()
             }
             let memory = image.map { remember($0, in: slot, &state) } ?? MemoryChange()
@@ -93,12 +93,12 @@ extension UserCache {
     // MARK: From the origin
 
     /// Where to ask for what a slot is to hold: where the held image came from, else where the template says.
-    func route(for slot: Slot, held: Image?) -> CacheTraffic.Route {
+    func route(for slot: Slot, held: Image?) -> RequestCoordinator.Route {
         guard let origin else { return .success(nil) }
-        return CacheTraffic.Route { self.target(of: origin, for: slot, held: held) }
+        return RequestCoordinator.Route { self.target(of: origin, for: slot, held: held) }
     }
 
-    private func target(of origin: Origin, for slot: Slot, held: Image?) -> CacheTraffic.Route.Target {
+    private func target(of origin: Origin, for slot: Slot, held: Image?) -> RequestCoordinator.Route.Target {
         do {
             let usual = try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: nil)
             guard case .url(let url)? = held?.record.provenance, url != usual.url else { return .success(usual) }
@@ -117,8 +117,8 @@ extension UserCache {
     private func download(_ slot: Slot, _ target: DownloadTarget, _ flight: UInt64) {
         // Ended before it began: then nobody is asked, least of all without the token that is gone.
         let (account, basis) = state.withLockedValue { state in
-            let isUnderWay = state.traffic.isUnderWay(slot, flight, url: target.url)
-            return (isUnderWay ? state.account : nil, state.traffic.basis(slot, flight, url: target.url))
+            let isUnderWay = state.coordinator.isUnderWay(slot, flight, url: target.url)
+            return (isUnderWay ? state.account : nil, state.coordinator.basis(slot, flight, url: target.url))
         }
         guard let account else { return }
         guard let origin = origin(of: account) else {
@@ -128,7 +128,7 @@ extension UserCache {
             slot: slot, target: target, flight: flight, origin: origin, basis: basis, tokens: account.tokens)
         change { state in
             Consequences(
-                effects: state.traffic.downloadStarted(slot, flight, url: target.url, handle: attempt.steps))
+                effects: state.coordinator.downloadStarted(slot, flight, url: target.url, handle: attempt.steps))
         }
         authorize(attempt)
     }
@@ -176,7 +176,7 @@ extension UserCache {
     private func send(_ attempt: DownloadAttempt, _ token: Secret?) {
         let (slot, target, flight) = (attempt.slot, attempt.target, attempt.flight)
         // A token may have been waited for, and the flight have ended meanwhile.
-        guard state.withLockedValue({ $0.traffic.isUnderWay(slot, flight, url: target.url) }) else { return }
+        guard state.withLockedValue({ $0.coordinator.isUnderWay(slot, flight, url: target.url) }) else { return }
         let download = Download(
             uid: payer, origin: attempt.origin, target: target, token: token,
             condition: attempt.basis.map { condition(for: $0, at: target) }, framing: services.framing)
@@ -229,25 +229,25 @@ extension UserCache {
     }
 
     /// - Parameter result: nil when the answer means nothing for what is held.
-    private func finished(_ slot: Slot, _ target: DownloadTarget, _ flight: UInt64, _ result: CacheTraffic.DownloadResult?) {
+    private func finished(_ slot: Slot, _ target: DownloadTarget, _ flight: UInt64, _ result: RequestCoordinator.DownloadResult?) {
         defer { services.writes.downloadEnded() }
         guard let result else {
-            return change { Consequences(effects: $0.traffic.askAgain(slot, flight, target)) }
+            return change { Consequences(effects: $0.coordinator.askAgain(slot, flight, target)) }
         }
         let now = services.time.now
         let route = self.route(for: slot, held: nil)
         change { state in
-            if let image = result.image, !state.traffic.suits(image) {
-                return Consequences(effects: state.traffic.askAgain(slot, flight, target))
+            if let image = result.image, !state.coordinator.suits(image) {
+                return Consequences(effects: state.coordinator.askAgain(slot, flight, target))
             }
-            let ended = state.traffic.downloadEnded(
+            let ended = state.coordinator.downloadEnded(
                 slot, flight, url: target.url, result, route: route, now: now)
             guard let effects = ended else { return Consequences() }
             state.invalidations += 1
             var memory = MemoryChange()
             if let image = result.storable {
                 memory = remember(image, in: slot, &state)
-            } else if state.traffic.mayDrop(slot, flight) {
+            } else if state.coordinator.mayDrop(slot, flight) {
                 // What goes from the disk goes from memory.
                 memory = forget(slot, &state)
             }

@@ -37,7 +37,7 @@ extension UserCache {
     private func serve(_ image: Image, from slot: Slot, _ before: UInt64, now: Int64) -> ServedImage? {
         let kept = services.memory.admits(image) ? slot.detached() : nil
         let change = state.withLockedValue { state -> MemoryChange? in
-            guard state.isOpen, state.invalidations == before, state.traffic.suits(image) else { return nil }
+            guard state.isOpen, state.invalidations == before, state.coordinator.suits(image) else { return nil }
             return kept.map { remember(image, in: $0, &state) } ?? MemoryChange()
         }
         guard let change else { return nil }
@@ -51,6 +51,6 @@ extension UserCache.State {
     /// Whether what is on disk is the answer: nothing is going on in the slot, and the origin has not said that there is nothing.
     /// What it no longer has may still be on disk where it could not be removed.
     fileprivate func mayGlance(_ slot: Slot, now: Int64) -> Bool {
-        isOpen && memory[slot] == nil && traffic.activity[slot] == nil && !traffic.negativeCache.holdsAny(slot, at: now)
+        isOpen && memory[slot] == nil && coordinator.activity[slot] == nil && !coordinator.negativeCache.holdsAny(slot, at: now)
     }
 }

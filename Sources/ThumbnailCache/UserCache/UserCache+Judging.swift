@@ -17,7 +17,7 @@ extension UserCache {
     func judge(
         _ outcome: DownloadOutcome, of target: DownloadTarget, from origin: Origin, basis: Image?, _ family: UInt32,
         at responseTime: ResponseTime
-    ) -> CacheTraffic.DownloadResult? {
+    ) -> RequestCoordinator.DownloadResult? {
         if !outcome.isFailure, family != account.tokens.family { return nil }
         switch outcome {
         case .image(let downloaded):
@@ -37,7 +37,7 @@ extension UserCache {
     private func image(
         _ downloaded: DownloadedImage, of target: DownloadTarget, from origin: Origin, _ family: UInt32,
         at responseTime: ResponseTime
-    ) -> CacheTraffic.DownloadResult {
+    ) -> RequestCoordinator.DownloadResult {
         let fields = StoredFields(downloaded.headers)
         let policy = StoragePolicy(fields, downloaded.headers, origin: origin, at: responseTime)
         let record = ImageRecord(
@@ -50,7 +50,7 @@ extension UserCache {
     /// A 304 renews what is known of the image and keeps its bytes (RFC 9111 section 4.3.4).
     private func confirmed(
         _ basis: Image, _ headers: ResponseHeaders, origin: Origin, _ family: UInt32, at responseTime: ResponseTime
-    ) -> CacheTraffic.DownloadResult? {
+    ) -> RequestCoordinator.DownloadResult? {
         let answer = StoredFields(headers)
         guard basis.record.fields.areConfirmed(by: answer, now: responseTime.forDates) else { return nil }
         services.counters.notModified.count()

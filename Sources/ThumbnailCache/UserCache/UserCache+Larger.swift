@@ -10,7 +10,7 @@ extension UserCache {
         let found = larger(than: slot)
         let now = services.time.now
         change { state in
-            let effects = state.traffic.largerEnded(
+            let effects = state.coordinator.largerEnded(
                 slot, flight, found: found, isUnchanged: state.invalidations == before, now: now)
             return Consequences(effects: effects)
         }
@@ -20,12 +20,12 @@ extension UserCache {
         do {
             let sizes = try vault.sizes(of: slot.profile)
             let now = services.time.now
-            let slots = state.withLockedValue { $0.traffic.largerSlots(than: slot, onDisk: sizes) }
+            let slots = state.withLockedValue { $0.coordinator.largerSlots(than: slot, onDisk: sizes) }
             for slot in slots.prefix(Self.mostLookedAt) {
-                let inMemory = state.withLockedValue { $0.traffic.storing(slot) ?? $0.memory[slot]?.served }
+                let inMemory = state.withLockedValue { $0.coordinator.storing(slot) ?? $0.memory[slot]?.served }
                 let read = inMemory == nil ? try vault.read(slot, framing: services.framing) : nil
                 guard let image = inMemory?.image ?? read,
-                    state.withLockedValue({ $0.traffic.mayStandIn(image, of: slot, now: now) })
+                    state.withLockedValue({ $0.coordinator.mayStandIn(image, of: slot, now: now) })
                 else { continue }
                 return (ServedImage(image, from: inMemory == nil ? .disk : .memory, at: now), slot)
             }

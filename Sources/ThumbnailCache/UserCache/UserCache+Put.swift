@@ -10,9 +10,9 @@ extension UserCache {
     public func put(_ slot: Slot, _ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) {
         let slot = slot.detached()
         let image = try judge(bytes, timeToLive: timeToLive)
-        let ticket: UInt64? = state.withLockedValue { $0.isOpen ? $0.traffic.putBegan(slot) : nil }
+        let ticket: UInt64? = state.withLockedValue { $0.isOpen ? $0.coordinator.putBegan(slot) : nil }
         guard let ticket else { throw ending }
-        defer { state.withLockedValue { $0.traffic.putEnded(slot) } }
+        defer { state.withLockedValue { $0.coordinator.putEnded(slot) } }
 
         var verdict = PendingPuts.Verdict.cancelled
         var consequences = Consequences()
@@ -27,7 +27,7 @@ extension UserCache {
                 slot, image,
                 isCurrent: {
                     verdict = state.withLockedValue { state in
-                        state.isOpen ? state.traffic.putVerdict(slot, ticket: ticket) : .cancelled
+                        state.isOpen ? state.coordinator.putVerdict(slot, ticket: ticket) : .cancelled
                     }
                     return verdict == .commit
                 },
@@ -35,7 +35,7 @@ extension UserCache {
                     state.withLockedValue { state in
                         guard state.isOpen else { return }
                         state.invalidations += 1
-                        consequences.effects = state.traffic.putCommitted(
+                        consequences.effects = state.coordinator.putCommitted(
                             slot, ticket: ticket, image, now: services.time.now)
                         consequences.memory = remember(image, in: slot, &state)
                         state.deliveries.begin()

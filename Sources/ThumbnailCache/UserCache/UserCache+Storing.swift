@@ -3,7 +3,7 @@ import NIOConcurrencyHelpers
 // The way of a downloaded image to the disk, behind the back of those who have it already.
 
 extension UserCache {
-    /// Has a downloaded image written. While it waits for its turn the traffic alone holds the image: with an ending it goes (I11).
+    /// Has a downloaded image written. While it waits for its turn the coordinator alone holds the image: with an ending it goes (I11).
     func storeLater(_ slot: Slot, _ flight: UInt64) {
         guard let image = toStore(slot, flight) else { return }
         let piece = WriteBehind.Piece(uid: payer, bytes: image.bytes.storage) {
@@ -16,7 +16,7 @@ extension UserCache {
 
     private func toStore(_ slot: Slot, _ flight: UInt64) -> Image? {
         state.withLockedValue { state in
-            state.traffic.mayStore(slot, flight) ? state.traffic.storing(slot)?.image : nil
+            state.coordinator.mayStore(slot, flight) ? state.coordinator.storing(slot)?.image : nil
         }
     }
 
@@ -26,7 +26,7 @@ extension UserCache {
             if let image = toStore(slot, flight) {
                 _ = try vault.write(
                     slot, image,
-                    isCurrent: { state.withLockedValue { $0.isOpen && $0.traffic.mayStore(slot, flight) } },
+                    isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayStore(slot, flight) } },
                     committed: {})
             }
             storeEnded(slot, flight)
@@ -41,14 +41,14 @@ extension UserCache {
 
     /// A newer image was served and is not on disk: what it replaced there must not come back when memory lets go of it.
     private func notStored(_ slot: Slot, _ flight: UInt64) {
-        change { Consequences(effects: $0.traffic.notStored(slot, flight)) }
+        change { Consequences(effects: $0.coordinator.notStored(slot, flight)) }
         storeEnded(slot, flight)
     }
 
     private func storeEnded(_ slot: Slot, _ flight: UInt64) {
         let awaiting = state.withLockedValue { state -> [CheckedContinuation<Void, Never>] in
-            state.traffic.stored(slot, flight)
-            guard !state.awaitingStores.isEmpty, !state.traffic.isStoring else { return [] }
+            state.coordinator.stored(slot, flight)
+            guard !state.awaitingStores.isEmpty, !state.coordinator.isStoring else { return [] }
             defer { state.awaitingStores = [] }
             return state.awaitingStores
         }
@@ -60,7 +60,7 @@ extension UserCache {
         services.writes.hurry()
         await withCheckedContinuation { continuation in
             let isDone = state.withLockedValue { state in
-                guard state.traffic.isStoring else { return true }
+                guard state.coordinator.isStoring else { return true }
                 state.awaitingStores.append(continuation)
                 return false
             }
@@ -71,12 +71,12 @@ extension UserCache {
     /// What is held is not to be served again: it goes. Blocks on the disk.
     func drop(_ slot: Slot, _ flight: UInt64) {
         do {
-            try vault.drop(slot, isCurrent: { state.withLockedValue { $0.isOpen && $0.traffic.mayDrop(slot, flight) } })
+            try vault.drop(slot, isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayDrop(slot, flight) } })
         } catch StoreError.closed {
             // All of it is going.
         } catch {
             services.counters.storeFailures.count()
         }
-        state.withLockedValue { $0.traffic.dropped(slot, flight) }
+        state.withLockedValue { $0.coordinator.dropped(slot, flight) }
     }
 }

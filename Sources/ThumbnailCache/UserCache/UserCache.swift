@@ -17,7 +17,7 @@ public final class UserCache: Sendable {
         var account: Account
         var memory: [Slot: MemoryEntry] = [:]
         var memoryHits = 0
-        var traffic: CacheTraffic
+        var coordinator: RequestCoordinator
         /// Whoever waits until no downloaded image is on its way to the disk.
         var awaitingStores: [CheckedContinuation<Void, Never>] = []
         /// Answers on their way; replaced by each ending, which waits for those that began before it.
@@ -30,7 +30,7 @@ public final class UserCache: Sendable {
         /// The entry of a slot if it is fresh and came from the URL, if one is named; marks it as used.
         fileprivate mutating func useFresh(_ slot: Slot, url: String?, now: Int64) -> MemoryEntry? {
             guard let entry = memory[slot], entry.freshness.state(at: now) == .fresh else { return nil }
-            if let family = entry.tokenFamily, family != traffic.tokenFamily { return nil }
+            if let family = entry.tokenFamily, family != coordinator.tokenFamily { return nil }
             if let url, entry.served.image.record.provenance != .url(url) { return nil }
             entry.markUsed()
             memoryHits += 1
@@ -70,10 +70,10 @@ public final class UserCache: Sendable {
         self.epoch = epoch
         self.vault = vault
         self.services = services
-        let traffic = CacheTraffic(
+        let coordinator = RequestCoordinator(
             absenceLimit: services.settings().negativeEntries, tokenFamily: account.tokens.family
         ) { services.budget.lease(for: owner.uid) }
-        self.state = NIOLockedValueBox(State(account: account, traffic: traffic))
+        self.state = NIOLockedValueBox(State(account: account, coordinator: coordinator))
     }
 
     /// The account that what is shared out is shared out to: of all the uids that it may use (F80).
@@ -115,9 +115,9 @@ public final class UserCache: Sendable {
         // The slot's bytes live as long as the caller's request; what waits keeps its own.
         let query = query.detached()
         let (id, held) = state.withLockedValue { state in
-            let id = WaiterID(number: state.traffic.nextNumber())
-            let held = state.traffic.storing(query.slot) ?? state.memory[query.slot]?.served
-            return (id, held.flatMap { state.traffic.suits($0.image) ? $0 : nil })
+            let id = WaiterID(number: state.coordinator.nextNumber())
+            let held = state.coordinator.storing(query.slot) ?? state.memory[query.slot]?.served
+            return (id, held.flatMap { state.coordinator.suits($0.image) ? $0 : nil })
         }
         let waiter = Waiter(id: id, query: query, resolve: resolve)
         let route = self.route(for: query.slot, held: held?.image)
@@ -127,7 +127,7 @@ public final class UserCache: Sendable {
             let memory = state.memory[query.slot]?.served
             // What was seen before something changed is worth nothing (I3, I7).
             let diskIsEmpty = if case .nothing(state.invalidations) = glimpse { true } else { false }
-            let effects = state.traffic.get(
+            let effects = state.coordinator.get(
                 waiter, memory: memory, diskIsEmpty: diskIsEmpty, route: route, now: now)
             return Consequences(effects: effects)
         }
@@ -136,12 +136,12 @@ public final class UserCache: Sendable {
 
     /// The waiter is gone. The last one out leaves the download a grace of 5 s for those who come back.
     public func leave(_ waiter: WaiterID) {
-        change { Consequences(effects: $0.traffic.leave(waiter)) }
+        change { Consequences(effects: $0.coordinator.leave(waiter)) }
     }
 
     /// The waiter has waited as long as it wanted to: it is answered now, with TIMEOUT or what is held.
     public func expire(_ waiter: WaiterID) {
-        change { Consequences(effects: $0.traffic.expire(waiter)) }
+        change { Consequences(effects: $0.coordinator.expire(waiter)) }
     }
 
     /// Milliseconds that a request waits when it does not say how long.
@@ -175,10 +175,10 @@ public final class UserCache: Sendable {
         // What is forgotten is given up when the lock is let go.
         _ = state.withLockedValue { state -> NegativeCache? in
             state.account = account
-            guard state.traffic.tokenFamily != family else { return nil }
-            defer { state.traffic.negativeCache = none }
-            state.traffic.tokenFamily = family
-            return state.traffic.negativeCache
+            guard state.coordinator.tokenFamily != family else { return nil }
+            defer { state.coordinator.negativeCache = none }
+            state.coordinator.tokenFamily = family
+            return state.coordinator.negativeCache
         }
     }
 

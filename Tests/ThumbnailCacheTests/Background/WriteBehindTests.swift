@@ -176,7 +176,7 @@ import Testing
         pool.runAll()
         #expect(world.store.held(by: .alice) == ["https://origin.test/alice/bob/128"])
         #expect(world.services.counters.snapshot(memoryHits: 0).storesSkipped == 1)
-        #expect(cache.state.withLockedValue { $0.traffic.isIdle })
+        #expect(cache.state.withLockedValue { $0.coordinator.isIdle })
     }
 
     @Test(arguments: [false, true])
@@ -198,7 +198,7 @@ import Testing
         pool.runAll()
         #expect(answers.told.last == "new from origin")
         #expect(!world.store.held(by: .alice).contains("old"))
-        #expect(cache.state.withLockedValue { $0.traffic.isIdle } == isSkipped)
+        #expect(cache.state.withLockedValue { $0.coordinator.isIdle } == isSkipped)
     }
 
     @Test

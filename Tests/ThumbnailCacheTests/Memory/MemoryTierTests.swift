@@ -15,7 +15,7 @@ import Testing
         onEvict: @escaping @Sendable (MemoryEntry) -> Void = { _ in }
     ) -> MemoryEntry {
         MemoryEntry(
-            served: ServedImage(.sample(label, size: size), from: .memory, at: TrafficBench.start),
+            served: ServedImage(.sample(label, size: size), from: .memory, at: CoordinatorBench.start),
             slot: Slot(profile: OpaqueID(label)), uid: uid, onEvict: onEvict)
     }
 
@@ -79,7 +79,7 @@ import Testing
     @Test func `an entry costs all the memory that its bytes keep alive`() {
         let image = Image.sample("a", size: 1_000)
         let entry = MemoryEntry(
-            served: ServedImage(image, from: .memory, at: TrafficBench.start), slot: Slot(profile: OpaqueID("a")),
+            served: ServedImage(image, from: .memory, at: CoordinatorBench.start), slot: Slot(profile: OpaqueID("a")),
             uid: 1, onEvict: { _ in })
         #expect(entry.cost >= image.bytes.framed.storageCapacity)
     }

@@ -5,15 +5,15 @@ import Testing
 
 /// What follows when a stale image was to be refreshed behind and that failed.
 @Suite struct RevalidationBackoffTests {
-    private static let slot = TrafficBench.slot
-    private static let url = TrafficBench.usual
-    private static let download = "download \(TrafficBench.usual)"
+    private static let slot = CoordinatorBench.slot
+    private static let url = CoordinatorBench.usual
+    private static let download = "download \(CoordinatorBench.usual)"
     private static let stale = "a: held from memory, stale"
-    private static let failed = CacheTraffic.DownloadResult.failed(.badImage("HTML"))
+    private static let failed = RequestCoordinator.DownloadResult.failed(.badImage("HTML"))
 
     @Test func `I8: each failure in a row doubles the pause, from a second to a minute`() {
         var backoff = RevalidationBackoff(limit: 10, memory: MemoryBudget().lease(for: 1000))
-        var now = TrafficBench.start
+        var now = CoordinatorBench.start
         #expect(!backoff.holds(Self.slot, url: Self.url, at: now))
         for length in [1, 2, 4, 8, 16, 32, 60, 60] as [Int64] {
             backoff.failed(Self.slot, url: Self.url, at: now)
@@ -30,8 +30,8 @@ import Testing
 
     @Test func `F14: with the clock set back there is no pause`() {
         var backoff = RevalidationBackoff(limit: 10, memory: MemoryBudget().lease(for: 1000))
-        backoff.failed(Self.slot, url: Self.url, at: TrafficBench.start)
-        #expect(!backoff.holds(Self.slot, url: Self.url, at: TrafficBench.start - 1))
+        backoff.failed(Self.slot, url: Self.url, at: CoordinatorBench.start)
+        #expect(!backoff.holds(Self.slot, url: Self.url, at: CoordinatorBench.start - 1))
     }
 
     @Test func `I8: pauses are bounded, and the oldest goes first`() {
@@ -45,8 +45,8 @@ import Testing
     }
 
     /// A bench whose memory holds an image that has been stale for a while, with a failed refresh behind it.
-    private func failedOnce() -> TrafficBench {
-        var bench = TrafficBench()
+    private func failedOnce() -> CoordinatorBench {
+        var bench = CoordinatorBench()
         bench.now += 3_700
         bench.memory = .sample("held")
         #expect(bench.get("a") == [Self.stale, Self.download])
@@ -69,12 +69,12 @@ import Testing
         }
         // After 1, 3, 7, 15 and 31 s.
         #expect(downloads == 5)
-        #expect(bench.traffic.isIdle)
+        #expect(bench.coordinator.isIdle)
     }
 
     @Test func `who waits for the origin is not held up by a pause, and brings none about`() {
         var bench = failedOnce()
-        bench.now = TrafficBench.start + 4_199
+        bench.now = CoordinatorBench.start + 4_199
         #expect(bench.get("a") == [Self.stale, Self.download])
         #expect(bench.finishes(Self.failed) == [])
         bench.now += 1
@@ -106,13 +106,13 @@ import Testing
             _ = bench.readEnds()
             let result =
                 event == "a 304"
-                ? CacheTraffic.DownloadResult.confirmed(held, storable: true) : .image(held, storable: true)
+                ? RequestCoordinator.DownloadResult.confirmed(held, storable: true) : .image(held, storable: true)
             #expect(bench.finishes(result)?.last == "store held")
-            bench.traffic.stored(Self.slot, bench.flight("store"))
+            bench.coordinator.stored(Self.slot, bench.flight("store"))
         case "a PUT":
-            let ticket = bench.traffic.putBegan(Self.slot)
+            let ticket = bench.coordinator.putBegan(Self.slot)
             #expect(bench.putCommits(held, ticket: ticket) == [])
-            bench.traffic.putEnded(Self.slot)
+            bench.coordinator.putEnded(Self.slot)
         default:
             #expect(bench.purge().effects == [])
         }

@@ -64,7 +64,7 @@ struct Daemon {
             return error.name
         }
         let slot = Slot(profile: OpaqueID(profile))
-        if let served = cache.hit(slot) { return TrafficBench.tell(.success(served)) }
+        if let served = cache.hit(slot) { return CoordinatorBench.tell(.success(served)) }
         return await cache.outcome(ImageQuery(slot: slot, cachedOnly: cached))
     }
 
@@ -84,7 +84,7 @@ extension UserCache {
     /// Asks, and waits for the answer.
     func outcome(_ query: ImageQuery) async -> String {
         await withCheckedContinuation { continuation in
-            get(query) { continuation.resume(returning: TrafficBench.tell($0)) }
+            get(query) { continuation.resume(returning: CoordinatorBench.tell($0)) }
         }
     }
 }

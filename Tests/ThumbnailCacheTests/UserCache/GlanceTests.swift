@@ -21,7 +21,7 @@ import Testing
         return try await daemon.sessions.cache(.alice)
     }
 
-    private func told(_ served: ServedImage?) -> String? { served.map { TrafficBench.tell(.success($0)) } }
+    private func told(_ served: ServedImage?) -> String? { served.map { CoordinatorBench.tell(.success($0)) } }
 
     @Test func `what the page cache holds is answered at once`() async throws {
         let cache = try await stored()
@@ -60,7 +60,7 @@ import Testing
         let now = daemon.world.time.now
         func remember(_ slot: Slot, url: String) {
             cache.state.withLockedValue {
-                $0.traffic.negativeCache.remember(slot, url: url, until: now + 300, leavesSlotEmpty: true, now: now)
+                $0.coordinator.negativeCache.remember(slot, url: url, until: now + 300, leavesSlotEmpty: true, now: now)
             }
         }
         remember(Slot(profile: OpaqueID("bob"), size: 64), url: "https://origin.test/a")

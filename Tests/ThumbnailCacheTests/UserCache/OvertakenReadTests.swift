@@ -7,8 +7,8 @@ import Testing
     private static let other = "https://other.test/x"
 
     /// A download is under way for a slot whose image was on disk and has left memory, and somebody looks on disk.
-    private func reading(_ name: String, url: String? = nil, cached: Bool = false) -> TrafficBench {
-        var bench = TrafficBench()
+    private func reading(_ name: String, url: String? = nil, cached: Bool = false) -> CoordinatorBench {
+        var bench = CoordinatorBench()
         bench.now += 7_300
         _ = bench.get("first")
         _ = bench.readEnds(.sample("old"))
@@ -49,25 +49,25 @@ import Testing
     }
 
     @Test func `who comes while the image is on its way to the disk gets it from there`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         _ = bench.get("a")
         _ = bench.readEnds()
         _ = bench.finishes(.image(.sample("one"), storable: true))
         #expect(bench.get("b") == ["b: one from memory"])
         #expect(bench.get("c", url: Self.other) == ["download \(Self.other)"])
-        bench.traffic.stored(TrafficBench.slot, bench.flight("store"))
+        bench.coordinator.stored(CoordinatorBench.slot, bench.flight("store"))
         #expect(bench.get("d") == ["read"])
     }
 
     @Test func `the newer image in place of the stored one is not undone by the end of the older write`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         _ = bench.get("a")
         _ = bench.readEnds()
         _ = bench.finishes(.image(.sample("one", lifetime: 0), storable: true))
         let older = bench.flight("store")
         _ = bench.get("b")
         _ = bench.finishes(.image(.sample("two"), storable: true))
-        bench.traffic.stored(TrafficBench.slot, older)
+        bench.coordinator.stored(CoordinatorBench.slot, older)
         #expect(bench.get("c") == ["c: two from memory"])
     }
 }

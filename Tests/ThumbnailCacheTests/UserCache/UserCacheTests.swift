@@ -190,6 +190,6 @@ final class Answers: Sendable {
     var told: [String] { outcomes.withLockedValue { $0 } }
 
     func take(_ outcome: GetOutcome) {
-        outcomes.withLockedValue { $0.append(TrafficBench.tell(outcome)) }
+        outcomes.withLockedValue { $0.append(CoordinatorBench.tell(outcome)) }
     }
 }

@@ -1,4 +1,4 @@
-extension CacheTraffic {
+extension RequestCoordinator {
     /// How a download ended, judged.
     enum DownloadResult: Sendable {
         case image(Image, storable: Bool)

@@ -5,8 +5,8 @@ import Testing
 
 /// What a GET gets of an image that is held, by how old it is. An image is fresh for an hour, served while it is revalidated for ten
 /// minutes more, and served on errors until two hours after it was stored.
-@Suite struct FreshnessTrafficTests {
-    private static let download = "download \(TrafficBench.usual)"
+@Suite struct FreshnessCoordinatorTests {
+    private static let download = "download \(CoordinatorBench.usual)"
 
     struct Case: Sendable, CustomTestStringConvertible {
         let age: Int64
@@ -37,7 +37,7 @@ import Testing
 
     @Test(arguments: cases)
     func `an image on disk is served or asked for anew by its age`(given: Case) {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.now += given.age
         #expect(bench.get("a", cached: given.cached) == ["read"])
         #expect(bench.readEnds(.sample("held")) == given.effects)
@@ -45,7 +45,7 @@ import Testing
 
     @Test(arguments: cases)
     func `an image in memory is served or asked for anew by its age`(given: Case) {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.now += given.age
         bench.memory = .sample("held")
         #expect(
@@ -54,7 +54,7 @@ import Testing
     }
 
     @Test func `a stale image is revalidated by one download in the background, however many ask`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.now += 3_700
         bench.memory = .sample("held")
         #expect(bench.get("a") == ["a: held from memory, stale", Self.download])
@@ -64,7 +64,7 @@ import Testing
     }
 
     @Test func `I6: a background download is not abandoned when one who waited for it leaves`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.now += 4_199
         bench.memory = .sample("held")
         _ = bench.get("a")
@@ -75,7 +75,7 @@ import Testing
 
     @Test func `with the origin failing a stale image is served, within its window and not after it`() {
         for (age, answer) in [(4_200, "held from disk, stale"), (7_199, "held from disk, stale"), (7_200, "timeout")] {
-            var bench = TrafficBench()
+            var bench = CoordinatorBench()
             bench.now += Int64(age)
             _ = bench.get("a")
             _ = bench.readEnds(.sample("held"))
@@ -92,7 +92,7 @@ import Testing
     func `RFC 5861 section 4: a stale image is better than no answer, not than one that says no`(
         failure: CacheFailure, isServed: Bool
     ) {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.now += 4_200
         bench.memory = .sample("held")
         _ = bench.get("a")
@@ -101,22 +101,22 @@ import Testing
     }
 
     @Test func `F36: a waiter whose time is up gets the stale image that is held`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.now += 4_200
         bench.memory = .sample("held")
         _ = bench.get("a")
-        #expect(bench.expires("a") == ["a: held from memory, stale", "grace \(TrafficBench.usual)"])
+        #expect(bench.expires("a") == ["a: held from memory, stale", "grace \(CoordinatorBench.usual)"])
     }
 
     @Test func `CACHED waits for no download and starts none`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         #expect(bench.get("a", cached: true) == ["read"])
         #expect(bench.readEnds() == ["a: null"])
-        #expect(bench.traffic.isIdle)
+        #expect(bench.coordinator.isIdle)
     }
 
     @Test func `without an origin there is what is held, or null`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.route = .success(nil)
         _ = bench.get("a")
         #expect(bench.readEnds() == ["a: null"])
@@ -129,7 +129,7 @@ import Testing
     }
 
     @Test func `ids that make no URL are an error only when the origin would be asked`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.route = .failure(.invalid("a segment .."))
         _ = bench.get("a")
         #expect(bench.readEnds(.sample("held")) == ["a: held from disk"])
@@ -140,7 +140,7 @@ import Testing
     }
 
     @Test func `an image put without a time to live is fresh for ever`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.memory = .sample("mine", from: nil, lifetime: nil)
         bench.now += 1_000_000_000
         #expect(bench.get("a") == ["a: mine from memory"])

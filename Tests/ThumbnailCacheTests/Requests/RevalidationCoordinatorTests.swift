@@ -3,19 +3,19 @@ import Testing
 @testable import ThumbnailCache
 
 /// Races of a download that asks only for what is no longer held, written down as what happened and what followed.
-@Suite struct RevalidationTrafficTests {
+@Suite struct RevalidationCoordinatorTests {
     private static let other = "https://other.test/x"
-    private static let conditional = "download \(TrafficBench.usual) unless it is held"
+    private static let conditional = "download \(CoordinatorBench.usual) unless it is held"
     private let held = Image.sample("held", etag: "\"1\"")
 
     /// `held` again, as a 304 has it.
-    private func confirmed(at now: Int64, storable: Bool = true) -> CacheTraffic.DownloadResult {
+    private func confirmed(at now: Int64, storable: Bool = true) -> RequestCoordinator.DownloadResult {
         .confirmed(.sample("held", storedAt: now, etag: "\"1\""), storable: storable)
     }
 
     /// An image that is past every window was found on disk, and the origin is asked about it.
-    private func asking() -> TrafficBench {
-        var bench = TrafficBench()
+    private func asking() -> CoordinatorBench {
+        var bench = CoordinatorBench()
         bench.now += 7_300
         _ = bench.get("a")
         #expect(bench.readEnds(held) == [Self.conditional])
@@ -27,7 +27,7 @@ import Testing
             (3_600, ["a: held from disk, stale", Self.conditional]), (4_200, [Self.conditional]),
             (7_200, [Self.conditional]), (1_000_000, [Self.conditional]),
         ] {
-            var bench = TrafficBench()
+            var bench = CoordinatorBench()
             bench.now += Int64(age)
             _ = bench.get("a")
             #expect(bench.readEnds(held) == effects)
@@ -39,15 +39,15 @@ import Testing
             Image.sample("held"), .sample("held", from: Self.other, etag: "\"1\""),
             .sample("held", from: nil, etag: "\"1\""),
         ] {
-            var bench = TrafficBench()
+            var bench = CoordinatorBench()
             bench.now += 4_200
             _ = bench.get("a")
-            #expect(bench.readEnds(image) == ["download \(TrafficBench.usual)"])
+            #expect(bench.readEnds(image) == ["download \(CoordinatorBench.usual)"])
         }
     }
 
     @Test func `who names a URL asks about what came from there, and about nothing else`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.now += 4_200
         bench.memory = .sample("held", from: Self.other, etag: "\"1\"")
         #expect(bench.get("a", url: Self.other) == ["download \(Self.other) unless it is held"])
@@ -64,8 +64,8 @@ import Testing
             ])
         // The next one has it from memory, and fresh.
         #expect(bench.get("c") == ["c: held from memory"])
-        bench.traffic.stored(TrafficBench.slot, bench.flight("store"))
-        #expect(bench.traffic.isIdle)
+        bench.coordinator.stored(CoordinatorBench.slot, bench.flight("store"))
+        #expect(bench.coordinator.isIdle)
     }
 
     @Test func `a 304 that may not be stored answers and leaves nothing`() {
@@ -84,41 +84,41 @@ import Testing
     @Test func `I3: a 304 that ends after a purge reaches nobody and writes nothing`() {
         var bench = asking()
         _ = bench.starts()
-        #expect(bench.purge().effects == ["a: cancelled", "cancel \(TrafficBench.usual)"])
+        #expect(bench.purge().effects == ["a: cancelled", "cancel \(CoordinatorBench.usual)"])
         #expect(bench.finishes(confirmed(at: bench.now)) == nil)
         #expect(bench.asksAgain() == [])
-        #expect(!bench.traffic.mayStore(TrafficBench.slot, bench.flight(TrafficBench.usual)))
+        #expect(!bench.coordinator.mayStore(CoordinatorBench.slot, bench.flight(CoordinatorBench.usual)))
         // A new download is unconditional: nothing is held any more.
         _ = bench.get("b")
-        #expect(bench.readEnds() == ["download \(TrafficBench.usual)"])
+        #expect(bench.readEnds() == ["download \(CoordinatorBench.usual)"])
     }
 
     @Test func `I3: a 304 on its way to the disk is not written after a purge`() {
         var bench = asking()
         _ = bench.finishes(confirmed(at: bench.now))
         let storing = bench.flight("store")
-        #expect(bench.traffic.mayStore(TrafficBench.slot, storing))
+        #expect(bench.coordinator.mayStore(CoordinatorBench.slot, storing))
         _ = bench.purge()
-        #expect(!bench.traffic.mayStore(TrafficBench.slot, storing))
+        #expect(!bench.coordinator.mayStore(CoordinatorBench.slot, storing))
     }
 
     @Test func `I7: a 304 that ends after a PUT is ignored, and its waiters had the PUT's image`() {
         var bench = asking()
         _ = bench.starts()
-        let ticket = bench.traffic.putBegan(TrafficBench.slot)
+        let ticket = bench.coordinator.putBegan(CoordinatorBench.slot)
         #expect(
             bench.putCommits(.sample("mine", from: nil, lifetime: nil), ticket: ticket) == [
-                "a: mine from put", "cancel \(TrafficBench.usual)",
+                "a: mine from put", "cancel \(CoordinatorBench.usual)",
             ])
         #expect(bench.finishes(confirmed(at: bench.now)) == nil)
     }
 
     @Test func `I7: a 304 on its way to the disk gives way to a PUT that began before it`() {
         var bench = asking()
-        let ticket = bench.traffic.putBegan(TrafficBench.slot)
+        let ticket = bench.coordinator.putBegan(CoordinatorBench.slot)
         _ = bench.finishes(confirmed(at: bench.now))
         _ = bench.putCommits(.sample("mine", from: nil), ticket: ticket)
-        #expect(!bench.traffic.mayStore(TrafficBench.slot, bench.flight("store")))
+        #expect(!bench.coordinator.mayStore(CoordinatorBench.slot, bench.flight("store")))
     }
 
     @Test func `a 304 for what was evicted meanwhile brings it back: its bytes were kept for the answer`() {
@@ -148,10 +148,10 @@ import Testing
     @Test func `a 304 about something else is asked again, once, without a condition, for the same waiters`() {
         var bench = asking()
         _ = bench.starts()
-        let first = bench.flight(TrafficBench.usual)
-        #expect(bench.asksAgain() == ["download \(TrafficBench.usual)"])
+        let first = bench.flight(CoordinatorBench.usual)
+        #expect(bench.asksAgain() == ["download \(CoordinatorBench.usual)"])
         // What is still to be heard of the first request is not about the second.
-        #expect(bench.starts(flight: first) == ["cancel \(TrafficBench.usual)"])
+        #expect(bench.starts(flight: first) == ["cancel \(CoordinatorBench.usual)"])
         #expect(bench.finishes(confirmed(at: bench.now), flight: first) == nil)
         #expect(bench.asksAgain(flight: first) == [])
         bench.memory = held
@@ -166,12 +166,12 @@ import Testing
         var bench = asking()
         _ = bench.asksAgain()
         _ = bench.starts()
-        #expect(bench.purge().effects == ["a: cancelled", "cancel \(TrafficBench.usual)"])
+        #expect(bench.purge().effects == ["a: cancelled", "cancel \(CoordinatorBench.usual)"])
     }
 
     @Test
     func `RFC 5861 section 3: of many who are served stale only the first has it revalidated, until that has ended`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.now += 3_700
         bench.memory = held
         #expect(bench.get("a") == ["a: held from memory, stale", Self.conditional])
@@ -193,7 +193,7 @@ import Testing
     func
         `RFC 5861 section 4: with the origin dead a stale image is served as often as it is asked for, from where it is`()
     {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.now += 4_300
         for round in 0..<3 {
             _ = bench.get("a\(round)")
@@ -211,7 +211,7 @@ import Testing
     }
 
     @Test func `a 404 in the background removes what was served stale`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.now += 3_700
         bench.memory = held
         _ = bench.get("a")

@@ -2,7 +2,7 @@ import DequeModule
 
 // How what goes on in a cache ends otherwise than by itself: waiters leave, a PUT wins, a purge or log-out ends it.
 
-extension CacheTraffic {
+extension RequestCoordinator {
     // MARK: Leaving
 
     /// The waiter is gone; nobody is to be answered.

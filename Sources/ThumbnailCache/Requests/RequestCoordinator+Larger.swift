@@ -2,7 +2,7 @@ import DequeModule
 
 // What stands in for an image of a size that nobody has: the next larger one of the profile that is held.
 
-extension CacheTraffic {
+extension RequestCoordinator {
     /// Answers who asked for what there is none of: with null, or with a larger image where one will do and there is one. Nobody but the
     /// origin can say that there is none: so this comes after it was asked, or where there is no origin.
     mutating func answerNone(_ waiter: Waiter, _ route: Route, _ now: Int64) -> [Effect] {

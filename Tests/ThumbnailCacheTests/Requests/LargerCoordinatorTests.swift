@@ -3,12 +3,12 @@ import Testing
 @testable import ThumbnailCache
 
 /// What stands in for an image of a size that nobody has. The image asked for is 64 pixels wide, the one found 96.
-@Suite struct LargerTrafficTests {
-    private static let download = "download \(TrafficBench.usual)"
+@Suite struct LargerCoordinatorTests {
+    private static let download = "download \(CoordinatorBench.usual)"
 
     /// Somebody waits for the look that follows where there is no origin.
-    private func looking() -> TrafficBench {
-        var bench = TrafficBench()
+    private func looking() -> CoordinatorBench {
+        var bench = CoordinatorBench()
         bench.route = .success(nil)
         _ = bench.get("a", larger: true)
         #expect(bench.readEnds() == ["find larger"])
@@ -20,15 +20,15 @@ import Testing
         _ = bench.get("b", larger: true)
         #expect(bench.readEnds() == [])
         #expect(bench.largerEnds(.sample("96")) == ["a: 96 from disk", "b: 96 from disk"])
-        #expect(bench.traffic.isIdle)
+        #expect(bench.coordinator.isIdle)
     }
 
     @Test func `nothing is looked for where only that size will do, or only what is at a URL`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         bench.route = .success(nil)
         _ = bench.get("a")
         #expect(bench.readEnds() == ["a: null"])
-        let whole = Slot(profile: TrafficBench.slot.profile)
+        let whole = Slot(profile: CoordinatorBench.slot.profile)
         _ = bench.get("b", larger: true, slot: whole)
         #expect(bench.readEnds(slot: whole) == ["b: null"])
         _ = bench.get("c", url: "https://other.test/x", larger: true)
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test func `the origin is asked first; with CACHED nobody is, and it is not known that there is none`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         _ = bench.get("a", larger: true)
         #expect(bench.readEnds() == [Self.download])
         _ = bench.get("b", cached: true, larger: true)
@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test func `that there is none is remembered with the origin's word, until an image of the profile comes`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         _ = bench.get("a", larger: true)
         _ = bench.readEnds()
         _ = bench.finishes(.missing(until: bench.now + 60))
@@ -58,9 +58,9 @@ import Testing
         #expect(bench.get("b", larger: true) == ["find larger"])
         #expect(bench.largerEnds() == ["b: null"])
         #expect(bench.get("c", larger: true) == ["c: null"])
-        let other = Slot(profile: TrafficBench.slot.profile, size: 200)
-        let ticket = bench.traffic.putBegan(other)
-        _ = bench.traffic.putCommitted(other, ticket: ticket, .sample("200", lifetime: nil), now: bench.now)
+        let other = Slot(profile: CoordinatorBench.slot.profile, size: 200)
+        let ticket = bench.coordinator.putBegan(other)
+        _ = bench.coordinator.putCommitted(other, ticket: ticket, .sample("200", lifetime: nil), now: bench.now)
         #expect(bench.get("d", larger: true) == ["find larger"])
         bench.now += 60
         #expect(bench.largerEnds() == ["d: null"])
@@ -73,13 +73,13 @@ import Testing
             let effects = isPurge ? bench.purge().effects : bench.end().effects
             #expect(effects == ["a: cancelled"])
             #expect(bench.largerEnds(.sample("96")) == [])
-            #expect(bench.traffic.isIdle)
+            #expect(bench.coordinator.isIdle)
         }
     }
 
     @Test func `I7: a PUT of the size itself is what whoever waits gets`() {
         var bench = looking()
-        let ticket = bench.traffic.putBegan(TrafficBench.slot)
+        let ticket = bench.coordinator.putBegan(CoordinatorBench.slot)
         #expect(bench.putCommits(.sample("mine", lifetime: nil), ticket: ticket) == ["a: mine from put"])
         #expect(bench.largerEnds(.sample("96")) == [])
     }
@@ -91,21 +91,21 @@ import Testing
         #expect(bench.leaves("a") == [])
         #expect(bench.expires("b") == ["b: timeout"])
         #expect(bench.largerEnds(.sample("96")) == [])
-        #expect(bench.traffic.isIdle)
+        #expect(bench.coordinator.isIdle)
     }
 
     @Test func `what is stale, is being removed, or is for other tokens stands in for nothing`() {
-        let found = Slot(profile: TrafficBench.slot.profile, size: 96)
+        let found = Slot(profile: CoordinatorBench.slot.profile, size: 96)
         var stale = looking()
         stale.now += 3_600
         #expect(stale.largerEnds(.sample("96")) == ["a: null"])
 
         var dropping = looking()
-        _ = dropping.traffic.drop(found, flight: 1)
+        _ = dropping.coordinator.drop(found, flight: 1)
         #expect(dropping.largerEnds(.sample("96"), in: found) == ["a: null"])
 
         var gone = looking()
-        gone.traffic.negativeCache.remember(found, url: "x", until: gone.now + 9, leavesSlotEmpty: true, now: gone.now)
+        gone.coordinator.negativeCache.remember(found, url: "x", until: gone.now + 9, leavesSlotEmpty: true, now: gone.now)
         #expect(gone.largerEnds(.sample("96"), in: found) == ["a: null"])
 
         var foreign = looking()
@@ -116,16 +116,16 @@ import Testing
     }
 
     @Test func `the next larger one comes first, the one of no size last, and none that is smaller`() {
-        var bench = TrafficBench()
+        var bench = CoordinatorBench()
         // On its way to the disk.
-        let storing = Slot(profile: TrafficBench.slot.profile, size: 128)
+        let storing = Slot(profile: CoordinatorBench.slot.profile, size: 128)
         let served = ServedImage(.sample("128"), from: .memory, at: bench.now)
-        bench.traffic.activity[storing] = SlotActivity(
+        bench.coordinator.activity[storing] = SlotActivity(
             storing: SlotActivity.Storing(flight: 1, served: served, isConfirmed: false))
         let sizes: [UInt16] = [0, 4_096, 32, 65, 64, 128, 63]
-        let slots = bench.traffic.largerSlots(than: TrafficBench.slot, onDisk: sizes)
+        let slots = bench.coordinator.largerSlots(than: CoordinatorBench.slot, onDisk: sizes)
         #expect(slots.map(\.size) == [65, 128, 4_096, 0])
-        #expect(bench.traffic.largerSlots(than: TrafficBench.slot, onDisk: []).map(\.size) == [128])
-        #expect(bench.traffic.largerSlots(than: Slot(profile: OpaqueID("eve"), size: 64), onDisk: []).isEmpty)
+        #expect(bench.coordinator.largerSlots(than: CoordinatorBench.slot, onDisk: []).map(\.size) == [128])
+        #expect(bench.coordinator.largerSlots(than: Slot(profile: OpaqueID("eve"), size: 64), onDisk: []).isEmpty)
     }
 }

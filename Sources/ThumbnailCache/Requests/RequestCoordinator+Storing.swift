@@ -1,6 +1,6 @@
 // What is on its way to the disk, or from it, after a download.
 
-extension CacheTraffic {
+extension RequestCoordinator {
     /// Asked right before a downloaded image appears on disk.
     func mayStore(_ slot: Slot, _ number: UInt64) -> Bool {
         activity[slot]?.storing?.flight == number

@@ -1,11 +1,11 @@
 import DequeModule
 
-/// The traffic in one user's cache: who waits for what, and what follows when something ends.
+/// The coordinator in one user's cache: who waits for what, and what follows when something ends.
 ///
 /// A value without effects. Every method takes what happened and returns what is now to be done, in order; the
 /// caller holds its lock around the method and acts after letting go of it. So every race is a sequence of calls that a
 /// table test can write down.
-struct CacheTraffic: Sendable {
+struct RequestCoordinator: Sendable {
     /// What is to be done, outside the lock, in the order given.
     enum Effect: Sendable {
         case answer(Waiter, GetOutcome)
@@ -47,7 +47,7 @@ struct CacheTraffic: Sendable {
         let url: String?
     }
 
-    // Touched by this type alone; `CacheTraffic+Ending.swift` is a part of it.
+    // Touched by this type alone; `RequestCoordinator+Ending.swift` is a part of it.
     var activity: [Slot: SlotActivity] = [:]
     var places: [WaiterID: Place] = [:]
     var negativeCache: NegativeCache
