@@ -5,16 +5,16 @@ extension ImageFiles {
     /// Counts what a generation held at the start, bucket by bucket, each with its commit lock held; so that the sum is
     /// exact beside writes going on. Does nothing where all is counted. On the way it removes what does not belong.
     func count(_ generation: Generation, until isStopped: () -> Bool, yield: StepAside) throws {
-        guard accounts.withLockedValue({ $0.usage(of: generation.number) }) == nil else { return }
+        guard ledger.withLockedValue({ $0.usage(of: generation.number) }) == nil else { return }
         let directory = try existingDirectory(of: generation)
         if let directory { try tidy(directory) }
         for bucket in UInt8.min...UInt8.max {
             if isStopped() { return }
-            guard accounts.withLockedValue({ $0.awaitsCount(generation.number, bucket: bucket) }) else { continue }
+            guard ledger.withLockedValue({ $0.awaitsCount(generation.number, bucket: bucket) }) else { continue }
             try withLock(generation, bucket) {
                 // A write may have made the directories since, but it needs this lock to place anything in them.
                 let usage = try existingDirectory(of: generation).map { try count(bucket, in: $0) } ?? Usage()
-                accounts.withLockedValue { $0.setCount(usage, of: generation.number, bucket: bucket) }
+                ledger.withLockedValue { $0.setCount(usage, of: generation.number, bucket: bucket) }
             }
             yield()
         }

@@ -66,7 +66,7 @@ extension ImageFiles {
         let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
         if let found = disk.directories[key] { return found }
         let found = try made(BucketName.fileName(bucket), in: try madeDirectory(of: generation)) {
-            accounts.withLockedValue {
+            ledger.withLockedValue {
                 $0.add(images: 0, bytes: costs.directory, to: generation.number, bucket: bucket)
             }
         }
@@ -82,7 +82,7 @@ extension ImageFiles {
             try disk.removeDirectoryIfEmpty(BucketName.fileName(bucket), in: parent)
         else { return false }
         disk.directories.remove(DirectoryCache.Key(generation: generation.number, bucket: bucket))
-        accounts.withLockedValue { $0.add(images: 0, bytes: -costs.directory, to: generation.number, bucket: bucket) }
+        ledger.withLockedValue { $0.add(images: 0, bytes: -costs.directory, to: generation.number, bucket: bucket) }
         return true
     }
 

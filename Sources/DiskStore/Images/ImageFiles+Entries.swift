@@ -62,8 +62,8 @@ extension ImageFiles {
             try appear(entry, as: name, in: bucket, over: replaced, of: generation)
             isPlaced = true
             let freed = replaced.map { costs.file($0.size) } ?? 0
-            accounts.withLockedValue { accounts in
-                accounts.add(
+            ledger.withLockedValue { ledger in
+                ledger.add(
                     images: replaced == nil ? 1 : 0, bytes: costs.file(Int64(entry.size)) - freed,
                     to: generation.number, bucket: entry.address.bucket)
             }
@@ -170,7 +170,7 @@ extension ImageFiles {
     /// Until a generation is counted, images may lie in it that a run before this one swapped out and was killed before it removed
     /// them: whole, sealed under a key that lives on, and of whatever profile. They go before any profile's receipt (I3).
     private func removeLeftovers(of generation: Generation) throws {
-        guard accounts.withLockedValue({ $0.usage(of: generation.number) }) == nil,
+        guard ledger.withLockedValue({ $0.usage(of: generation.number) }) == nil,
             let directory = try existingDirectory(of: generation)
         else { return }
         var isChanged = false
@@ -189,7 +189,7 @@ extension ImageFiles {
         if status.kind == .directory { return try trash.take(name, from: bucket) }
         try disk.unlink(name, in: bucket)
         guard status.kind == .file else { return }
-        accounts.withLockedValue {
+        ledger.withLockedValue {
             $0.add(images: -1, bytes: -costs.file(status.size), to: generation.number, bucket: number)
         }
     }

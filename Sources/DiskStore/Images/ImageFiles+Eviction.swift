@@ -10,7 +10,7 @@ extension ImageFiles {
         let keepsOwn = try makeRoom(in: generation, keeping: keeping)
         // Trash counts too, but nobody's images go while there is trash to delete.
         let trashed = trash.usage.bytes
-        if trashed > 0, accounts.withLockedValue({ $0.total.bytes }) + trashed > quota {
+        if trashed > 0, ledger.withLockedValue({ $0.total.bytes }) + trashed > quota {
             _ = try trash.emptySome(budget: Eviction.batch)
         }
         let keepsTotal = try makeRoomInStore(keeping: keeping)
@@ -19,7 +19,7 @@ extension ImageFiles {
 
     /// Evicts a batch from a user that is over its own quota. False when another batch would bring it on.
     func makeRoom(in generation: Generation, keeping: EntryAddress?) throws -> Bool {
-        let held = accounts.withLockedValue { $0.counted(of: generation.number).bytes }
+        let held = ledger.withLockedValue { $0.counted(of: generation.number).bytes }
         guard held > userQuota else { return true }
         let freed = try evict(from: generation, bytes: held - Eviction.lowWater(of: userQuota), keeping: keeping)
         return freed.images == 0 || held - freed.bytes <= userQuota
@@ -27,10 +27,10 @@ extension ImageFiles {
 
     /// Evicts a batch from whoever is most over its share. False when another batch would bring it on.
     func makeRoomInStore(keeping: EntryAddress?) throws -> Bool {
-        guard let giver = accounts.withLockedValue({ $0.giver(quota: quota) }) else { return true }
+        guard let giver = ledger.withLockedValue({ $0.giver(quota: quota) }) else { return true }
         guard let generation = generation(number: giver.generation) else { return true }
         let freed = try evict(from: generation, bytes: giver.bytes, keeping: keeping)
-        return freed.images == 0 ? true : accounts.withLockedValue { $0.total.bytes <= quota }
+        return freed.images == 0 ? true : ledger.withLockedValue { $0.total.bytes <= quota }
     }
 
     /// Removes least recently used images of a generation, at most a batch, until `bytes` are free.

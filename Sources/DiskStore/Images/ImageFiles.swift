@@ -21,7 +21,7 @@ final class ImageFiles: Sendable {
     let maintenance: MaintenanceSignal
     let log: Logger
 
-    let accounts = NIOLockedValueBox(Accounts())
+    let ledger = NIOLockedValueBox(UsageLedger())
     /// Held while an entry appears under its name or goes from it.
     let locks = StripedLocks(count: 256)
     let claims = DirectoryClaims()
@@ -32,7 +32,7 @@ final class ImageFiles: Sendable {
 
     private struct Known {
         /// One each, mostly; an array of one takes less memory than any other collection.
-        var byPerson: [Person: [Generation]] = [:]
+        var byPerson: [SealedOwner: [Generation]] = [:]
         var byNumber: [UInt64: Generation] = [:]
         var last: UInt64 = 0
     }
@@ -66,14 +66,14 @@ final class ImageFiles: Sendable {
     /// - Parameter isNew: it was made just now, so that nothing is in it.
     func generation(_ name: GenerationName, uid: UInt32, isNew: Bool) -> Generation {
         let (generation, isUncounted) = known.withLockedValue { known -> (Generation, Bool) in
-            let person = Person(uid: uid, user: name.user)
-            if let found = known.byPerson[person]?.first(where: { $0.name == name }) { return (found, false) }
+            let sealedOwner = SealedOwner(uid: uid, user: name.user)
+            if let found = known.byPerson[sealedOwner]?.first(where: { $0.name == name }) { return (found, false) }
             known.last += 1
             let generation = Generation(number: known.last, uid: uid, name: name, isNew: isNew)
-            known.byPerson[person, default: []].append(generation)
+            known.byPerson[sealedOwner, default: []].append(generation)
             known.byNumber[generation.number] = generation
             // Inside the lock: nobody meets a generation that has no account.
-            accounts.withLockedValue { $0.open(generation.number, uid: uid, isEmpty: isNew) }
+            ledger.withLockedValue { $0.open(generation.number, uid: uid, isEmpty: isNew) }
             return (generation, !isNew)
         }
         // One that the sweep did not meet, having no directory, is to be counted, too.
@@ -90,9 +90,9 @@ final class ImageFiles: Sendable {
         known.withLockedValue { Array($0.byNumber.values) }
     }
 
-    /// Discards what is known of a person's images, except a generation that lives: nobody holds a vault of them.
-    func discardAll(of person: Person, except living: GenerationID? = nil) throws {
-        let dead = known.withLockedValue { $0.byPerson[person]?.filter { $0.name.generation != living } ?? [] }
+    /// Discards what is known of a sealedOwner's images, except a generation that lives: nobody holds a vault of them.
+    func discardAll(of sealedOwner: SealedOwner, except living: GenerationID? = nil) throws {
+        let dead = known.withLockedValue { $0.byPerson[sealedOwner]?.filter { $0.name.generation != living } ?? [] }
         for generation in dead { try discard(generation) }
     }
 
@@ -112,21 +112,21 @@ final class ImageFiles: Sendable {
 
     private func forget(_ generation: Generation) {
         known.withLockedValue { known in
-            let person = Person(uid: generation.uid, user: generation.name.user)
-            known.byPerson[person]?.removeAll { $0 === generation }
-            if known.byPerson[person]?.isEmpty == true { known.byPerson[person] = nil }
+            let sealedOwner = SealedOwner(uid: generation.uid, user: generation.name.user)
+            known.byPerson[sealedOwner]?.removeAll { $0 === generation }
+            if known.byPerson[sealedOwner]?.isEmpty == true { known.byPerson[sealedOwner] = nil }
             known.byNumber[generation.number] = nil
         }
-        accounts.withLockedValue { accounts in
-            if let usage = accounts.usage(of: generation.number) { generation.close(holding: usage) }
-            _ = accounts.close(generation.number)
+        ledger.withLockedValue { ledger in
+            if let usage = ledger.usage(of: generation.number) { generation.close(holding: usage) }
+            _ = ledger.close(generation.number)
         }
         disk.directories.removeAll(of: generation.number)
         directorySync.forget(generation: generation.number)
     }
 
     func usage(of generation: Generation) -> Usage? {
-        accounts.withLockedValue { $0.usage(of: generation.number) } ?? generation.lastUsage
+        ledger.withLockedValue { $0.usage(of: generation.number) } ?? generation.lastUsage
     }
 
     /// Holds the commit lock of an address.

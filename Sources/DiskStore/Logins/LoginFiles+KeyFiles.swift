@@ -7,32 +7,32 @@ import ThumbnailCache
 /// it was overwritten (F70), the one that a purge replaces as little as that of a log-out.
 extension LoginFiles {
     /// The keys, or nil; a damaged file is ended on the way. Lock held.
-    func keyFile(of person: Person) throws -> KeyFile? {
-        guard let directory = try uidDirectory(person.uid, in: keys) else { return nil }
-        let name = person.user.fileName
+    func keyFile(of sealedOwner: SealedOwner) throws -> KeyFile? {
+        guard let directory = try uidDirectory(sealedOwner.uid, in: keys) else { return nil }
+        let name = sealedOwner.user.fileName
         guard let file = try disk.contents(of: name, in: directory, limit: KeyFile.size) else { return nil }
         let found = try file.withBytes { bytes in
-            try KeyFile(bytes) { try names.check($0, uid: person.uid, user: person.user, into: $1) }
+            try KeyFile(bytes) { try names.check($0, uid: sealedOwner.uid, user: sealedOwner.user, into: $1) }
         }
-        if found == nil { try endDamaged(person, "its key file is damaged") }
+        if found == nil { try endDamaged(sealedOwner, "its key file is damaged") }
         return found
     }
 
-    /// Makes a key file the person's only one, durably: the commit point of a log-in and of a purge.
+    /// Makes a key file the sealedOwner's only one, durably: the commit point of a log-in and of a purge.
     ///
     /// The old one is swapped out under the temporary name, so that it is found there and destroyed whenever this is interrupted:
     /// by the next attempt, the end of the log-in, or the sweep. It is destroyed only when the new one is durable. A
     /// crash in between leaves one of the two whole.
-    func write(_ keyFile: KeyFile, of person: Person) throws {
-        let directory = try existingUIDDirectory(person.uid, in: keys)
-        let name = person.user.fileName
+    func write(_ keyFile: KeyFile, of sealedOwner: SealedOwner) throws {
+        let directory = try existingUIDDirectory(sealedOwner.uid, in: keys)
+        let name = sealedOwner.user.fileName
         let temporary = Disk.temporaryName(for: name)
-        try destroyLeftover(of: person, in: directory)
-        try keyFile.withEncoded(check: { try names.check($0, uid: person.uid, user: person.user, into: $1) }) { bytes in
+        try destroyLeftover(of: sealedOwner, in: directory)
+        try keyFile.withEncoded(check: { try names.check($0, uid: sealedOwner.uid, user: sealedOwner.user, into: $1) }) { bytes in
             try disk.create(temporary, in: directory, with: bytes)
         }
         let replaced = try place(temporary, as: name, in: directory)
-        try directorySync.sync(directory, .keysOf(uid: person.uid))
+        try directorySync.sync(directory, .keysOf(uid: sealedOwner.uid))
         if let replaced { try unlessNoSpace { try replaced.file.overwrite() } }
         try destroy(temporary, in: directory)
     }
@@ -54,10 +54,10 @@ extension LoginFiles {
 
     /// Destroys what an interrupted ``write(_:of:)`` has left, which may be the old key file or a new one. What stands under the
     /// proper name is made durable first: it could be that the disk knows only of this one yet.
-    func destroyLeftover(of person: Person, in directory: Directory) throws {
-        let temporary = Disk.temporaryName(for: person.user.fileName)
+    func destroyLeftover(of sealedOwner: SealedOwner, in directory: Directory) throws {
+        let temporary = Disk.temporaryName(for: sealedOwner.user.fileName)
         guard try disk.status(of: temporary, in: directory) != nil else { return }
-        try directorySync.sync(directory, .keysOf(uid: person.uid))
+        try directorySync.sync(directory, .keysOf(uid: sealedOwner.uid))
         try destroy(temporary, in: directory)
     }
 

@@ -14,9 +14,9 @@ extension LoginFiles {
         }
         logged("key files") {
             for uid in try uids() where !isStopped() {
-                for person in try people(of: uid) {
+                for sealedOwner in try owners(of: uid) {
                     logged("a log-in") {
-                        try withLock(person) { if !isLive(person) { _ = try load(person) } }
+                        try withLock(sealedOwner) { if !isLive(sealedOwner) { _ = try load(sealedOwner) } }
                     }
                     yield()
                 }
@@ -29,16 +29,16 @@ extension LoginFiles {
         logged("session files") {
             for uid in try disk.names(in: sessions).compactMap({ UInt32(name: $0.name) }) where !isStopped() {
                 guard let directory = try uidDirectory(uid, in: sessions) else { continue }
-                try removeLeftovers(in: directory, uid: uid) { person in
-                    try disk.unlinkIfPresent(Disk.temporaryName(for: person.user.fileName), in: directory)
+                try removeLeftovers(in: directory, uid: uid) { sealedOwner in
+                    try disk.unlinkIfPresent(Disk.temporaryName(for: sealedOwner.user.fileName), in: directory)
                 }
                 for entry in try disk.names(in: directory) {
                     guard let user = SealedName(hex: entry.name.bytes) else { continue }
-                    let person = Person(uid: uid, user: user)
+                    let sealedOwner = SealedOwner(uid: uid, user: user)
                     logged("a session file") {
                         // The key file is looked at second and under the lock: no log-in is half written then.
-                        try withLock(person) {
-                            if try keyFile(of: person) == nil { try disk.unlinkIfPresent(entry.name, in: directory) }
+                        try withLock(sealedOwner) {
+                            if try keyFile(of: sealedOwner) == nil { try disk.unlinkIfPresent(entry.name, in: directory) }
                         }
                     }
                     yield()
@@ -70,9 +70,9 @@ extension LoginFiles {
     }
 
     /// What runs before this one have left of temporary files.
-    /// - Parameter remove: removes the one of a person. Under the lock nobody is writing it.
+    /// - Parameter remove: removes the one of a sealedOwner. Under the lock nobody is writing it.
     private func removeLeftovers(
-        in directory: Directory, uid: UInt32, _ remove: (Person) throws -> Void
+        in directory: Directory, uid: UInt32, _ remove: (SealedOwner) throws -> Void
     ) throws {
         for entry in try disk.names(in: directory) where SealedName(hex: entry.name.bytes) == nil {
             guard let user = SealedName(hex: entry.name.bytes.prefix(64)),
@@ -84,8 +84,8 @@ extension LoginFiles {
                 }
                 continue
             }
-            let person = Person(uid: uid, user: user)
-            try withLock(person) { try remove(person) }
+            let sealedOwner = SealedOwner(uid: uid, user: user)
+            try withLock(sealedOwner) { try remove(sealedOwner) }
         }
     }
 

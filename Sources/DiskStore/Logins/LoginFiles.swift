@@ -27,13 +27,13 @@ final class LoginFiles: Sendable {
     private struct State {
         /// Session keys of log-ins that were committed or loaded in this run. The others may be held-only ones that a
         /// run before left: their sessions cannot have survived it.
-        var live: [Person: Secret] = [:]
+        var live: [SealedOwner: Secret] = [:]
         var settled: Set<UInt32> = []
         /// How often directories of a uid were removed. What was settled before one was is settled no more.
         var removals: UInt64 = 0
         /// Log-ins that failed and could not be undone. Their key file may be there: nobody was told that they are logged in, and
         /// it may not be durable.
-        var halfBegun: Set<Person> = []
+        var halfBegun: Set<SealedOwner> = []
     }
 
     /// What there is of a log-in.
@@ -58,39 +58,39 @@ final class LoginFiles: Sendable {
         self.log = log
     }
 
-    func person(_ owner: Owner) throws -> Person {
-        Person(uid: owner.uid, user: try names.name(of: owner))
+    func sealedOwner(_ owner: Owner) throws -> SealedOwner {
+        SealedOwner(uid: owner.uid, user: try names.name(of: owner))
     }
 
-    /// Nobody else works on that person meanwhile.
-    func withLock<Result>(_ person: Person, _ body: () throws -> Result) rethrows -> Result {
-        try locks.withLock(for: person, body)
+    /// Nobody else works on that sealedOwner meanwhile.
+    func withLock<Result>(_ sealedOwner: SealedOwner, _ body: () throws -> Result) rethrows -> Result {
+        try locks.withLock(for: sealedOwner, body)
     }
 
     // MARK: What is there
 
     /// The log-in, or nil; what is damaged, or has no session any more, is ended on the way. Lock held.
-    func load(_ person: Person) throws -> Login? {
-        try undoHalfBegun(person)
-        guard let keys = try keyFile(of: person) else { return nil }
-        guard let record = try session(of: person, key: keys.sessionKey) else {
-            try endDamaged(person, "its session file is missing or damaged")
+    func load(_ sealedOwner: SealedOwner) throws -> Login? {
+        try undoHalfBegun(sealedOwner)
+        guard let keys = try keyFile(of: sealedOwner) else { return nil }
+        guard let record = try session(of: sealedOwner, key: keys.sessionKey) else {
+            try endDamaged(sealedOwner, "its session file is missing or damaged")
             return nil
         }
-        if record.login.sessions.isEmpty, !isLive(person) {
+        if record.login.sessions.isEmpty, !isLive(sealedOwner) {
             // All its sessions were held by connections, and those ended with the daemon before this one.
-            try end(person)
+            try end(sealedOwner)
             return nil
         }
         return Login(keys: keys, session: record)
     }
 
-    private func session(of person: Person, key: Secret) throws -> SessionRecord? {
-        guard let directory = try uidDirectory(person.uid, in: sessions),
-            let file = try disk.contents(of: person.user.fileName, in: directory, limit: SessionFile.longest),
+    private func session(of sealedOwner: SealedOwner, key: Secret) throws -> SessionRecord? {
+        guard let directory = try uidDirectory(sealedOwner.uid, in: sessions),
+            let file = try disk.contents(of: sealedOwner.user.fileName, in: directory, limit: SessionFile.longest),
             let record = try SessionFile.open(
-                file, uid: person.uid, user: person.user, key: key, algorithms: algorithms),
-            try names.name(of: Owner(uid: person.uid, user: record.user)) == person.user
+                file, uid: sealedOwner.uid, user: sealedOwner.user, key: key, algorithms: algorithms),
+            try names.name(of: Owner(uid: sealedOwner.uid, user: record.user)) == sealedOwner.user
         else { return nil }
         return record
     }
@@ -101,19 +101,19 @@ final class LoginFiles: Sendable {
     }
 
     /// Everybody of a uid that has a key file.
-    func people(of uid: UInt32) throws -> [Person] {
+    func owners(of uid: UInt32) throws -> [SealedOwner] {
         guard let directory = try uidDirectory(uid, in: keys) else { return [] }
         return try disk.names(in: directory).compactMap { entry in
-            SealedName(hex: entry.name.bytes).map { Person(uid: uid, user: $0) }
+            SealedName(hex: entry.name.bytes).map { SealedOwner(uid: uid, user: $0) }
         }
     }
 
-    func isLive(_ person: Person) -> Bool {
-        state.withLockedValue { $0.live[person] != nil }
+    func isLive(_ sealedOwner: SealedOwner) -> Bool {
+        state.withLockedValue { $0.live[sealedOwner] != nil }
     }
 
-    func setLive(_ person: Person, sessionKey: Secret) {
-        state.withLockedValue { $0.live[person] = sessionKey }
+    func setLive(_ sealedOwner: SealedOwner, sessionKey: Secret) {
+        state.withLockedValue { $0.live[sealedOwner] = sessionKey }
     }
 
     /// The store is closing: no key stays in memory.
@@ -124,58 +124,58 @@ final class LoginFiles: Sendable {
     // MARK: Commits. Lock held.
 
     /// Sessions first, then the key file: when that is in place the log-in is a fact.
-    func begin(_ person: Person, _ record: SessionRecord) throws -> KeyFile {
-        try undoHalfBegun(person)
+    func begin(_ sealedOwner: SealedOwner, _ record: SessionRecord) throws -> KeyFile {
+        try undoHalfBegun(sealedOwner)
         let keyFile = try KeyFile(random: random)
         var mayStand = false
         do {
-            try claims.claiming(person.uid) {
-                try makeUIDDirectory(person.uid, in: keys, .keys)
-                try makeUIDDirectory(person.uid, in: sessions, .sessions)
-                try settle(person.uid)
-                try write(record, of: person, key: keyFile.sessionKey)
+            try claims.claiming(sealedOwner.uid) {
+                try makeUIDDirectory(sealedOwner.uid, in: keys, .keys)
+                try makeUIDDirectory(sealedOwner.uid, in: sessions, .sessions)
+                try settle(sealedOwner.uid)
+                try write(record, of: sealedOwner, key: keyFile.sessionKey)
                 mayStand = true
-                try write(keyFile, of: person)
+                try write(keyFile, of: sealedOwner)
             }
         } catch {
             // Half a log-in must not be found later by those who were told that there is none.
             do {
-                try end(person)
+                try end(sealedOwner)
             } catch {
-                // Before anything is said of this person, it is tried again (F74).
-                if mayStand { state.withLockedValue { _ = $0.halfBegun.insert(person) } }
+                // Before anything is said of this sealedOwner, it is tried again (F74).
+                if mayStand { state.withLockedValue { _ = $0.halfBegun.insert(sealedOwner) } }
                 log.warning("a log-in that failed could not be undone", metadata: ["error": "\(error)"])
             }
             throw error
         }
-        setLive(person, sessionKey: keyFile.sessionKey)
+        setLive(sealedOwner, sessionKey: keyFile.sessionKey)
         return keyFile
     }
 
-    func change(_ person: Person, _ record: SessionRecord) throws {
-        try settle(person.uid)
-        let key = try sessionKey(of: person)
-        try givingUpReserve { try write(record, of: person, key: key) }
+    func change(_ sealedOwner: SealedOwner, _ record: SessionRecord) throws {
+        try settle(sealedOwner.uid)
+        let key = try sessionKey(of: sealedOwner)
+        try givingUpReserve { try write(record, of: sealedOwner, key: key) }
     }
 
-    private func undoHalfBegun(_ person: Person) throws {
-        if state.withLockedValue({ $0.halfBegun.contains(person) }) { try end(person) }
+    private func undoHalfBegun(_ sealedOwner: SealedOwner) throws {
+        if state.withLockedValue({ $0.halfBegun.contains(sealedOwner) }) { try end(sealedOwner) }
     }
 
     /// A new generation. What was sealed under the old one's key is noise when this returns.
-    func renew(_ person: Person) throws -> KeyFile {
-        try settle(person.uid)
-        let keyFile = try KeyFile(random: random, sessionKey: try sessionKey(of: person))
-        try givingUpReserve { try write(keyFile, of: person) }
+    func renew(_ sealedOwner: SealedOwner) throws -> KeyFile {
+        try settle(sealedOwner.uid)
+        let keyFile = try KeyFile(random: random, sessionKey: try sessionKey(of: sealedOwner))
+        try givingUpReserve { try write(keyFile, of: sealedOwner) }
         return keyFile
     }
 
     /// Destroys the keys, durably, and then what they sealed. Ends also what is damaged, half begun or half ended.
-    func end(_ person: Person) throws {
-        try settle(person.uid)
-        let name = person.user.fileName
-        if let directory = try uidDirectory(person.uid, in: keys) {
-            let place = DirectorySync.Place.keysOf(uid: person.uid)
+    func end(_ sealedOwner: SealedOwner) throws {
+        try settle(sealedOwner.uid)
+        let name = sealedOwner.user.fileName
+        if let directory = try uidDirectory(sealedOwner.uid, in: keys) {
+            let place = DirectorySync.Place.keysOf(uid: sealedOwner.uid)
             var isChanged = directorySync.isUnsettled(place)
             for name in [name, Disk.temporaryName(for: name)] {
                 isChanged = try destroy(name, in: directory) || isChanged
@@ -183,33 +183,33 @@ final class LoginFiles: Sendable {
             if isChanged { try directorySync.sync(directory, place) }
         }
         state.withLockedValue { state in
-            state.live[person] = nil
-            state.halfBegun.remove(person)
+            state.live[sealedOwner] = nil
+            state.halfBegun.remove(sealedOwner)
         }
         do {
-            try removeSession(of: person)
+            try removeSession(of: sealedOwner)
         } catch {
             // Without its key it says nothing; the next sweep removes it.
             log.warning("a session file could not be removed", metadata: ["error": "\(error)"])
         }
-        removeEmptyDirectories(of: person.uid)
+        removeEmptyDirectories(of: sealedOwner.uid)
     }
 
     // MARK: Steps
 
-    private func sessionKey(of person: Person) throws -> Secret {
-        if let key = state.withLockedValue({ $0.live[person] }) { return key }
-        guard let keyFile = try keyFile(of: person) else { throw StoreError.failed("the user is not logged in") }
+    private func sessionKey(of sealedOwner: SealedOwner) throws -> Secret {
+        if let key = state.withLockedValue({ $0.live[sealedOwner] }) { return key }
+        guard let keyFile = try keyFile(of: sealedOwner) else { throw StoreError.failed("the user is not logged in") }
         return keyFile.sessionKey
     }
 
-    private func write(_ record: SessionRecord, of person: Person, key: Secret) throws {
+    private func write(_ record: SessionRecord, of sealedOwner: SealedOwner, key: Secret) throws {
         let file = try SessionFile.seal(
-            record, uid: person.uid, user: person.user, key: key, algorithms: algorithms, random: random)
-        let directory = try existingUIDDirectory(person.uid, in: sessions)
+            record, uid: sealedOwner.uid, user: sealedOwner.user, key: key, algorithms: algorithms, random: random)
+        let directory = try existingUIDDirectory(sealedOwner.uid, in: sessions)
         try file.withUnsafeBytes { bytes in
-            try disk.replace(person.user.fileName, in: directory, with: bytes) { () throws(SystemError) in
-                try directorySync.sync(directory, .sessionsOf(uid: person.uid))
+            try disk.replace(sealedOwner.user.fileName, in: directory, with: bytes) { () throws(SystemError) in
+                try directorySync.sync(directory, .sessionsOf(uid: sealedOwner.uid))
             }
         }
     }
@@ -224,17 +224,17 @@ final class LoginFiles: Sendable {
         }
     }
 
-    private func removeSession(of person: Person) throws {
-        guard let directory = try uidDirectory(person.uid, in: sessions) else { return }
-        let name = person.user.fileName
+    private func removeSession(of sealedOwner: SealedOwner) throws {
+        guard let directory = try uidDirectory(sealedOwner.uid, in: sessions) else { return }
+        let name = sealedOwner.user.fileName
         try disk.unlinkIfPresent(name, in: directory)
         try disk.unlinkIfPresent(Disk.temporaryName(for: name), in: directory)
     }
 
-    func endDamaged(_ person: Person, _ reason: String) throws {
+    func endDamaged(_ sealedOwner: SealedOwner, _ reason: String) throws {
         counters.damagedLogins.add(1, ordering: .relaxed)
-        log.warning("a user is logged out: \(reason)", metadata: ["uid": "\(person.uid)"])
-        try end(person)
+        log.warning("a user is logged out: \(reason)", metadata: ["uid": "\(sealedOwner.uid)"])
+        try end(sealedOwner)
     }
 
     // MARK: Directories of a uid

@@ -34,7 +34,7 @@ final class Maintenance: Sendable {
 
     /// Whether all that was there at the start is counted.
     var isCounted: Bool {
-        isSwept.withLockedValue { $0 } && images.accounts.withLockedValue { $0.isCounted }
+        isSwept.withLockedValue { $0 } && images.ledger.withLockedValue { $0.isCounted }
     }
 
     /// Everything that is due, until nothing more can be done or it is stopped.
@@ -106,9 +106,9 @@ final class Maintenance: Sendable {
     }
 
     private func isAlive(_ name: GenerationName, uid: UInt32) throws -> Bool {
-        let person = Person(uid: uid, user: name.user)
-        return try logins.withLock(person) {
-            guard try logins.keyFile(of: person)?.generation == name.generation else { return false }
+        let sealedOwner = SealedOwner(uid: uid, user: name.user)
+        return try logins.withLock(sealedOwner) {
+            guard try logins.keyFile(of: sealedOwner)?.generation == name.generation else { return false }
             _ = images.generation(name, uid: uid, isNew: false)
             return true
         }

@@ -58,10 +58,10 @@ extension DiskStore {
     private func endEveryLogin() throws -> Int {
         var count = 0
         for uid in try logins.uids() {
-            for person in try logins.people(of: uid) {
-                try logins.withLock(person) {
-                    try logins.end(person)
-                    leaveToTrash(person)
+            for sealedOwner in try logins.owners(of: uid) {
+                try logins.withLock(sealedOwner) {
+                    try logins.end(sealedOwner)
+                    leaveToTrash(sealedOwner)
                 }
                 count += 1
             }

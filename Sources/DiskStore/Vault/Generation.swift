@@ -3,7 +3,7 @@ import ThumbnailCache
 
 /// One generation as a place on disk: whose it is and what its directory is called. It has no key; see ``Vault``.
 final class Generation: Sendable {
-    /// Counts the generations met in this run: a short key for caches and accounts.
+    /// Counts the generations met in this run: a short key for caches and ledger.
     let number: UInt64
     let uid: UInt32
     let name: GenerationName

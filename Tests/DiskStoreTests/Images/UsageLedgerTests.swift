@@ -24,36 +24,36 @@ import ThumbnailCache
         Case(held: [10: 101, 20: 0], quota: 100, giver: 10, bytes: 1),
     ]
     for (index, test) in cases.enumerated() {
-        var accounts = Accounts()
+        var ledger = UsageLedger()
         for (generation, bytes) in test.held {
-            accounts.open(generation, uid: UInt32(generation / 10), isEmpty: true)
-            accounts.add(images: 1, bytes: bytes, to: generation, bucket: 0)
+            ledger.open(generation, uid: UInt32(generation / 10), isEmpty: true)
+            ledger.add(images: 1, bytes: bytes, to: generation, bucket: 0)
         }
-        let giver = accounts.giver(quota: test.quota)
+        let giver = ledger.giver(quota: test.quota)
         #expect(giver?.generation == test.giver, "case \(index)")
         #expect(giver?.bytes ?? 0 == test.bytes, "case \(index)")
     }
 }
 
 @Test func `a generation's usage is unknown until all its buckets are counted, and exact beside writes`() {
-    var accounts = Accounts()
-    accounts.open(1, uid: 5, isEmpty: false)
-    accounts.add(images: 1, bytes: 10, to: 1, bucket: 3)
-    #expect(accounts.counted(of: 1) == Usage())
+    var ledger = UsageLedger()
+    ledger.open(1, uid: 5, isEmpty: false)
+    ledger.add(images: 1, bytes: 10, to: 1, bucket: 3)
+    #expect(ledger.counted(of: 1) == Usage())
     for bucket in UInt8.min...UInt8.max {
-        #expect(accounts.usage(of: 1) == nil)
-        accounts.setCount(Usage(images: 1, bytes: 2), of: 1, bucket: bucket)
-        accounts.add(images: 1, bytes: 3, to: 1, bucket: bucket)
+        #expect(ledger.usage(of: 1) == nil)
+        ledger.setCount(Usage(images: 1, bytes: 2), of: 1, bucket: bucket)
+        ledger.add(images: 1, bytes: 3, to: 1, bucket: bucket)
         // A second count of the same bucket changes nothing.
-        accounts.setCount(Usage(images: 100, bytes: 200), of: 1, bucket: bucket)
+        ledger.setCount(Usage(images: 100, bytes: 200), of: 1, bucket: bucket)
     }
-    #expect(accounts.usage(of: 1) == Usage(images: 512, bytes: 1280))
-    #expect(accounts.total == Usage(images: 512, bytes: 1280))
-    #expect(accounts.close(1) == Usage(images: 512, bytes: 1280))
-    #expect(accounts.total == Usage())
-    #expect(accounts.close(1) == nil)
-    accounts.add(images: 1, bytes: 1, to: 1, bucket: 0)
-    #expect(accounts.total == Usage())
+    #expect(ledger.usage(of: 1) == Usage(images: 512, bytes: 1280))
+    #expect(ledger.total == Usage(images: 512, bytes: 1280))
+    #expect(ledger.close(1) == Usage(images: 512, bytes: 1280))
+    #expect(ledger.total == Usage())
+    #expect(ledger.close(1) == nil)
+    ledger.add(images: 1, bytes: 1, to: 1, bucket: 0)
+    #expect(ledger.total == Usage())
 }
 
 @Test func `the least recently used of a sample go, no more than a quarter of it unless it is all there is`() throws {

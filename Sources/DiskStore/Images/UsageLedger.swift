@@ -4,7 +4,7 @@ import ThumbnailCache
 ///
 /// After a start a generation's buckets are counted one after another. A change in a bucket that is not counted yet is
 /// ignored: its count, made with that bucket's entries standing still, will see it.
-struct Accounts {
+struct UsageLedger {
     private struct Account {
         let uid: UInt32
         var usage = Usage()
@@ -16,7 +16,7 @@ struct Accounts {
         var generations: Set<UInt64> = []
     }
 
-    private var accounts: [UInt64: Account] = [:]
+    private var ledger: [UInt64: Account] = [:]
     private var holders: [UInt32: Holder] = [:]
     /// All that is counted so far.
     private(set) var total = Usage()
@@ -24,13 +24,13 @@ struct Accounts {
     /// Begins an account.
     /// - Parameter isEmpty: for a generation just made; of any other nothing is counted yet.
     mutating func open(_ generation: UInt64, uid: UInt32, isEmpty: Bool) {
-        accounts[generation] = Account(uid: uid, uncounted: isEmpty ? .none : .all)
+        ledger[generation] = Account(uid: uid, uncounted: isEmpty ? .none : .all)
         holders[uid, default: Holder()].generations.insert(generation)
     }
 
     /// Ends an account. Returns what was counted.
     mutating func close(_ generation: UInt64) -> Usage? {
-        guard let account = accounts.removeValue(forKey: generation) else { return nil }
+        guard let account = ledger.removeValue(forKey: generation) else { return nil }
         total.images -= account.usage.images
         total.bytes -= account.usage.bytes
         if var holder = holders[account.uid] {
@@ -42,19 +42,19 @@ struct Accounts {
     }
 
     mutating func add(images: Int, bytes: Int, to generation: UInt64, bucket: UInt8) {
-        guard accounts[generation]?.uncounted.contains(bucket) == false else { return }
+        guard ledger[generation]?.uncounted.contains(bucket) == false else { return }
         change(generation, images: images, bytes: bytes)
     }
 
     mutating func setCount(_ usage: Usage, of generation: UInt64, bucket: UInt8) {
-        guard accounts[generation]?.uncounted.remove(bucket) == true else { return }
+        guard ledger[generation]?.uncounted.remove(bucket) == true else { return }
         change(generation, images: usage.images, bytes: usage.bytes)
     }
 
     private mutating func change(_ generation: UInt64, images: Int, bytes: Int) {
-        guard let uid = accounts[generation]?.uid else { return }
-        accounts[generation]?.usage.images += images
-        accounts[generation]?.usage.bytes += bytes
+        guard let uid = ledger[generation]?.uid else { return }
+        ledger[generation]?.usage.images += images
+        ledger[generation]?.usage.bytes += bytes
         holders[uid]?.bytes += bytes
         total.images += images
         total.bytes += bytes
@@ -62,20 +62,20 @@ struct Accounts {
 
     /// nil until every bucket is counted, and for a generation without account.
     func usage(of generation: UInt64) -> Usage? {
-        guard let account = accounts[generation], account.uncounted.isEmpty else { return nil }
+        guard let account = ledger[generation], account.uncounted.isEmpty else { return nil }
         return account.usage
     }
 
-    var isCounted: Bool { accounts.values.allSatisfy(\.uncounted.isEmpty) }
+    var isCounted: Bool { ledger.values.allSatisfy(\.uncounted.isEmpty) }
 
     /// What is counted so far.
     func counted(of generation: UInt64) -> Usage {
-        accounts[generation]?.usage ?? Usage()
+        ledger[generation]?.usage ?? Usage()
     }
 
     /// Whether a bucket still waits to be counted.
     func awaitsCount(_ generation: UInt64, bucket: UInt8) -> Bool {
-        accounts[generation]?.uncounted.contains(bucket) == true
+        ledger[generation]?.uncounted.contains(bucket) == true
     }
 
     /// Who gives when the store is over its quota, and how much: the uid most over its share, which is the quota
