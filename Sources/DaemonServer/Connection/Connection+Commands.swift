@@ -59,9 +59,9 @@ extension Connection {
             respond(.error(CommandError(.err, "SELECT \(index): there is one database, 0")))
         case .client(let client): self.client(client)
         case .command(let query):
-            respond(dispatcher.commands.reply(to: query, version: version))
+            respond(context.commands.reply(to: query, version: version))
         case .info(let sections):
-            let text = dispatcher.info.text(sections, for: peer)
+            let text = context.info.text(sections, for: peer)
             respond(.reply { $0.writeVerbatimString(text, version: version) })
         }
     }
@@ -83,7 +83,7 @@ extension Connection {
     ) {
         let ticket = holdUp()
         let owner = self.owner(user)
-        let sessions = dispatcher.sessions
+        let sessions = context.sessions
         run {
             try await sessions.cache(owner)
         } then: { connection, result in

@@ -57,7 +57,7 @@ extension Connection {
     func closed(_ error: IOError?) {
         // A reset or broken pipe is how peers leave; nothing else comes here, and neither can be answered.
         if let error {
-            dispatcher.log.debug("a connection failed", metadata: ["uid": "\(peer.uid)", "error": "\(error)"])
+            context.log.debug("a connection failed", metadata: ["uid": "\(peer.uid)", "error": "\(error)"])
         }
         phase = .closed
         watchdog?.cancel()
@@ -72,7 +72,7 @@ extension Connection {
         held = []
         letGo()
         turns.leave(share)
-        dispatcher.registry.leave(place.id)
+        context.registry.leave(place.id)
     }
 
     /// Told by the registry when its place is another's. Its descriptor counts nowhere any more: so it closes in a moment, whatever its
@@ -86,7 +86,7 @@ extension Connection {
             work()
         }
         guard phase != .closed else { return }
-        let registry = dispatcher.registry
+        let registry = context.registry
         guard registry.linger(limit: DaemonServer.refusedAtOnce) else { return stream.close() }
         eventLoop.assumeIsolated().scheduleTask(in: Refusal.patience) { [stream] in
             registry.endLingering()
@@ -110,7 +110,7 @@ extension Connection {
             self.watchdog = nil
             guard self.progress.hasStalled(since: before) else { return self.watch() }
             guard looks >= Self.looksInStall else { return self.lookAgain(since: before, looks: looks + 1) }
-            self.dispatcher.log.info(
+            self.context.log.info(
                 "disconnected a peer that stalled",
                 metadata: ["uid": "\(self.peer.uid)", "pid": "\(self.peer.pid)", "unread": "\(self.unread)"])
             self.stream.close()

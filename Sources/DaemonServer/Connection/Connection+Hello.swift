@@ -27,7 +27,7 @@ extension Connection {
                     buffer.writeBulkString(key.rawValue)
                     switch key {
                     case .server: buffer.writeBulkString("thumbcached")
-                    case .version: buffer.writeBulkString(dispatcher.version)
+                    case .version: buffer.writeBulkString(context.version)
                     case .proto: buffer.writeRESPInteger(version.rawValue)
                     case .id: buffer.writeRESPInteger(Int(place.clientID))
                     case .mode: buffer.writeBulkString("standalone")

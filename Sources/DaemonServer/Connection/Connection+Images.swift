@@ -15,7 +15,7 @@ extension Connection {
 
     func get(_ command: GetCommand, after look: Look?) {
         if look == nil, let reply = readyReply(to: command) { return respond(reply) }
-        guard let cache = dispatcher.sessions.openCache(owner(command.user)) else {
+        guard let cache = context.sessions.openCache(owner(command.user)) else {
             lastCache = nil
             let command = command.detached()
             return lookUp(command.user) { $0.get(command, from: $1, ticket: $2) }
@@ -32,7 +32,7 @@ extension Connection {
         guard request.isPlainGet, lengths.contains(request.withBytes(of: 2) { $0.count }) else { return nil }
         if let lastCache, request.withBytes(of: 1, { lastCache.isOf(user: $0) }) { return lastCache }
         guard lengths.contains(request.withBytes(of: 1) { $0.count }) else { return nil }
-        lastCache = dispatcher.sessions.openCache(Owner(uid: peer.uid, user: request.id(at: 1)))
+        lastCache = context.sessions.openCache(Owner(uid: peer.uid, user: request.id(at: 1)))
         return lastCache
     }
 
@@ -63,7 +63,7 @@ extension Connection {
     }
 
     func mget(_ command: MGetCommand) {
-        guard let cache = dispatcher.sessions.openCache(owner(command.user)) else {
+        guard let cache = context.sessions.openCache(owner(command.user)) else {
             return lookUp(command.user) { connection, cache, ticket in
                 connection.batch = Batch(command, from: cache)
                 connection.answer(ticket, .reply { $0.writeArrayHeader(count: command.profiles.count) })
@@ -88,7 +88,7 @@ extension Connection {
         let query = ImageQuery(
             slot: Slot(profile: OpaqueID(profile), size: command.size), cachedOnly: true)
         let shape = ImageReplyShape(keys: MetaKey.stat)
-        guard let cache = dispatcher.sessions.openCache(owner(command.user)) else {
+        guard let cache = context.sessions.openCache(owner(command.user)) else {
             // What is not logged in holds nothing: STAT is null where GET would be an error.
             return lookUp(command.user, orNull: .map) { $0.ask($1, query, shape, patience: nil, ticket: $2) }
         }
@@ -97,7 +97,7 @@ extension Connection {
 
     func statUser(_ user: ByteBuffer) {
         let owner = self.owner(user)
-        lifecycle { dispatcher, _ in .status(try await dispatcher.sessions.status(owner)) }
+        lifecycle { context, _ in .status(try await context.sessions.status(owner)) }
     }
 
     /// Answers at once what memory or page cache holds; anything else waits, if need be for a place first.
@@ -127,7 +127,7 @@ extension Connection {
             served = glimpse.image
         }
         if let served {
-            reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: dispatcher.time.now, version))
+            reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: context.time.now, version))
             return true
         }
         return tryWait(for: query, in: cache, after: glimpse, shape, patience: patience, ticket: ticket)
@@ -169,7 +169,7 @@ extension Connection {
     func put(_ command: PutCommand) {
         // Those whose peers have left count, and have no place: nothing else would end their number.
         if !memory.hasRoom(for: 0) { return respond(noRoom) }
-        guard let cache = dispatcher.sessions.openCache(owner(command.user)) else {
+        guard let cache = context.sessions.openCache(owner(command.user)) else {
             return lookUp(command.user, thenLettingPass: false) { $0.put(command, into: $1, ticket: $2) }
         }
         put(command, into: cache, ticket: holdUp())
@@ -178,7 +178,7 @@ extension Connection {
     func put(_ command: PutCommand, into cache: UserCache, ticket: ReplyQueue.Ticket) {
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
-        dispatcher.disk.submit(for: peer.uid) {
+        context.disk.submit(for: peer.uid) {
             let reply: ByteBuffer
             do throws(CacheFailure) {
                 let slot = Slot(profile: OpaqueID(command.profile), size: command.size)

@@ -98,7 +98,7 @@ extension Connection {
     }
 
     private func refuseToRead() {
-        dispatcher.log.info(
+        context.log.info(
             "disconnected a peer whose uid has no memory left",
             metadata: ["uid": "\(peer.uid)", "pid": "\(peer.pid)", "held": "\(memory.bytes)"])
         respond(noRoom)

@@ -24,9 +24,9 @@ extension Connection {
     }
 
     private func logIn(_ request: LoginRequest, _ session: HeldSession, _ ticket: ReplyQueue.Ticket) {
-        let dispatcher = dispatcher
+        let context = context
         run {
-            try await dispatcher.logIn(session.owner, request)
+            try await context.logIn(session.owner, request)
         } then: { connection, result in
             if case .failure(let error) = result { return connection.resume(ticket, with: .error(CommandError(error))) }
             if request.heldBy != nil {
@@ -56,14 +56,14 @@ extension Connection {
     }
 
     func users() {
-        if let known = dispatcher.sessions.knownUserList(of: peer.uid) { return respond(known.reply) }
+        if let known = context.sessions.knownUserList(of: peer.uid) { return respond(known.reply) }
         lifecycle { .users(try await $0.sessions.userList(of: $1.uid)) }
     }
 
     /// Ends a session that this connection held.
     func release(_ held: HeldSession) {
-        let (logout, log, id) = (dispatcher.logout, dispatcher.log, place.id)
-        Task(executorPreference: dispatcher.tasks) {
+        let (logout, log, id) = (context.logout, context.log, place.id)
+        Task(executorPreference: context.tasks) {
             do throws(CacheFailure) {
                 try await logout.release(held.owner, session: held.session, connection: id)
             } catch {
@@ -82,14 +82,14 @@ extension Connection {
 
     /// Runs a command to its end before the next one starts.
     func lifecycle(
-        _ work: @escaping @Sendable (Dispatcher, Peer) async throws -> LifecycleReply,
+        _ work: @escaping @Sendable (ServerContext, Peer) async throws -> LifecycleReply,
         then: @escaping @Sendable (Connection, Result<LifecycleReply, any Error>) -> Void = { _, _ in }
     ) {
         let ticket = holdUp()
-        let (dispatcher, peer) = (dispatcher, peer)
+        let (context, peer) = (context, peer)
         run {
-            let reply = try await work(dispatcher, peer)
-            try await dispatcher.settleLoops()
+            let reply = try await work(context, peer)
+            try await context.settleLoops()
             return reply
         } then: { connection, result in
             then(connection, result)

@@ -53,7 +53,7 @@ final class Connection: StreamHandler {
         let session: OpaqueID
     }
 
-    let dispatcher: Dispatcher
+    let context: ServerContext
     let limits: ServerLimits
     let peer: Peer
     let place: PeerRegistry.Place
@@ -94,16 +94,16 @@ final class Connection: StreamHandler {
     let memory: MemoryLease
 
     init(
-        dispatcher: Dispatcher, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, turns: LoopTurns,
+        context: ServerContext, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, turns: LoopTurns,
         stream: Stream, eventLoop: SocketLoop
     ) {
-        self.dispatcher = dispatcher
+        self.context = context
         self.limits = limits
         self.peer = peer
         self.place = place
         self.turns = turns
         self.share = turns.enter(place.account)
-        self.memory = dispatcher.budget.lease(for: peer.uid)
+        self.memory = context.budget.lease(for: peer.uid)
         self.stream = stream
         self.eventLoop = eventLoop
         self.reader = RequestReader(limits: limits.request)
@@ -320,7 +320,7 @@ final class Connection: StreamHandler {
         place.load.leave()
         answer(
             ticket,
-            waiting.shape.reply(outcome, epoch: waiting.cache.epoch, now: dispatcher.time.now, waiting.version))
+            waiting.shape.reply(outcome, epoch: waiting.cache.epoch, now: context.time.now, waiting.version))
     }
 
     func answer(_ ticket: ReplyQueue.Ticket, _ reply: ByteBuffer) {
@@ -337,7 +337,7 @@ final class Connection: StreamHandler {
     ) {
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
-        Task(executorPreference: dispatcher.tasks) {
+        Task(executorPreference: context.tasks) {
             let result: Result<Value, any Error>
             do { result = .success(try await work()) } catch { result = .failure(error) }
             loop.execute { then(me.value, result) }

@@ -44,13 +44,13 @@ public final class PendingLogouts: Sendable {
     }
 
     private let markers: any LogoutMarkers
-    private let logout: LogoutService
+    private let logout: EndingService
     private let services: CacheServices
     private let log: Logger
     private let listing = SharedReading<[UInt32: [LogoutMarker]]>()
     private let state = NIOLockedValueBox(State())
 
-    public init(markers: any LogoutMarkers, logout: LogoutService, services: CacheServices, log: Logger) {
+    public init(markers: any LogoutMarkers, logout: EndingService, services: CacheServices, log: Logger) {
         self.markers = markers
         self.logout = logout
         self.services = services

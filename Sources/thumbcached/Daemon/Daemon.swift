@@ -70,7 +70,7 @@ enum Daemon {
             framing: framing, counters: CacheCounters(), yield: backgroundYield().yield,
             settings: { live.current.cacheSettings })
         let sessions = UserSessions(services: services, log: log)
-        let logout = LogoutService(sessions: sessions, log: log)
+        let logout = EndingService(sessions: sessions, log: log)
         let pendingLogouts = store.logoutMarkers.map {
             PendingLogouts(markers: $0, logout: logout, services: services, log: log)
         }
@@ -79,7 +79,7 @@ enum Daemon {
             sessions: sessions, memory: memory, budget: budget, writes: writes, store: store, fetcher: fetcher,
             registry: registry,
             live: live)
-        let dispatcher = Dispatcher(
+        let context = ServerContext(
             sessions: sessions, logout: logout, pendingLogouts: pendingLogouts, disk: disk, tasks: tasks, time: time,
             info: info, registry: registry, budget: budget, version: Version.current,
             limits: { live.current.serverLimits }, log: log)
@@ -92,7 +92,7 @@ enum Daemon {
         watchdog?.start()
         pendingLogouts?.watch()
         try Serving(
-            socket: socket, dispatcher: dispatcher, admins: configuration.adminRule, overflowUID: overflowUID(log),
+            socket: socket, context: context, admins: configuration.adminRule, overflowUID: overflowUID(log),
             group: group,
             reload: Reload(
                 setup: setup, live: live, accounts: accounts, fetcher: fetcher, notifier: notifier, log: log),

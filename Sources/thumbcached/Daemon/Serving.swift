@@ -13,7 +13,7 @@ struct Serving: Sendable {
     private static var lastGrace: TimeAmount { .seconds(2) }
 
     let socket: DaemonSocket
-    let dispatcher: Dispatcher
+    let context: ServerContext
     let admins: AdminRule
     /// Stands for every uid that has no number here.
     let overflowUID: UInt32
@@ -30,11 +30,11 @@ struct Serving: Sendable {
         try events.takeSignals()
         let server = try tasks.wait {
             try await DaemonServer.start(
-                on: socket.descriptor, dispatcher: dispatcher, admins: admins, overflowUID: overflowUID, group: group)
+                on: socket.descriptor, context: context, admins: admins, overflowUID: overflowUID, group: group)
         }
         server.whenListenerCloses { events.tell(.listenerClosed) }
         attempt("tell systemd that it serves") { try notifier.send(.ready, .status("serving at \(socket.name)")) }
-        log.notice("serving", metadata: ["version": "\(dispatcher.version)", "socket": "\(socket.name)"])
+        log.notice("serving", metadata: ["version": "\(context.version)", "socket": "\(socket.name)"])
 
         while true {
             switch events.next() {
@@ -52,7 +52,7 @@ struct Serving: Sendable {
         attempt("remove the socket") { try socket.remove() }
         try await server.drain(grace: Self.grace)
         // Who still waits for an origin is told that it will not be.
-        await dispatcher.sessions.shutDown()
+        await context.sessions.shutDown()
         try await server.drain(grace: Self.lastGrace)
         server.close()
     }

@@ -89,15 +89,15 @@ final class TestDaemon: Sendable {
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         sessions = UserSessions(services: services, log: log)
         let limits = setup.limits
-        let dispatcher = Dispatcher(
-            sessions: sessions, logout: LogoutService(sessions: sessions, log: log), disk: disk,
+        let context = ServerContext(
+            sessions: sessions, logout: EndingService(sessions: sessions, log: log), disk: disk,
             tasks: globalConcurrentExecutor, time: time,
             info: setup.info, registry: registry, budget: budget, version: "9.8.7", limits: { limits }, log: log)
         let peers = NIOLockedValueBox<[Peer]>([])
         self.peers = peers
         let admins = setup.admins
         server = try await DaemonServer.start(
-            on: try Self.bind(path), dispatcher: dispatcher,
+            on: try Self.bind(path), context: context,
             identify: { descriptor in
                 if let admins { return try Peer.of(descriptor, admins: admins) }
                 return peers.withLockedValue { $0.isEmpty ? Self.somebody : $0.removeFirst() }

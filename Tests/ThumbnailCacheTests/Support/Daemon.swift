@@ -8,7 +8,7 @@ import NIOCore
 struct Daemon {
     let world: FakeWorld
     let sessions: UserSessions
-    let logout: LogoutService
+    let logout: EndingService
 
     var store: FakeStore { world.store }
     var fetcher: FakeFetcher { world.fetcher }
@@ -16,7 +16,7 @@ struct Daemon {
     init(_ world: FakeWorld = FakeWorld()) {
         self.world = world
         sessions = UserSessions(services: world.services, log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
-        logout = LogoutService(sessions: sessions, log: sessions.log)
+        logout = EndingService(sessions: sessions, log: sessions.log)
     }
 
     init(budget: MemoryBudget) {

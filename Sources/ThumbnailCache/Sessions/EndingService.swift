@@ -6,7 +6,7 @@ import NIOConcurrencyHelpers
 /// The order of an ending is what the promise rests on: the cache is closed to new work, its flights are detached and their
 /// waiters answered, what the disk is doing drains, keys and memory are wiped, the key file is committed, and only then is
 /// there a receipt. Deleting what is left comes behind it; so does wiping memory after a purge, when nothing leads to it any more.
-public final class LogoutService: Sendable {
+public final class EndingService: Sendable {
     private let sessions: UserSessions
     private let services: CacheServices
     private let log: Logger

@@ -6,9 +6,9 @@ import ThumbcacheProtocol
 import ThumbnailCache
 
 /// What every connection works with. Made once, where all is wired.
-public struct Dispatcher: Sendable {
+public struct ServerContext: Sendable {
     public let sessions: UserSessions
-    public let logout: LogoutService
+    public let logout: EndingService
     /// nil where no hook leaves markers.
     public let pendingLogouts: PendingLogouts?
     /// Where PUTs write.
@@ -29,7 +29,7 @@ public struct Dispatcher: Sendable {
     var loops: [SocketLoop] = []
 
     public init(
-        sessions: UserSessions, logout: LogoutService, pendingLogouts: PendingLogouts? = nil,
+        sessions: UserSessions, logout: EndingService, pendingLogouts: PendingLogouts? = nil,
         disk: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping, info: ServerInfo,
         registry: PeerRegistry, budget: MemoryBudget, version: String,
         limits: @escaping @Sendable () -> ServerLimits, log: Logger
