@@ -27,7 +27,7 @@ extension StreamHandler {
 }
 
 /// A connected socket. Used on its loop alone.
-public final class Stream: Source {
+public final class Stream: PollHandler {
     private let descriptor: CInt
     private let poller: Poller
     private let buffers: StreamBuffers

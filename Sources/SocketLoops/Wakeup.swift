@@ -3,7 +3,7 @@ import Glibc
 import NIOCore
 
 /// Wakes a loop that waits for its descriptors: eventfd(2).
-final class Alarm: Source, Sendable {
+final class Wakeup: PollHandler, Sendable {
     private let descriptor: CInt
 
     init() throws {
@@ -18,7 +18,7 @@ final class Alarm: Source, Sendable {
     }
 
     /// From any thread. A counter that is full has rung already.
-    func ring() {
+    func wake() {
         var one: UInt64 = 1
         write(descriptor, &one, MemoryLayout<UInt64>.size)
     }

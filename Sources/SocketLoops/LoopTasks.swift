@@ -3,7 +3,7 @@ import HeapModule
 import NIOCore
 
 /// What a loop has to do: at once, in the order in which it was told, or later, by the clock. A value, which knows no clock itself.
-struct Agenda {
+struct LoopTasks {
     typealias Work = @Sendable () -> Void
 
     /// What is due: work, or the timer of a number, which may be cancelled yet.
