@@ -75,7 +75,7 @@ public final class DaemonServer: Sendable {
             do {
                 try admit(stream, identify(descriptor), context, turns?.value, loop)
             } catch let error as CommandError {
-                let refusal = Refusal(stream, registry: context.registry, limit: refusedAtOnce)
+                let refusal = RefusedConnection(stream, registry: context.registry, limit: refusedAtOnce)
                 stream.handler = refusal
                 refusal.tell(error, on: loop)
             } catch {

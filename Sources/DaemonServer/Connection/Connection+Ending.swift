@@ -88,7 +88,7 @@ extension Connection {
         guard phase != .closed else { return }
         let registry = context.registry
         guard registry.linger(limit: DaemonServer.refusedAtOnce) else { return stream.close() }
-        eventLoop.assumeIsolated().scheduleTask(in: Refusal.patience) { [stream] in
+        eventLoop.assumeIsolated().scheduleTask(in: RefusedConnection.patience) { [stream] in
             registry.endLingering()
             stream.close()
         }

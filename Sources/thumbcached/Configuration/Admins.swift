@@ -6,17 +6,17 @@ struct Admins: Equatable, Sendable {
     var gids: Set<UInt32> = []
 
     /// Resolves names: `root`, `1000`, `@wheel`, `@10`. They are resolved once, when the configuration is read.
-    static func resolve(_ name: String, with accounts: AccountDirectory) throws(Complaint) -> Admins {
+    static func resolve(_ name: String, with accounts: AccountDirectory) throws(SettingError) -> Admins {
         let isGroup = name.hasPrefix("@")
         let bare = isGroup ? String(name.dropFirst()) : name
         guard !bare.isEmpty else {
-            throw Complaint("\(quoted(name)) names nobody: write a user, as in \"root\", or a group, as in \"@wheel\"")
+            throw SettingError("\(quoted(name)) names nobody: write a user, as in \"root\", or a group, as in \"@wheel\"")
         }
         let id: UInt32
         if bare.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }) {
             // The highest number means "no change" to chown and its kin, and is nobody's.
             guard let number = UInt32(bare), number < .max else {
-                throw Complaint("\(quoted(name)) is no \(isGroup ? "gid" : "uid"): 0 to 4294967294 can be")
+                throw SettingError("\(quoted(name)) is no \(isGroup ? "gid" : "uid"): 0 to 4294967294 can be")
             }
             id = number
         } else if name == "root" {
@@ -28,15 +28,15 @@ struct Admins: Equatable, Sendable {
         return isGroup ? Admins(gids: [id]) : Admins(uids: [id])
     }
 
-    private static func find(_ name: String, isGroup: Bool, in accounts: AccountDirectory) throws(Complaint) -> UInt32 {
+    private static func find(_ name: String, isGroup: Bool, in accounts: AccountDirectory) throws(SettingError) -> UInt32 {
         let found: UInt32?
         do throws(SystemError) {
             found = isGroup ? try accounts.gid(name) : try accounts.uid(name)
         } catch {
-            throw Complaint("\(quoted(name)) could not be looked up: \(error)")
+            throw SettingError("\(quoted(name)) could not be looked up: \(error)")
         }
         guard let found else {
-            throw Complaint("this machine knows no \(isGroup ? "group" : "user") \(quoted(name))")
+            throw SettingError("this machine knows no \(isGroup ? "group" : "user") \(quoted(name))")
         }
         return found
     }

@@ -101,7 +101,7 @@ extension Configuration {
         var endpoint = TokenEndpoint(url: draft.token.endpoint, clientID: draft.token.clientID)
         if !draft.token.clientSecretFile.isEmpty {
             let name = "token.client-secret-file"
-            do throws(Complaint) {
+            do throws(SettingError) {
                 endpoint.clientSecret = try SecretFile.read(draft.token.clientSecretFile)
             } catch {
                 return [.init(line: found[name] ?? nil, key: "\(key).\(name)", sentence: error.sentence)]
@@ -132,7 +132,7 @@ extension Configuration {
     }
 
     private static var pixels: SettingKind<UInt16> {
-        SettingKind<Int>.count(1...4096).map { value throws(Complaint) in UInt16(value) }
+        SettingKind<Int>.count(1...4096).map { value throws(SettingError) in UInt16(value) }
     }
 
     private static var fileOrNone: SettingKind<String> {

@@ -77,27 +77,27 @@ extension Configuration {
 
     /// Permission bits, in quotes: a bare 0666 is no TOML number, and a bare 666 would be a trap.
     private static var mode: SettingKind<UInt32> {
-        SettingKind<String> { node throws(Complaint) in
+        SettingKind<String> { node throws(SettingError) in
             guard case .string(let text) = node.value else {
-                throw Complaint("is \(node.typeName); write the mode in quotes, as in \"0666\"")
+                throw SettingError("is \(node.typeName); write the mode in quotes, as in \"0666\"")
             }
             return text
-        }.map { text throws(Complaint) in
+        }.map { text throws(SettingError) in
             guard (3...4).contains(text.utf8.count),
                 text.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "7") ~= $0 }),
                 let mode = UInt32(text, radix: 8), mode <= 0o777
-            else { throw Complaint("\(quoted(text)) is no mode: write three octal digits after a 0, as in \"0666\"") }
+            else { throw SettingError("\(quoted(text)) is no mode: write three octal digits after a 0, as in \"0666\"") }
             return mode
         }
     }
 
     private static func duration(atLeast least: Int, atMost most: Int) -> SettingKind<Duration> {
-        SettingKind<Int>.time(atLeast: least, atMost: most).map { value throws(Complaint) in .milliseconds(value) }
+        SettingKind<Int>.time(atLeast: least, atMost: most).map { value throws(SettingError) in .milliseconds(value) }
     }
 
     private static func admins(_ accounts: AccountDirectory) -> SettingKind<Admins> {
-        let one = SettingKind<String>.text.map { name throws(Complaint) in try Admins.resolve(name, with: accounts) }
-        return SettingKind<[Admins]>.list(of: one, such: "[\"root\", \"@wheel\"]").map { all throws(Complaint) in
+        let one = SettingKind<String>.text.map { name throws(SettingError) in try Admins.resolve(name, with: accounts) }
+        return SettingKind<[Admins]>.list(of: one, such: "[\"root\", \"@wheel\"]").map { all throws(SettingError) in
             all.reduce(into: Admins()) { sum, next in
                 sum.uids.formUnion(next.uids)
                 sum.gids.formUnion(next.gids)

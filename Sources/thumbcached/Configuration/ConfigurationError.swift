@@ -32,7 +32,7 @@ struct ConfigurationError: Error, Equatable, CustomStringConvertible {
 }
 
 /// What a value has against it. Whoever knows the key and the file makes a ``ConfigurationError/Problem`` of it.
-struct Complaint: Error, Equatable {
+struct SettingError: Error, Equatable {
     let sentence: String
     /// What to add to the key's name: `[2]` for the third element of a list.
     var keySuffix = ""

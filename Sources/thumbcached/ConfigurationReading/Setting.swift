@@ -7,8 +7,8 @@ struct Setting<Root>: Sendable {
     let name: String
     /// Whether a reload takes over a change.
     let isReloadable: Bool
-    /// Reads a value into its place. Throws a ``Complaint``.
-    let read: @Sendable (TOMLNode, inout Root) throws(Complaint) -> Void
+    /// Reads a value into its place. Throws a ``SettingError``.
+    let read: @Sendable (TOMLNode, inout Root) throws(SettingError) -> Void
     let isEqual: @Sendable (Root, Root) -> Bool
     /// Copies the value from one root into another.
     let copy: @Sendable (Root, inout Root) -> Void
@@ -19,7 +19,7 @@ struct Setting<Root>: Sendable {
     ) {
         self.name = name
         self.isReloadable = isReloadable
-        self.read = { node, root throws(Complaint) in root[keyPath: place] = try kind.read(node) }
+        self.read = { node, root throws(SettingError) in root[keyPath: place] = try kind.read(node) }
         self.isEqual = { $0[keyPath: place] == $1[keyPath: place] }
         self.copy = { $1[keyPath: place] = $0[keyPath: place] }
     }
@@ -66,7 +66,7 @@ struct SettingReader<Root> {
 
     private mutating func read(_ setting: Setting<Root>, _ node: TOMLNode, into root: inout Root) {
         found[setting.name] = .some(node.line)
-        do throws(Complaint) {
+        do throws(SettingError) {
             try setting.read(node, &root)
         } catch {
             complain(setting.name + error.keySuffix, error.line ?? node.line, error.sentence)

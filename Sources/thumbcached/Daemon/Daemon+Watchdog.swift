@@ -10,21 +10,21 @@ extension Daemon {
         lifecycle: FairPool, endings: FairPool, tasks: any TaskExecutor, time: SystemTime, log: Logger
     ) -> Watchdog? {
         guard let interval = notifier.watchdogInterval else { return nil }
-        var organs = loops.makeIterator().enumerated().map { index, loop in
-            Watchdog.Organ(name: "event loop \(index)", isVital: true) { loop.execute($0) }
+        var checks = loops.makeIterator().enumerated().map { index, loop in
+            Watchdog.HealthCheck(name: "event loop \(index)", isVital: true) { loop.execute($0) }
         }
-        organs += [
-            Watchdog.Organ(name: "log-ins and log-outs", isVital: true) { alive in
+        checks += [
+            Watchdog.HealthCheck(name: "log-ins and log-outs", isVital: true) { alive in
                 Task(executorPreference: tasks) { alive() }
             },
-            Watchdog.Organ(name: "downloads", isVital: true) { fetcher.whenAlive($0) },
-            Watchdog.Organ(name: "disk of images", isVital: false) { disk.submit(for: 0, $0) },
-            Watchdog.Organ(name: "disk of log-ins", isVital: false) { lifecycle.submit(for: 0, $0) },
-            Watchdog.Organ(name: "disk of log-outs", isVital: false) { endings.submit(for: 0, $0) },
+            Watchdog.HealthCheck(name: "downloads", isVital: true) { fetcher.whenAlive($0) },
+            Watchdog.HealthCheck(name: "disk of images", isVital: false) { disk.submit(for: 0, $0) },
+            Watchdog.HealthCheck(name: "disk of log-ins", isVital: false) { lifecycle.submit(for: 0, $0) },
+            Watchdog.HealthCheck(name: "disk of log-outs", isVital: false) { endings.submit(for: 0, $0) },
         ]
         // The second beat is the first that feeds, at half of the time that systemd waits.
         return Watchdog(
-            organs: organs, pause: interval.milliseconds / 2, time: time,
+            checks: checks, pause: interval.milliseconds / 2, time: time,
             feed: {
                 do throws(SystemError) {
                     try notifier.sendAtOnce(.watchdog)

@@ -13,7 +13,7 @@ extension LiveAccounts {
                 "which uids belong to which account cannot be read; each counts as before",
                 metadata: ["file": "\(path)", "error": "\(error)"])
         }
-        var (complaints, first): (Int, SubordinateUIDs.Complaint?) = (0, nil)
+        var (complaints, first): (Int, SubordinateUIDs.BadLine?) = (0, nil)
         replace(
             by: SubordinateUIDs(text) { name in
                 do throws(SystemError) {

@@ -12,7 +12,7 @@ struct SubordinateUIDs: Sendable, Equatable {
     }
 
     /// A line that was passed over, and why.
-    struct Complaint: Equatable {
+    struct BadLine: Equatable {
         let line: Int
         let reason: String
     }
@@ -33,14 +33,14 @@ struct SubordinateUIDs: Sendable, Equatable {
     /// - Parameters:
     ///   - uidOf: nil where there is no such account.
     ///   - complain: is told of each such line, and of the first range that is one too many.
-    init(_ text: String, uidOf: (_ account: String) -> UInt32?, complain: (Complaint) -> Void = { _ in }) {
+    init(_ text: String, uidOf: (_ account: String) -> UInt32?, complain: (BadLine) -> Void = { _ in }) {
         for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
             if line.isEmpty || line.hasPrefix("#") { continue }
             guard ranges.count < Self.mostRanges else {
-                complain(Complaint(line: index + 1, reason: "more than \(Self.mostRanges) ranges"))
+                complain(BadLine(line: index + 1, reason: "more than \(Self.mostRanges) ranges"))
                 return
             }
-            if let reason = add(line, uidOf) { complain(Complaint(line: index + 1, reason: reason)) }
+            if let reason = add(line, uidOf) { complain(BadLine(line: index + 1, reason: reason)) }
         }
     }
 

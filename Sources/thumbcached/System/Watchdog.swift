@@ -4,16 +4,16 @@ import ThumbnailCache
 
 /// Feeds systemd's watchdog as long as all that must live does its own work (F48).
 ///
-/// At every beat each organ is asked for a sign of life, which it gives by the work that it is there for: an event loop by running
-/// a task, the downloads' thread by coming round. When a vital organ has not answered by the next beat, the watchdog goes
-/// unfed, and systemd restarts the daemon. An organ that is not vital is only told of in the log.
+/// At every beat each check is asked for a sign of life, which it gives by the work that it is there for: an event loop by running
+/// a task, the downloads' thread by coming round. When a vital check has not answered by the next beat, the watchdog goes
+/// unfed, and systemd restarts the daemon. An check that is not vital is only told of in the log.
 final class Watchdog: Sendable {
-    struct Organ: Sendable {
+    struct HealthCheck: Sendable {
         let name: String
         /// Whether a restart is right when it is stuck. It is not for what waits for a disk: memory hits are still served
         /// then (I9), and a restart would wait for the same disk.
         let isVital: Bool
-        /// Has the organ call back, once, by its own work.
+        /// Has the check call back, once, by its own work.
         let ask: @Sendable (@escaping @Sendable () -> Void) -> Void
     }
 
@@ -26,7 +26,7 @@ final class Watchdog: Sendable {
         var isStopped = false
     }
 
-    private let organs: [Organ]
+    private let checks: [HealthCheck]
     private let pause: Int64
     private let time: any Timekeeping
     private let feed: @Sendable () -> Void
@@ -38,9 +38,9 @@ final class Watchdog: Sendable {
     ///     waits for.
     ///   - feed: tells systemd that the daemon is alive. Must not block.
     init(
-        organs: [Organ], pause: Int64, time: any Timekeeping, feed: @escaping @Sendable () -> Void, log: Logger
+        checks: [HealthCheck], pause: Int64, time: any Timekeeping, feed: @escaping @Sendable () -> Void, log: Logger
     ) {
-        self.organs = organs
+        self.checks = checks
         self.pause = max(1, pause)
         self.time = time
         self.feed = feed
@@ -75,30 +75,30 @@ final class Watchdog: Sendable {
             return (state.unanswered, state.silent, state.isStopped)
         }
         if isStopped { return }
-        for index in organs.indices { tell(organs[index], unanswered.contains(index), before.contains(index)) }
-        if !unanswered.contains(where: { organs[$0].isVital }) { feed() }
+        for index in checks.indices { tell(checks[index], unanswered.contains(index), before.contains(index)) }
+        if !unanswered.contains(where: { checks[$0].isVital }) { feed() }
         ask()
         wait()
     }
 
-    private func tell(_ organ: Organ, _ isSilent: Bool, _ wasSilent: Bool) {
+    private func tell(_ check: HealthCheck, _ isSilent: Bool, _ wasSilent: Bool) {
         if isSilent && !wasSilent {
-            let consequence = organ.isVital ? "the watchdog is not fed" : "what waits for it waits on"
-            log.error("a part of the daemon is stuck; \(consequence)", metadata: ["part": "\(organ.name)"])
+            let consequence = check.isVital ? "the watchdog is not fed" : "what waits for it waits on"
+            log.error("a part of the daemon is stuck; \(consequence)", metadata: ["part": "\(check.name)"])
         } else if wasSilent && !isSilent {
-            log.notice("a part of the daemon that was stuck goes on", metadata: ["part": "\(organ.name)"])
+            log.notice("a part of the daemon that was stuck goes on", metadata: ["part": "\(check.name)"])
         }
     }
 
     /// Asks whoever does not owe an answer already, so that nothing heaps up at what is stuck.
     private func ask() {
         let asked = state.withLockedValue { state in
-            let asked = organs.indices.filter { !state.unanswered.contains($0) }
+            let asked = checks.indices.filter { !state.unanswered.contains($0) }
             state.unanswered.formUnion(asked)
             return asked
         }
         for index in asked {
-            organs[index].ask { _ = self.state.withLockedValue { $0.unanswered.remove(index) } }
+            checks[index].ask { _ = self.state.withLockedValue { $0.unanswered.remove(index) } }
         }
     }
 }

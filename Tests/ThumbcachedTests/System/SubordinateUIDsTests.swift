@@ -6,8 +6,8 @@ import Testing
 @Suite struct SubordinateUIDsTests {
     private static func uid(_ name: String) -> UInt32? { ["alice": 1000, "bob": 1001][name] }
 
-    private func read(_ text: String) -> (SubordinateUIDs, [SubordinateUIDs.Complaint]) {
-        var complaints: [SubordinateUIDs.Complaint] = []
+    private func read(_ text: String) -> (SubordinateUIDs, [SubordinateUIDs.BadLine]) {
+        var complaints: [SubordinateUIDs.BadLine] = []
         let accounts = SubordinateUIDs(text, uidOf: Self.uid) { complaints.append($0) }
         return (accounts, complaints)
     }

@@ -8,14 +8,14 @@ import Testing
 @testable import thumbcached
 
 @Suite(.timeLimit(.minutes(2))) struct WatchdogTests {
-    /// An organ that answers when the test has it answer.
+    /// An check that answers when the test has it answer.
     private final class TestOrgan: Sendable {
         private let asked = NIOLockedValueBox<[@Sendable () -> Void]>([])
 
         var questions: Int { asked.withLockedValue { $0.count } }
 
-        func organ(_ name: String, isVital: Bool = true) -> Watchdog.Organ {
-            Watchdog.Organ(name: name, isVital: isVital) { answer in self.asked.withLockedValue { $0.append(answer) } }
+        func check(_ name: String, isVital: Bool = true) -> Watchdog.HealthCheck {
+            Watchdog.HealthCheck(name: name, isVital: isVital) { answer in self.asked.withLockedValue { $0.append(answer) } }
         }
 
         func answer() {
@@ -31,15 +31,15 @@ import Testing
     private let fed = NIOLockedValueBox(0)
     private var meals: Int { fed.withLockedValue { $0 } }
 
-    private func watchdog(_ organs: Watchdog.Organ...) -> Watchdog {
+    private func watchdog(_ checks: Watchdog.HealthCheck...) -> Watchdog {
         Watchdog(
-            organs: organs, pause: 100, time: time, feed: { [fed] in fed.withLockedValue { $0 += 1 } },
+            checks: checks, pause: 100, time: time, feed: { [fed] in fed.withLockedValue { $0 += 1 } },
             log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
     }
 
     @Test func `F48: it is fed at every beat at which all have answered since the last`() {
         let (one, two) = (TestOrgan(), TestOrgan())
-        let watchdog = watchdog(one.organ("one"), two.organ("two"))
+        let watchdog = watchdog(one.check("one"), two.check("two"))
         watchdog.start()
         for beat in 1...5 {
             one.answer()
@@ -53,7 +53,7 @@ import Testing
 
     @Test func `F48: one that is stuck starves it, is asked no more than once, and when it goes on, it is fed again`() {
         let (one, two) = (TestOrgan(), TestOrgan())
-        let watchdog = watchdog(one.organ("one"), two.organ("two"))
+        let watchdog = watchdog(one.check("one"), two.check("two"))
         watchdog.start()
         for _ in 0..<1_000 {
             one.answer()
@@ -73,7 +73,7 @@ import Testing
 
     @Test func `I9: what waits for a disk is no reason for a restart`() {
         let (loop, disk) = (TestOrgan(), TestOrgan())
-        let watchdog = watchdog(loop.organ("loop"), disk.organ("disk", isVital: false))
+        let watchdog = watchdog(loop.check("loop"), disk.check("disk", isVital: false))
         watchdog.start()
         for _ in 0..<10 {
             loop.answer()
@@ -84,14 +84,14 @@ import Testing
     }
 
     @Test func `nobody is asked behind a stop`() {
-        let organ = TestOrgan()
-        let watchdog = watchdog(organ.organ("one"))
+        let check = TestOrgan()
+        let watchdog = watchdog(check.check("one"))
         watchdog.start()
-        organ.answer()
+        check.answer()
         watchdog.stop()
         time.advance(milliseconds: 1_000)
         #expect(meals == 0)
-        #expect(organ.questions == 0)
+        #expect(check.questions == 0)
         #expect(time.timers == 0)
     }
 
@@ -99,8 +99,8 @@ import Testing
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
         let loops = Array(group.makeIterator())
         let answers = NIOLockedValueBox(0)
-        let organs = loops.map { loop in
-            Watchdog.Organ(name: "loop", isVital: true) { alive in
+        let checks = loops.map { loop in
+            Watchdog.HealthCheck(name: "loop", isVital: true) { alive in
                 loop.execute {
                     alive()
                     answers.withLockedValue { $0 += 1 }
@@ -108,7 +108,7 @@ import Testing
             }
         }
         let watchdog = Watchdog(
-            organs: organs, pause: 100, time: time, feed: { [fed] in fed.withLockedValue { $0 += 1 } },
+            checks: checks, pause: 100, time: time, feed: { [fed] in fed.withLockedValue { $0 += 1 } },
             log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         let gate = Gate()
         loops[1].execute { gate.pass() }

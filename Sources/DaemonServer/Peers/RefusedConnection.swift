@@ -6,7 +6,7 @@ import ThumbcacheProtocol
 ///
 /// Not at once: a client that writes its first requests before it reads would find the connection broken, and never see
 /// the reason. So the close waits until the peer has seen the end, for a moment at most.
-final class Refusal: StreamHandler {
+final class RefusedConnection: StreamHandler {
     /// How long a refused peer may keep a descriptor busy.
     static var patience: TimeAmount { .milliseconds(100) }
 
