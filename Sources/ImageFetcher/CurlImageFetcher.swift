@@ -1,9 +1,9 @@
 import CCurl
 import Glibc
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import Threads
 import ThumbnailCache
 
 /// Downloads images with libcurl, on one thread of its own.
@@ -53,8 +53,11 @@ public final class CurlImageFetcher: ImageFetching {
         }
         tokenInbox.open(wakeup)
         do throws(ThreadError) {
-            let started = try startThread(named: "downloads") { [scheduler, tokenInbox, rulesCache, log, multi = Handed(multi)] in
-                DownloadLoop(scheduler: scheduler, tokens: tokenInbox, rulesCache: rulesCache, multi: multi.value, log: log).run()
+            let started = try startThread(named: "downloads") {
+                [scheduler, tokenInbox, rulesCache, log, multi = Handed(multi)] in
+                DownloadLoop(
+                    scheduler: scheduler, tokens: tokenInbox, rulesCache: rulesCache, multi: multi.value, log: log
+                ).run()
             }
             thread.withLockedValue { $0 = started }
         } catch {

@@ -1,8 +1,8 @@
 import Dispatch
 import Glibc
+import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
-import Threads
 
 /// An event loop for Unix sockets: one thread that waits for its descriptors and does what it is told.
 ///

@@ -1,8 +1,8 @@
 import CLinux
 import DequeModule
 import Glibc
+import LinuxSupport
 import NIOCore
-import Threads
 
 /// Who is told what becomes of a ``Stream``: on its loop, one call after another. Any of them may close the stream.
 public protocol StreamHandler: AnyObject {

@@ -1,6 +1,6 @@
+import LinuxSupport
 import NIOCore
 import RESP
-import Threads
 
 /// What a connection has received and not yet worked on, and the requests it amounts to.
 struct RequestReader {

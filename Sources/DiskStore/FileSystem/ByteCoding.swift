@@ -1,4 +1,4 @@
-import Threads
+import LinuxSupport
 
 /// Takes big-endian fields from bytes that anybody may have written. Never reads past the end: what is not there is nil.
 struct ByteReader {

@@ -1,5 +1,5 @@
 import Glibc
-import Threads
+import LinuxSupport
 import ThumbnailCache
 
 /// Small files that must survive a power cut, whole in the old state or whole in the new one.

@@ -28,7 +28,8 @@ extension LoginFiles {
         let name = sealedOwner.user.fileName
         let temporary = Disk.temporaryName(for: name)
         try destroyLeftover(of: sealedOwner, in: directory)
-        try keyFile.withEncoded(check: { try names.check($0, uid: sealedOwner.uid, user: sealedOwner.user, into: $1) }) { bytes in
+        try keyFile.withEncoded(check: { try names.check($0, uid: sealedOwner.uid, user: sealedOwner.user, into: $1) })
+        { bytes in
             try disk.create(temporary, in: directory, with: bytes)
         }
         let replaced = try place(temporary, as: name, in: directory)

@@ -38,7 +38,9 @@ extension LoginFiles {
                     logged("a session file") {
                         // The key file is looked at second and under the lock: no log-in is half written then.
                         try withLock(sealedOwner) {
-                            if try keyFile(of: sealedOwner) == nil { try disk.unlinkIfPresent(entry.name, in: directory) }
+                            if try keyFile(of: sealedOwner) == nil {
+                                try disk.unlinkIfPresent(entry.name, in: directory)
+                            }
                         }
                     }
                     yield()

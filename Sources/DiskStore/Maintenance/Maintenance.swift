@@ -1,8 +1,8 @@
 import CLinux
 import Glibc
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
-import Threads
 import ThumbnailCache
 
 /// What happens behind everybody's back: the sweep after a start, counting, deleting trash, evicting what writers left
@@ -148,7 +148,7 @@ final class Maintenance: Sendable {
         try thread.withLockedValue { thread in
             guard thread == nil else { return }
             do {
-                thread = try Threads.startThread(named: "maintenance") { self.loop(after: rest) }
+                thread = try LinuxSupport.startThread(named: "maintenance") { self.loop(after: rest) }
             } catch {
                 throw StoreStartError("\(error)")
             }

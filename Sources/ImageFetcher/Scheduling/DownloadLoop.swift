@@ -27,7 +27,8 @@ final class DownloadLoop {
 
     /// Takes over the multi handle.
     init(
-        scheduler: DownloadScheduler, tokens: TokenInbox, rulesCache: OriginRulesCache, multi: UnsafeMutableRawPointer, log: Logger
+        scheduler: DownloadScheduler, tokens: TokenInbox, rulesCache: OriginRulesCache, multi: UnsafeMutableRawPointer,
+        log: Logger
     ) {
         self.scheduler = scheduler
         self.tokens = TokenScheduler(scheduler: tokens, hosts: scheduler, multi: multi)

@@ -1,5 +1,5 @@
 import Glibc
-import Threads
+import LinuxSupport
 
 /// Some members of a JSON object (RFC 8259): found where they lie and decoded when they are asked for.
 ///

@@ -1,5 +1,5 @@
 import Glibc
-import Threads
+import LinuxSupport
 import ThumbnailCache
 
 /// The answer of a token endpoint as it comes in, bounded, in memory that is wiped at the end.

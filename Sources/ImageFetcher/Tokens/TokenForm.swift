@@ -1,6 +1,6 @@
 import COpenSSL
 import Glibc
-import Threads
+import LinuxSupport
 import ThumbnailCache
 
 /// What is sent to a token endpoint: made in memory that is wiped, never in a Swift string, whose copies nobody could wipe.

@@ -45,7 +45,8 @@ final class TokenInbox: Sendable {
             state.lastID += 1
             state.open[request.uid, default: 0] += 1
             let deadline = now + .milliseconds(request.origin.timeout)
-            let ticket = TokenTicket(id: state.lastID, request: request, deadline: deadline, scheduler: self, onEnd: onEnd)
+            let ticket = TokenTicket(
+                id: state.lastID, request: request, deadline: deadline, scheduler: self, onEnd: onEnd)
             state.new.append(ticket)
             wakeup.wake()
             return .success(ticket)

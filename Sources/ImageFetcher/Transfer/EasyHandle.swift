@@ -1,6 +1,6 @@
 import CCurl
 import Glibc
-import Threads
+import LinuxSupport
 import ThumbnailCache
 
 /// One of libcurl's easy handles and what belongs to it: for one request, and never for a second.

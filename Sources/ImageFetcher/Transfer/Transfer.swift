@@ -55,7 +55,8 @@ final class Transfer {
     var origin: Origin { ticket.download.origin }
 
     init(
-        ticket: DownloadTicket, connections: ConnectionTable, rulesCache: OriginRulesCache, configuration: FetcherConfiguration
+        ticket: DownloadTicket, connections: ConnectionTable, rulesCache: OriginRulesCache,
+        configuration: FetcherConfiguration
     ) throws(DownloadFailure) {
         url = try Self.url(of: ticket.download, rulesCache)
         do {
@@ -72,7 +73,9 @@ final class Transfer {
 
     private static func url(of download: Download, _ rulesCache: OriginRulesCache) throws(DownloadFailure) -> WebURL {
         do {
-            if let url = try rulesCache.rules(of: download.origin).template.takenApart(download.target.url) { return url }
+            if let url = try rulesCache.rules(of: download.origin).template.takenApart(download.target.url) {
+                return url
+            }
         } catch {
             // Of an origin whose configuration cannot be read nothing is known: its URL is judged as any other's.
         }

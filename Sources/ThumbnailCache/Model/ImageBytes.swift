@@ -1,5 +1,5 @@
+import LinuxSupport
 import NIOCore
-import Threads
 
 /// An image's bytes lying ready to be sent: in one buffer, between the prefix and the suffix of the reply that
 /// carries them, so that a hit hands the connection one buffer and copies nothing.

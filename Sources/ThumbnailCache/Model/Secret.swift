@@ -1,4 +1,4 @@
-import Threads
+import LinuxSupport
 
 /// Bytes that must not be seen (I11): wiped when the last reference goes, and never part of a description.
 public final class Secret: Sendable, Equatable, CustomStringConvertible, CustomReflectable {

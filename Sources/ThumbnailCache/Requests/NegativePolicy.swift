@@ -9,7 +9,9 @@ enum NegativePolicy {
         var fields = StoredFields(headers)
         fields.lastModified = nil
         let policy = StoragePolicy(fields, headers, origin: negative, at: responseTime)
-        guard policy.mayStore, let left = policy.freshness.timeToLive(at: responseTime.now) else { return responseTime.now }
+        guard policy.mayStore, let left = policy.freshness.timeToLive(at: responseTime.now) else {
+            return responseTime.now
+        }
         return responseTime.now + max(0, left)
     }
 }

@@ -229,7 +229,9 @@ extension UserCache {
     }
 
     /// - Parameter result: nil when the answer means nothing for what is held.
-    private func finished(_ slot: Slot, _ target: DownloadTarget, _ flight: UInt64, _ result: RequestCoordinator.DownloadResult?) {
+    private func finished(
+        _ slot: Slot, _ target: DownloadTarget, _ flight: UInt64, _ result: RequestCoordinator.DownloadResult?
+    ) {
         defer { services.writes.downloadEnded() }
         guard let result else {
             return change { Consequences(effects: $0.coordinator.askAgain(slot, flight, target)) }

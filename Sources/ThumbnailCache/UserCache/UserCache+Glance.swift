@@ -51,6 +51,7 @@ extension UserCache.State {
     /// Whether what is on disk is the answer: nothing is going on in the slot, and the origin has not said that there is nothing.
     /// What it no longer has may still be on disk where it could not be removed.
     fileprivate func mayGlance(_ slot: Slot, now: Int64) -> Bool {
-        isOpen && memory[slot] == nil && coordinator.activity[slot] == nil && !coordinator.negativeCache.holdsAny(slot, at: now)
+        isOpen && memory[slot] == nil && coordinator.activity[slot] == nil
+            && !coordinator.negativeCache.holdsAny(slot, at: now)
     }
 }

@@ -71,7 +71,8 @@ extension UserCache {
     /// What is held is not to be served again: it goes. Blocks on the disk.
     func drop(_ slot: Slot, _ flight: UInt64) {
         do {
-            try vault.drop(slot, isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayDrop(slot, flight) } })
+            try vault.drop(
+                slot, isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayDrop(slot, flight) } })
         } catch StoreError.closed {
             // All of it is going.
         } catch {

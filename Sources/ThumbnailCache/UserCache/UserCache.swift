@@ -171,7 +171,8 @@ public final class UserCache: Sendable {
     /// The user has logged in once more. What is known to be missing was missing for the tokens that were shown before.
     func update(_ account: Account) {
         let family = account.tokens.family
-        let none = NegativeCache(limit: services.settings().negativeEntries, memory: services.budget.lease(for: owner.uid))
+        let none = NegativeCache(
+            limit: services.settings().negativeEntries, memory: services.budget.lease(for: owner.uid))
         // What is forgotten is given up when the lock is let go.
         _ = state.withLockedValue { state -> NegativeCache? in
             state.account = account

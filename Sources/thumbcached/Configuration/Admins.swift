@@ -10,7 +10,8 @@ struct Admins: Equatable, Sendable {
         let isGroup = name.hasPrefix("@")
         let bare = isGroup ? String(name.dropFirst()) : name
         guard !bare.isEmpty else {
-            throw SettingError("\(quoted(name)) names nobody: write a user, as in \"root\", or a group, as in \"@wheel\"")
+            throw SettingError(
+                "\(quoted(name)) names nobody: write a user, as in \"root\", or a group, as in \"@wheel\"")
         }
         let id: UInt32
         if bare.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }) {
@@ -28,7 +29,9 @@ struct Admins: Equatable, Sendable {
         return isGroup ? Admins(gids: [id]) : Admins(uids: [id])
     }
 
-    private static func find(_ name: String, isGroup: Bool, in accounts: AccountDirectory) throws(SettingError) -> UInt32 {
+    private static func find(_ name: String, isGroup: Bool, in accounts: AccountDirectory) throws(SettingError)
+        -> UInt32
+    {
         let found: UInt32?
         do throws(SystemError) {
             found = isGroup ? try accounts.gid(name) : try accounts.uid(name)

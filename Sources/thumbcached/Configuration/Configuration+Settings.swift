@@ -86,7 +86,9 @@ extension Configuration {
             guard (3...4).contains(text.utf8.count),
                 text.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "7") ~= $0 }),
                 let mode = UInt32(text, radix: 8), mode <= 0o777
-            else { throw SettingError("\(quoted(text)) is no mode: write three octal digits after a 0, as in \"0666\"") }
+            else {
+                throw SettingError("\(quoted(text)) is no mode: write three octal digits after a 0, as in \"0666\"")
+            }
             return mode
         }
     }

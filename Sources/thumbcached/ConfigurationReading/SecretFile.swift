@@ -1,5 +1,5 @@
 import Glibc
-import Threads
+import LinuxSupport
 import ThumbnailCache
 
 /// A file that holds nothing but a secret.

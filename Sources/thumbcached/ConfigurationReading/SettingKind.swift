@@ -36,7 +36,8 @@ extension SettingKind where Value == Int {
     static func count(_ range: ClosedRange<Int>) -> Self {
         Self { node throws(SettingError) in
             guard case .integer(let value) = node.value else {
-                throw SettingError("is \(node.typeName); write a whole number without quotes, as in \(range.lowerBound)")
+                throw SettingError(
+                    "is \(node.typeName); write a whole number without quotes, as in \(range.lowerBound)")
             }
             guard range.contains(value) else {
                 throw SettingError("\(value) is out of range: \(range.lowerBound) to \(range.upperBound) can be")
@@ -70,7 +71,8 @@ extension SettingKind where Value == Int {
         Self { node throws(SettingError) in
             let text = try string(node, as: "a time in quotes with its unit, as in \"2s\"")
             guard let milliseconds = TimeSpan.parse(text) else {
-                throw SettingError("\(quoted(text)) is no time: write a whole number with ms, s, m, h or d, as in \"2s\"")
+                throw SettingError(
+                    "\(quoted(text)) is no time: write a whole number with ms, s, m, h or d, as in \"2s\"")
             }
             guard milliseconds >= least else {
                 throw SettingError("\(quoted(text)) is too short: at least \(TimeSpan.format(least))")

@@ -2,11 +2,11 @@ import DaemonServer
 import DiskStore
 import Glibc
 import ImageFetcher
+import LinuxSupport
 import Logging
 import NIOCore
 import RESP
 import SocketLoops
-import Threads
 import ThumbnailCache
 
 /// The composition root: makes everything once, in the order in which one part needs another, and hands it on.

@@ -1,6 +1,6 @@
 import Glibc
+import LinuxSupport
 import NIOConcurrencyHelpers
-import Threads
 
 /// What the main thread waits for while the daemon serves. However often something is told before it is looked at, it is one event.
 final class DaemonEvents: Sendable {

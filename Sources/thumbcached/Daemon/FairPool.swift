@@ -1,7 +1,7 @@
 import Glibc
+import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
-import Threads
 import ThumbnailCache
 
 /// Threads that may block on the disk, shared out between uids by turns.

@@ -1,8 +1,8 @@
 import DaemonServer
+import LinuxSupport
 import Logging
 import NIOCore
 import SocketLoops
-import Threads
 import ThumbnailCache
 
 /// Serves on the socket until the stop: then answers what has begun, and closes.

@@ -15,7 +15,9 @@ import Testing
         var questions: Int { asked.withLockedValue { $0.count } }
 
         func check(_ name: String, isVital: Bool = true) -> Watchdog.HealthCheck {
-            Watchdog.HealthCheck(name: name, isVital: isVital) { answer in self.asked.withLockedValue { $0.append(answer) } }
+            Watchdog.HealthCheck(name: name, isVital: isVital) { answer in
+                self.asked.withLockedValue { $0.append(answer) }
+            }
         }
 
         func answer() {

@@ -27,7 +27,8 @@ import Testing
     private let backgroundYield: BackgroundYield
 
     init() {
-        backgroundYield = BackgroundYield(now: { [processor] in processor.now }, giveWay: { [processor] in processor.giveWay() })
+        backgroundYield = BackgroundYield(
+            now: { [processor] in processor.now }, giveWay: { [processor] in processor.giveWay() })
     }
 
     /// Works in steps of 20 µs and gives way after each. Returns how many there were.

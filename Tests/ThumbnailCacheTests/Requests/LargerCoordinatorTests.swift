@@ -105,7 +105,8 @@ import Testing
         #expect(dropping.largerEnds(.sample("96"), in: found) == ["a: null"])
 
         var gone = looking()
-        gone.coordinator.negativeCache.remember(found, url: "x", until: gone.now + 9, leavesSlotEmpty: true, now: gone.now)
+        gone.coordinator.negativeCache.remember(
+            found, url: "x", until: gone.now + 9, leavesSlotEmpty: true, now: gone.now)
         #expect(gone.largerEnds(.sample("96"), in: found) == ["a: null"])
 
         var foreign = looking()

@@ -136,7 +136,9 @@ import Testing
         _ = bench.get("a")
         _ = bench.readEnds(.sample("old"))
         #expect(
-            bench.finishes(.image(.sample("new", storedAt: bench.now), storable: false)) == ["a: new from origin", "drop"])
+            bench.finishes(.image(.sample("new", storedAt: bench.now), storable: false)) == [
+                "a: new from origin", "drop",
+            ])
     }
 
     @Test func `a purge of the profile forgets that it is missing`() {

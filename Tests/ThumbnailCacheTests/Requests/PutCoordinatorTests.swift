@@ -47,7 +47,8 @@ import Testing
         bench.memory = mine
         _ = bench.get("a", url: "https://other.test/x")
         #expect(
-            bench.finishes(.image(.sample("x", from: "https://other.test/x"), storable: true), url: "https://other.test/x")
+            bench.finishes(
+                .image(.sample("x", from: "https://other.test/x"), storable: true), url: "https://other.test/x")
                 == ["a: x from origin", "store x"])
     }
 

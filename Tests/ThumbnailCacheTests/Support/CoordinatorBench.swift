@@ -44,7 +44,9 @@ struct CoordinatorBench {
     }
 
     /// The look on disk has ended; with nothing, unless an image is given.
-    mutating func readEnds(_ image: Image? = nil, slot: Slot = CoordinatorBench.slot, flight: UInt64? = nil) -> [String]? {
+    mutating func readEnds(_ image: Image? = nil, slot: Slot = CoordinatorBench.slot, flight: UInt64? = nil)
+        -> [String]?
+    {
         guard let number = flight ?? flights["read"] else { return nil }
         return coordinator.readEnded(slot, number, image: image, route: route, now: now).map { tell($0) }
     }

@@ -20,7 +20,9 @@ import Testing
         var bench = reading("a")
         let new = Image.sample("new", storedAt: bench.now)
         #expect(
-            bench.finishes(.image(new, storable: true)) == ["first: new from origin", "a: new from origin", "store new"])
+            bench.finishes(.image(new, storable: true)) == [
+                "first: new from origin", "a: new from origin", "store new",
+            ])
         #expect(bench.readEnds(.sample("old")) == nil)
     }
 

@@ -28,7 +28,9 @@ import Testing
         (.failed(.origin("status 500")), "origin status 500"),
         (.failed(.timedOut("late")), "timeout"),
     ])
-    func `I6: every waiter gets the one outcome, whatever it is`(result: RequestCoordinator.DownloadResult, answer: String) {
+    func `I6: every waiter gets the one outcome, whatever it is`(
+        result: RequestCoordinator.DownloadResult, answer: String
+    ) {
         var bench = CoordinatorBench()
         _ = bench.get("a")
         _ = bench.get("b")
