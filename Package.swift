@@ -54,37 +54,37 @@ let package = Package(
         .target(name: "COpenSSL", cSettings: cRules, linkerSettings: [.linkedLibrary("crypto")]),
         .target(name: "CLinux", cSettings: cRules),
         .target(
-            name: "Threads", dependencies: ["CLinux", nioCore, nioLocks, deque],
+            name: "LinuxSupport", dependencies: ["CLinux", nioCore, nioLocks, deque],
             swiftSettings: swiftRules + fuzzRules),
 
         // What travels on the socket.
-        .target(name: "RESP", dependencies: ["Threads", nioCore], swiftSettings: swiftRules + fuzzRules),
+        .target(name: "RESP", dependencies: ["LinuxSupport", nioCore], swiftSettings: swiftRules + fuzzRules),
         .target(
             name: "ThumbcacheProtocol", dependencies: ["RESP", nioCore], swiftSettings: swiftRules + fuzzRules),
 
         // The domain.
         .target(
-            name: "ThumbnailCache", dependencies: ["Threads", nioCore, nioLocks, logging, deque],
+            name: "ThumbnailCache", dependencies: ["LinuxSupport", nioCore, nioLocks, logging, deque],
             swiftSettings: swiftRules + fuzzRules),
 
         // What the domain needs from the world.
         .target(
             name: "DiskStore",
-            dependencies: ["ThumbnailCache", "Threads", "COpenSSL", "CLinux", nioCore, nioLocks, logging],
+            dependencies: ["ThumbnailCache", "LinuxSupport", "COpenSSL", "CLinux", nioCore, nioLocks, logging],
             swiftSettings: swiftRules + fuzzRules),
         .target(
             name: "ImageFetcher",
-            dependencies: ["ThumbnailCache", "Threads", "CCurl", "COpenSSL", nioCore, nioLocks, logging, deque],
+            dependencies: ["ThumbnailCache", "LinuxSupport", "CCurl", "COpenSSL", nioCore, nioLocks, logging, deque],
             swiftSettings: swiftRules + fuzzRules),
 
         // The socket.
         .target(
-            name: "SocketLoops", dependencies: ["Threads", "CLinux", nioCore, nioLocks, logging, deque, heap],
+            name: "SocketLoops", dependencies: ["LinuxSupport", "CLinux", nioCore, nioLocks, logging, deque, heap],
             swiftSettings: swiftRules),
         .target(
             name: "DaemonServer",
             dependencies: [
-                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "SocketLoops", "Threads", "CLinux",
+                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "SocketLoops", "LinuxSupport", "CLinux",
                 nioCore, nioLocks, logging, deque,
             ],
             swiftSettings: swiftRules),
@@ -94,7 +94,7 @@ let package = Package(
             name: "thumbcached",
             dependencies: [
                 "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "ImageFetcher", "SocketLoops",
-                "DaemonServer", "Threads",
+                "DaemonServer", "LinuxSupport",
                 "CLinux", nioCore, nioLocks, logging, arguments,
                 .product(name: "TOMLKit", package: "TOMLKit"),
             ],

@@ -6,12 +6,12 @@ import ThumbcacheProtocol
 
 /// The Unix socket: takes connections, asks the kernel who they are, and gives each a ``Connection``.
 public final class DaemonServer: Sendable {
-    private let dispatcher: Dispatcher
+    private let context: ServerContext
     private let group: SocketLoopGroup
     private let listener: Listener
 
-    private init(dispatcher: Dispatcher, group: SocketLoopGroup, listener: Listener) {
-        self.dispatcher = dispatcher
+    private init(context: ServerContext, group: SocketLoopGroup, listener: Listener) {
+        self.context = context
         self.group = group
         self.listener = listener
     }
@@ -26,30 +26,30 @@ public final class DaemonServer: Sendable {
     /// - Parameter overflowUID: what the kernel says of a peer whose uid has no number in this user namespace
     ///   (user_namespaces(7)). Whoever has it is refused: it may be anybody.
     public static func start(
-        on descriptor: CInt, dispatcher: Dispatcher, admins: AdminRule, overflowUID: UInt32 = 65_534,
+        on descriptor: CInt, context: ServerContext, admins: AdminRule, overflowUID: UInt32 = 65_534,
         group: SocketLoopGroup
     ) async throws -> DaemonServer {
         try await start(
-            on: descriptor, dispatcher: dispatcher,
+            on: descriptor, context: context,
             identify: { try Peer.of($0, admins: admins).refused(asUID: overflowUID) }, group: group)
     }
 
     /// - Parameter identify: says who is at the other end; called on the connection's loop.
     static func start(
-        on descriptor: CInt, dispatcher: Dispatcher, identify: @escaping @Sendable (CInt) throws -> Peer,
+        on descriptor: CInt, context: ServerContext, identify: @escaping @Sendable (CInt) throws -> Peer,
         group: SocketLoopGroup
     ) async throws -> DaemonServer {
-        var serving = dispatcher
+        var serving = context
         serving.loops = group.loops
         let served = serving
         let turns = try await turns(of: group)
         let listener = try await Listener.start(
-            on: descriptor, backlog: backlog, loop: group.loops[0], log: dispatcher.log
+            on: descriptor, backlog: backlog, loop: group.loops[0], log: context.log
         ) { connection in
             let loop = group.nextForSocket()
             loop.execute { take(connection, served, identify, turns[ObjectIdentifier(loop)], on: loop) }
         }
-        return DaemonServer(dispatcher: served, group: group, listener: listener)
+        return DaemonServer(context: served, group: group, listener: listener)
     }
 
     private static func turns(of group: SocketLoopGroup) async throws -> [ObjectIdentifier: NIOLoopBound<LoopTurns>] {
@@ -67,15 +67,15 @@ public final class DaemonServer: Sendable {
     }
 
     private static func take(
-        _ descriptor: CInt, _ dispatcher: Dispatcher, _ identify: (CInt) throws -> Peer,
+        _ descriptor: CInt, _ context: ServerContext, _ identify: (CInt) throws -> Peer,
         _ turns: NIOLoopBound<LoopTurns>?, on loop: SocketLoop
     ) {
         do {
             let stream = try loop.adopt(descriptor)
             do {
-                try admit(stream, identify(descriptor), dispatcher, turns?.value, loop)
+                try admit(stream, identify(descriptor), context, turns?.value, loop)
             } catch let error as CommandError {
-                let refusal = Refusal(stream, registry: dispatcher.registry, limit: refusedAtOnce)
+                let refusal = RefusedConnection(stream, registry: context.registry, limit: refusedAtOnce)
                 stream.handler = refusal
                 refusal.tell(error, on: loop)
             } catch {
@@ -83,19 +83,19 @@ public final class DaemonServer: Sendable {
                 throw error
             }
         } catch {
-            dispatcher.log.warning("a connection could not be served", metadata: ["error": "\(error)"])
+            context.log.warning("a connection could not be served", metadata: ["error": "\(error)"])
         }
     }
 
     private static func admit(
-        _ stream: Stream, _ peer: Peer, _ dispatcher: Dispatcher, _ turns: LoopTurns?, _ loop: SocketLoop
+        _ stream: Stream, _ peer: Peer, _ context: ServerContext, _ turns: LoopTurns?, _ loop: SocketLoop
     ) throws(CommandError) {
         guard let turns else { throw CommandError.stopping }
-        let limits = dispatcher.limits()
+        let limits = context.limits()
         let onLoop = NIOLoopBound(stream, eventLoop: loop)
         let place: PeerRegistry.Place
         do throws(PeerRegistry.Refusal) {
-            place = try dispatcher.registry.enter(
+            place = try context.registry.enter(
                 peer, limits: limits,
                 // The connection does not exist yet when the registry takes it in.
                 .init(
@@ -109,7 +109,7 @@ public final class DaemonServer: Sendable {
             }
         }
         stream.handler = Connection(
-            dispatcher: dispatcher, limits: limits, peer: peer, place: place, turns: turns, stream: stream,
+            context: context, limits: limits, peer: peer, place: place, turns: turns, stream: stream,
             eventLoop: loop)
     }
 
@@ -126,13 +126,13 @@ public final class DaemonServer: Sendable {
         for loop in group.loops { try await loop.submit {}.get() }
         let drained = group.next().makePromise(of: Void.self)
         let deadline = drained.futureResult.eventLoop.scheduleTask(in: grace) { drained.succeed() }
-        dispatcher.registry.drain { drained.succeed() }
+        context.registry.drain { drained.succeed() }
         try await drained.futureResult.get()
         deadline.cancel()
     }
 
     /// Closes what is still open.
     public func close() {
-        dispatcher.registry.closeAll()
+        context.registry.closeAll()
     }
 }

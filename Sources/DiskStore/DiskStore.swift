@@ -27,12 +27,12 @@ public final class DiskStore: ImageStore {
     ///   - random: where keys come from.
     ///   - now: seconds since 1970.
     ///   - pause: waits a little; called between batches of deletions, so that they do not starve everything else.
-    ///   - stepAside: called between the small steps of all that happens in the background.
+    ///   - yield: called between the small steps of all that happens in the background.
     /// - Throws: ``StoreStartError``, which says what to do; ``StoreError`` when the system fails.
     public init(
         configuration: DiskStoreConfiguration, system: any FileSystem = LinuxFileSystem(),
         random: any RandomSource = SecureRandom(), now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
-        pause: @escaping @Sendable () -> Void = { usleep(2_000) }, stepAside: @escaping StepAside, log: Logger
+        pause: @escaping @Sendable () -> Void = { usleep(2_000) }, yield: @escaping StepAside, log: Logger
     ) throws {
         let disk = Disk(
             system: system, directories: DirectoryCache(capacity: configuration.openDirectories),
@@ -67,36 +67,36 @@ public final class DiskStore: ImageStore {
             directorySync: directorySync, random: random, now: now, quota: configuration.quota,
             userQuota: configuration.userQuota, counters: counters, maintenance: signal, log: log)
         maintenance = Maintenance(
-            logins: logins, images: images, signal: signal, pause: pause, stepAside: stepAside, log: log)
+            logins: logins, images: images, signal: signal, pause: pause, yield: yield, log: log)
     }
 
     public func load(_ owner: Owner) throws -> StoredLogin? {
-        try exclusively(owner, "loading a log-in") { person in
-            guard let login = try logins.load(person) else {
+        try exclusively(owner, "loading a log-in") { sealedOwner in
+            guard let login = try logins.load(sealedOwner) else {
                 // What was found of it before, when it was still there, is dead now.
-                leaveToTrash(person)
+                leaveToTrash(sealedOwner)
                 return nil
             }
-            logins.setLive(person, sessionKey: login.keys.sessionKey)
-            return StoredLogin(record: login.session.login, vault: vault(of: person, login.keys, isNew: false))
+            logins.setLive(sealedOwner, sessionKey: login.keys.sessionKey)
+            return StoredLogin(record: login.session.login, vault: vault(of: sealedOwner, login.keys, isNew: false))
         }
     }
 
     public func users(of uid: UInt32) throws -> [OpaqueID] {
         try storeErrors("listing users") {
-            try logins.people(of: uid).compactMap { person in
-                try logins.withLock(person) { try logins.load(person)?.session.user }
+            try logins.owners(of: uid).compactMap { sealedOwner in
+                try logins.withLock(sealedOwner) { try logins.load(sealedOwner)?.session.user }
             }
         }
     }
 
     public func countUsers(of uid: UInt32) throws -> Int {
-        try storeErrors("counting users") { try logins.people(of: uid).count }
+        try storeErrors("counting users") { try logins.owners(of: uid).count }
     }
 
     /// The uids that have at least one user logged in. Costs a listing of the key files.
     public func uidsLoggedIn() throws -> [UInt32] {
-        try storeErrors("listing uids") { try logins.uids().filter { try !logins.people(of: $0).isEmpty } }
+        try storeErrors("listing uids") { try logins.uids().filter { try !logins.owners(of: $0).isEmpty } }
     }
 
     public func settle(_ uid: UInt32) throws {
@@ -104,39 +104,39 @@ public final class DiskStore: ImageStore {
     }
 
     public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault {
-        try exclusively(owner, "logging in") { person in
-            let keys = try logins.begin(person, SessionRecord(user: owner.user, login: login))
-            leaveToTrash(person, except: keys.generation)
-            return vault(of: person, keys, isNew: true)
+        try exclusively(owner, "logging in") { sealedOwner in
+            let keys = try logins.begin(sealedOwner, SessionRecord(user: owner.user, login: login))
+            leaveToTrash(sealedOwner, except: keys.generation)
+            return vault(of: sealedOwner, keys, isNew: true)
         }
     }
 
     public func commitSessions(_ owner: Owner, _ login: LoginRecord) throws {
-        try exclusively(owner, "keeping a session") { person in
-            try logins.change(person, SessionRecord(user: owner.user, login: login))
+        try exclusively(owner, "keeping a session") { sealedOwner in
+            try logins.change(sealedOwner, SessionRecord(user: owner.user, login: login))
         }
     }
 
     public func commitPurge(_ owner: Owner) throws -> any ImageVault {
-        try exclusively(owner, "purging") { person in
+        try exclusively(owner, "purging") { sealedOwner in
             let keys: KeyFile
             do {
-                keys = try logins.renew(person)
+                keys = try logins.renew(sealedOwner)
             } catch let error as SystemError where error.isNoSpace {
                 // The closed generation will never be served again: its images make the room that its end needs (F4).
-                try deleteImages(of: person)
-                keys = try logins.renew(person)
+                try deleteImages(of: sealedOwner)
+                keys = try logins.renew(sealedOwner)
             }
-            return vault(of: person, keys, isNew: true)
+            return vault(of: sealedOwner, keys, isNew: true)
         }
     }
 
     public func commitLogout(_ owner: Owner) throws {
-        try exclusively(owner, "logging out") { person in
+        try exclusively(owner, "logging out") { sealedOwner in
             // With a vault about, whoever closed it discards it; without one nobody would.
-            let hasVault = logins.isLive(person)
-            try logins.end(person)
-            if !hasVault { leaveToTrash(person) }
+            let hasVault = logins.isLive(sealedOwner)
+            try logins.end(sealedOwner)
+            if !hasVault { leaveToTrash(sealedOwner) }
         }
     }
 
@@ -148,7 +148,7 @@ public final class DiskStore: ImageStore {
     public var logoutMarkers: (any LogoutMarkers)? { pendingLogouts }
 
     /// Images and bytes on disk, as far as counted.
-    public var usageTotal: Usage { images.accounts.withLockedValue { $0.total } }
+    public var usageTotal: Usage { images.ledger.withLockedValue { $0.total } }
 
     public var statistics: DiskStoreStatistics {
         DiskStoreStatistics(
@@ -180,33 +180,33 @@ public final class DiskStore: ImageStore {
     }
 
     private func exclusively<Result>(
-        _ owner: Owner, _ attempt: String, _ body: (Person) throws -> Result
+        _ owner: Owner, _ attempt: String, _ body: (SealedOwner) throws -> Result
     ) throws -> Result {
         try storeErrors(attempt) {
-            let person = try logins.person(owner)
-            return try logins.withLock(person) { try body(person) }
+            let sealedOwner = try logins.sealedOwner(owner)
+            return try logins.withLock(sealedOwner) { try body(sealedOwner) }
         }
     }
 
     /// The log-in is gone, whatever becomes of its images: the sweep finds what stays.
-    func leaveToTrash(_ person: Person, except living: GenerationID? = nil) {
+    func leaveToTrash(_ sealedOwner: SealedOwner, except living: GenerationID? = nil) {
         do {
-            try images.discardAll(of: person, except: living)
+            try images.discardAll(of: sealedOwner, except: living)
         } catch {
             images.log.warning("a dead generation could not be moved to the trash", metadata: ["error": "\(error)"])
         }
     }
 
-    private func vault(of person: Person, _ keys: KeyFile, isNew: Bool) -> Vault {
-        let name = GenerationName(user: person.user, generation: keys.generation)
-        let generation = images.generation(name, uid: person.uid, isNew: isNew)
+    private func vault(of sealedOwner: SealedOwner, _ keys: KeyFile, isNew: Bool) -> Vault {
+        let name = GenerationName(user: sealedOwner.user, generation: keys.generation)
+        let generation = images.generation(name, uid: sealedOwner.uid, isNew: isNew)
         return Vault(generation: generation, key: keys.imageKey, files: images, crypters: crypters)
     }
 
-    private func deleteImages(of person: Person) throws {
-        guard let keys = try logins.keyFile(of: person) else { return }
-        let name = GenerationName(user: person.user, generation: keys.generation)
-        try images.discard(images.generation(name, uid: person.uid, isNew: false))
+    private func deleteImages(of sealedOwner: SealedOwner) throws {
+        guard let keys = try logins.keyFile(of: sealedOwner) else { return }
+        let name = GenerationName(user: sealedOwner.user, generation: keys.generation)
+        try images.discard(images.generation(name, uid: sealedOwner.uid, isNew: false))
         _ = try images.trash.emptySome(budget: 8 * Eviction.batch)
     }
 }

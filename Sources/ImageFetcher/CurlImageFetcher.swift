@@ -1,31 +1,31 @@
 import CCurl
 import Glibc
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import Threads
 import ThumbnailCache
 
 /// Downloads images with libcurl, on one thread of its own.
 ///
-/// Reading order: ``OriginRules`` (which URL), ``DownloadDesk`` (whose turn), `DownloadLoop` (the thread), `Transfer` (one
-/// download), `ResponseReader` (one answer). Token requests go beside them: ``TokenDesk``, `TokenLine`, `TokenTransfer`.
+/// Reading order: ``OriginRules`` (which URL), ``DownloadScheduler`` (whose turn), `DownloadLoop` (the thread), `Transfer` (one
+/// download), `ResponseReader` (one answer). Token requests go beside them: ``TokenInbox``, `TokenScheduler`, `TokenTransfer`.
 ///
 /// ``start()`` comes before the first download and ``shutdown()`` after the last; a fetcher that is dropped without it leaves
 /// its thread behind.
 public final class CurlImageFetcher: ImageFetching {
     /// Token requests that are under way at once at most, beside the downloads. Each can take a socket and what its host is resolved with.
-    public static var tokenRequestsAtOnce: Int { TokenLine.mostAtOnce }
+    public static var tokenRequestsAtOnce: Int { TokenScheduler.mostAtOnce }
 
-    private let desk: DownloadDesk
-    let tokenDesk: TokenDesk
-    private let book = OriginBook()
+    private let scheduler: DownloadScheduler
+    let tokenInbox: TokenInbox
+    private let rulesCache = OriginRulesCache()
     private let log: Logger
     private let thread = NIOLockedValueBox<pthread_t?>(nil)
 
     public init(configuration: FetcherConfiguration, log: Logger) {
-        self.desk = DownloadDesk(configuration: configuration, log: log)
-        self.tokenDesk = TokenDesk(configuration: configuration)
+        self.scheduler = DownloadScheduler(configuration: configuration, log: log)
+        self.tokenInbox = TokenInbox(configuration: configuration)
         self.log = log
     }
 
@@ -46,20 +46,23 @@ public final class CurlImageFetcher: ImageFetching {
             curl_multi_cleanup(multi)
             throw FetcherError("libcurl cannot be woken: \(String(cString: curl_multi_strerror(woken)))")
         }
-        let bell = Bell(multi)
-        guard desk.open(ring: bell.ring) else {
+        let wakeup = LoopWakeup(multi)
+        guard scheduler.open(wake: wakeup.wake) else {
             curl_multi_cleanup(multi)
             throw FetcherError("a fetcher is started once")
         }
-        tokenDesk.open(bell)
+        tokenInbox.open(wakeup)
         do throws(ThreadError) {
-            let started = try startThread(named: "downloads") { [desk, tokenDesk, book, log, multi = Handed(multi)] in
-                DownloadLoop(desk: desk, tokens: tokenDesk, book: book, multi: multi.value, log: log).run()
+            let started = try startThread(named: "downloads") {
+                [scheduler, tokenInbox, rulesCache, log, multi = Handed(multi)] in
+                DownloadLoop(
+                    scheduler: scheduler, tokens: tokenInbox, rulesCache: rulesCache, multi: multi.value, log: log
+                ).run()
             }
             thread.withLockedValue { $0 = started }
         } catch {
-            _ = desk.close()
-            _ = tokenDesk.close()
+            _ = scheduler.close()
+            _ = tokenInbox.close()
             curl_multi_cleanup(multi)
             throw FetcherError("\(error)")
         }
@@ -68,7 +71,7 @@ public final class CurlImageFetcher: ImageFetching {
     /// Ends every download with ``DownloadFailure/shuttingDown`` and the thread after them. Returns when it has ended: idle
     /// connections are closed, and no `onEnd` runs any more. Idempotent; not to be called from an `onEnd`.
     public func shutdown() {
-        desk.stop()
+        scheduler.stop()
         thread.withLockedValue { thread in
             if let running = thread.take() { pthread_join(running, nil) }
         }
@@ -76,26 +79,26 @@ public final class CurlImageFetcher: ImageFetching {
 
     /// Puts other limits in force, for downloads that begin from now on.
     public func update(_ configuration: FetcherConfiguration) {
-        desk.update(configuration)
-        tokenDesk.update(configuration)
+        scheduler.update(configuration)
+        tokenInbox.update(configuration)
     }
 
     /// Calls `sign` from the fetcher's thread when it next comes round, which a thread that is stuck does not; at once where it does
     /// not run, since nothing is stuck then. `sign` must not block.
     public func whenAlive(_ sign: @escaping @Sendable () -> Void) {
-        desk.whenAlive(sign)
+        scheduler.whenAlive(sign)
     }
 
-    public var isBusy: Bool { desk.isBusy }
+    public var isBusy: Bool { scheduler.isBusy }
 
-    public var statistics: FetcherStatistics { desk.statistics(at: .now()) }
+    public var statistics: FetcherStatistics { scheduler.statistics(at: .now()) }
 
     public func target(
         origin: Origin, user: OpaqueID, slot: Slot, url: String?
     ) throws(TargetError) -> DownloadTarget {
         let rules: OriginRules
         do {
-            rules = try book.rules(of: origin)
+            rules = try rulesCache.rules(of: origin)
         } catch {
             throw .invalid("the origin is misconfigured: \(error)")
         }
@@ -105,7 +108,7 @@ public final class CurlImageFetcher: ImageFetching {
     public func start(
         _ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
     ) throws(DownloadFailure) -> any DownloadHandle {
-        try desk.start(download, at: .now(), onEnd: onEnd)
+        try scheduler.start(download, at: .now(), onEnd: onEnd)
     }
 }
 

@@ -90,7 +90,7 @@ public struct FetcherStatistics: Sendable, Equatable {
         }
     }
 
-    mutating func count(_ cost: DownloadDesk.Cost, of origin: String) {
+    mutating func count(_ cost: DownloadScheduler.Cost, of origin: String) {
         requests += cost.requests
         bytes += cost.bytes
         refusedAddresses += cost.refusedAddresses

@@ -1,5 +1,5 @@
+import LinuxSupport
 import NIOCore
-import Threads
 
 /// A request as it came: a list of byte strings, the command's name first.
 ///

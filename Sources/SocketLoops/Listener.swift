@@ -6,7 +6,7 @@ import NIOCore
 
 /// A Unix socket that others connect to. Takes them as they come, and pauses when descriptors or memory are short: else its loop
 /// would be woken at once for the connection that it could not take, again and again.
-public final class Listener: Source, Sendable {
+public final class Listener: PollHandler, Sendable {
     private struct State {
         var isPaused = false
         /// Since the last connection that was taken, one could not be: told once, however long it lasts.

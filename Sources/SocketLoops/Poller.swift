@@ -3,7 +3,7 @@ import Glibc
 import NIOCore
 
 /// Something with a descriptor that wants to know when it is ready.
-protocol Source: AnyObject {
+protocol PollHandler: AnyObject {
     func ready(_ events: Readiness)
     /// The loop ends.
     func close()
@@ -22,7 +22,7 @@ struct Readiness: OptionSet {
 /// The descriptors of one loop and who is told of them: epoll(7). Used on the loop alone.
 final class Poller {
     private struct Place {
-        var source: (any Source)?
+        var handler: (any PollHandler)?
         /// Told apart by it: what is ready was found out before any of it is handled, and by then a descriptor may have been
         /// closed, and its number taken by another.
         var serial: UInt32 = 0
@@ -45,13 +45,13 @@ final class Poller {
         Glibc.close(epoll)
     }
 
-    func add(_ descriptor: CInt, for events: Readiness, _ source: any Source) throws {
+    func add(_ descriptor: CInt, for events: Readiness, _ handler: any PollHandler) throws {
         lastSerial &+= 1
         guard clinux_epoll_add(epoll, descriptor, events.rawValue, tag(descriptor, lastSerial)) == 0 else {
             throw IOError(errnoCode: errno, reason: "epoll_ctl: watch descriptor \(descriptor)")
         }
         while places.count <= Int(descriptor) { places.append(Place()) }
-        places[Int(descriptor)] = Place(source: source, serial: lastSerial)
+        places[Int(descriptor)] = Place(handler: handler, serial: lastSerial)
     }
 
     func change(_ descriptor: CInt, for events: Readiness) throws {
@@ -65,7 +65,7 @@ final class Poller {
 
     /// Forgets a descriptor that is about to be closed, which is how the kernel is told.
     func remove(_ descriptor: CInt) {
-        if places.indices.contains(Int(descriptor)) { places[Int(descriptor)].source = nil }
+        if places.indices.contains(Int(descriptor)) { places[Int(descriptor)].handler = nil }
     }
 
     private func tag(_ descriptor: CInt, _ serial: UInt32) -> UInt64 {
@@ -85,13 +85,13 @@ final class Poller {
         for index in 0..<count {
             let (tag, events) = (found[index].tag, found[index].events)
             let place = places[Int(UInt32(truncatingIfNeeded: tag))]
-            guard place.serial == UInt32(tag >> 32), let source = place.source else { continue }
-            source.ready(Readiness(rawValue: events))
+            guard place.serial == UInt32(tag >> 32), let handler = place.handler else { continue }
+            handler.ready(Readiness(rawValue: events))
         }
     }
 
     /// Closes all there is.
     func close() {
-        for source in places.compactMap(\.source) { source.close() }
+        for handler in places.compactMap(\.handler) { handler.close() }
     }
 }

@@ -1,8 +1,8 @@
 import Dispatch
 import Glibc
+import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
-import Threads
 
 /// An event loop for Unix sockets: one thread that waits for its descriptors and does what it is told.
 ///
@@ -19,7 +19,7 @@ public final class SocketLoop: EventLoop {
     }
 
     private struct State {
-        var agenda = Agenda()
+        var tasks = LoopTasks()
         /// Waits for descriptors, and has to be woken for anything else.
         var isAsleep = false
         var phase = Phase.running
@@ -30,7 +30,7 @@ public final class SocketLoop: EventLoop {
     private let thread = NIOLockedValueBox<pthread_t?>(nil)
     /// Held by whoever stands in for the thread.
     private let late = NIOLockedValueBox(())
-    private let alarm: Alarm
+    private let wakeup: Wakeup
     // Touched on the loop's thread alone.
     private nonisolated(unsafe) let poller: Poller
     private nonisolated(unsafe) let buffers: StreamBuffers
@@ -44,9 +44,9 @@ public final class SocketLoop: EventLoop {
     /// - Throws: ``LoopStartError``; `ThreadError` if there is no thread to be had.
     public init() throws {
         do {
-            alarm = try Alarm()
+            wakeup = try Wakeup()
             poller = try Poller()
-            try alarm.watch(with: poller)
+            try wakeup.watch(with: poller)
         } catch let error as IOError {
             throw LoopStartError(code: error.errnoCode)
         }
@@ -106,7 +106,7 @@ public final class SocketLoop: EventLoop {
     @discardableResult @preconcurrency
     public func scheduleTask<T>(deadline: NIODeadline, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
         let promise = makePromise(of: T.self)
-        let timer = Agenda.Timer {
+        let timer = LoopTasks.Timer {
             // What it returns does not leave the loop's thread on the way.
             let onLoop = promise.assumeIsolatedUnsafeUnchecked()
             do { onLoop.succeed(try task()) } catch { promise.fail(error) }
@@ -117,19 +117,19 @@ public final class SocketLoop: EventLoop {
             standIn(timer.drop)
             return Scheduled(promise: promise, cancellationTask: {})
         }
-        return Scheduled(promise: promise) { self.state.withLockedValue { $0.agenda.cancel(number) } }
+        return Scheduled(promise: promise) { self.state.withLockedValue { $0.tasks.cancel(number) } }
     }
 
     /// Changes what there is to do, and wakes the loop if it sleeps. nil if it has ended.
     @discardableResult
-    private func tell<Value>(_ change: (inout Agenda) -> Value) -> Value? {
+    private func tell<Value>(_ change: (inout LoopTasks) -> Value) -> Value? {
         let (value, mustWake) = state.withLockedValue { state -> (Value?, Bool) in
             guard state.phase != .ended else { return (nil, false) }
             defer { state.isAsleep = false }
-            return (change(&state.agenda), state.isAsleep)
+            return (change(&state.tasks), state.isAsleep)
         }
         // On its own thread it does not sleep, whatever it has written down.
-        if mustWake && !inEventLoop { alarm.ring() }
+        if mustWake && !inEventLoop { wakeup.wake() }
         return value
     }
 
@@ -173,7 +173,7 @@ public final class SocketLoop: EventLoop {
     private func fallAsleep(at now: NIODeadline) -> Pause? {
         state.withLockedValue { state in
             guard state.phase == .running else { return nil }
-            let wait = state.agenda.pause(from: now)
+            let wait = state.tasks.pause(from: now)
             state.isAsleep = wait != .zero
             return Pause(wait: wait)
         }
@@ -184,15 +184,15 @@ public final class SocketLoop: EventLoop {
         let begin = NIODeadline.now()
         var due = state.withLockedValue { state in
             state.isAsleep = false
-            return state.agenda.takeDue(at: begin)
+            return state.tasks.takeDue(at: begin)
         }
         guard !due.isEmpty else { return begin }
         let end = begin + Self.longestRound
         repeat {
             let item = due.removeFirst()
-            if let work = state.withLockedValue({ $0.agenda.work(of: item) }) { work() }
+            if let work = state.withLockedValue({ $0.tasks.work(of: item) }) { work() }
         } while !due.isEmpty && .now() < end
-        if !due.isEmpty { state.withLockedValue { $0.agenda.giveBack(due) } }
+        if !due.isEmpty { state.withLockedValue { $0.tasks.giveBack(due) } }
         return .now()
     }
 
@@ -214,7 +214,7 @@ public final class SocketLoop: EventLoop {
             return (false, state.isAsleep)
         }
         if hasEnded { report() }
-        if mustWake { alarm.ring() }
+        if mustWake { wakeup.wake() }
     }
 
     /// Whether it has been told to end.
@@ -238,8 +238,8 @@ public final class SocketLoop: EventLoop {
     /// Does what is to be done yet, and drops the timers. False, from the moment on at which nothing more is taken, if there was nothing.
     private func doLastWork() -> Bool {
         let (due, timers) = state.withLockedValue { state in
-            let due = state.agenda.takeDue(at: .now()).compactMap { state.agenda.work(of: $0) }
-            let timers = state.agenda.takeTimers()
+            let due = state.tasks.takeDue(at: .now()).compactMap { state.tasks.work(of: $0) }
+            let timers = state.tasks.takeTimers()
             if due.isEmpty && timers.isEmpty { state.phase = .ended }
             return (due, timers)
         }

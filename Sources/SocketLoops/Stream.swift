@@ -1,8 +1,8 @@
 import CLinux
 import DequeModule
 import Glibc
+import LinuxSupport
 import NIOCore
-import Threads
 
 /// Who is told what becomes of a ``Stream``: on its loop, one call after another. Any of them may close the stream.
 public protocol StreamHandler: AnyObject {
@@ -24,7 +24,7 @@ extension StreamHandler {
 }
 
 /// A connected socket. Used on its loop alone.
-public final class Stream: Source {
+public final class Stream: PollHandler {
     private let descriptor: CInt
     private let poller: Poller
     private let buffers: StreamBuffers

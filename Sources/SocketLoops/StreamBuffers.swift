@@ -1,6 +1,6 @@
 import CLinux
+import LinuxSupport
 import NIOCore
-import Threads
 
 /// What all streams of a loop read into and send from, one at a time: so an idle stream holds no memory.
 final class StreamBuffers {

@@ -28,13 +28,13 @@ public final class FakeWorld: Sendable {
     ///   - endings: where purges and log-outs run; where log-ins do unless another pool is given.
     ///   - tasks: where tasks run; in the runtime's own pool unless another is given.
     ///   - memory: bytes of the memory tier.
-    ///   - stepAside: called between the steps of what nobody waits for.
+    ///   - yield: called between the steps of what nobody waits for.
     ///   - writes: how much may wait to be written.
     public init(
         store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(),
         lifecycle: any BlockingPool = ImmediatePool(), endings: (any BlockingPool)? = nil,
         tasks: any TaskExecutor = globalConcurrentExecutor, memory: Int = 1 << 20, time: ManualTime = ManualTime(),
-        stepAside: @escaping StepAside = {}, writes: WriteBehind.Limits? = nil,
+        yield: @escaping StepAside = {}, writes: WriteBehind.Limits? = nil,
         budget: MemoryBudget = MemoryBudget(),
         settings: CacheSettings = CacheSettings(origins: ["default": FakeWorld.origin])
     ) {
@@ -47,12 +47,12 @@ public final class FakeWorld: Sendable {
         self.tokens = FakeTokenEndpoint(log: log)
         self.time = time
         let behind = WriteBehind(
-            writer: disk, time: time, stepAside: stepAside, limits: writes ?? .init(tier: memory)
+            writer: disk, time: time, yield: yield, limits: writes ?? .init(tier: memory)
         ) { [fetcher] in fetcher.isBusy }
         self.services = CacheServices(
             store: self.store, fetcher: fetcher, tokens: tokens, memory: MemoryTier(capacity: memory), budget: budget,
             disk: disk, judging: disk, writes: behind, lifecycle: lifecycle, endings: endings ?? lifecycle,
-            tasks: tasks, time: time, framing: .bare, counters: CacheCounters(), stepAside: stepAside,
+            tasks: tasks, time: time, framing: .bare, counters: CacheCounters(), yield: yield,
             settings: { box.withLockedValue { $0 } })
     }
 }

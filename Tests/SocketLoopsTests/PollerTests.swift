@@ -9,7 +9,7 @@ extension Poller {
 }
 
 @Suite struct PollerTests {
-    private final class Probe: Source {
+    private final class Probe: PollHandler {
         var told: [Readiness] = []
         var closes = 0
         var whenTold: () -> Void = {}

@@ -81,23 +81,23 @@ final class TestDaemon: Sendable {
             store: store, fetcher: fetcher, tokens: FakeTokenEndpoint(), memory: MemoryTier(capacity: setup.memory),
             budget: budget,
             disk: disk, judging: disk,
-            writes: WriteBehind(writer: disk, time: time, stepAside: {}, limits: .init(tier: setup.memory)) { false },
+            writes: WriteBehind(writer: disk, time: time, yield: {}, limits: .init(tier: setup.memory)) { false },
             lifecycle: ThreadPool(threads: setup.lifecycleThreads),
             endings: ThreadPool(threads: setup.lifecycleThreads), tasks: globalConcurrentExecutor, time: time,
             framing: Self.framing,
-            counters: CacheCounters(), stepAside: {}, settings: { settings })
+            counters: CacheCounters(), yield: {}, settings: { settings })
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         sessions = UserSessions(services: services, log: log)
         let limits = setup.limits
-        let dispatcher = Dispatcher(
-            sessions: sessions, logout: LogoutService(sessions: sessions, log: log), disk: disk,
+        let context = ServerContext(
+            sessions: sessions, logout: EndingService(sessions: sessions, log: log), disk: disk,
             tasks: globalConcurrentExecutor, time: time,
             info: setup.info, registry: registry, budget: budget, version: "9.8.7", limits: { limits }, log: log)
         let peers = NIOLockedValueBox<[Peer]>([])
         self.peers = peers
         let admins = setup.admins
         server = try await DaemonServer.start(
-            on: try Self.bind(path), dispatcher: dispatcher,
+            on: try Self.bind(path), context: context,
             identify: { descriptor in
                 if let admins { return try Peer.of(descriptor, admins: admins) }
                 return peers.withLockedValue { $0.isEmpty ? Self.somebody : $0.removeFirst() }
@@ -134,7 +134,7 @@ final class TestDaemon: Sendable {
     }
 
     /// Ends the download of alice's image of that profile, the latest if there are several.
-    func land(_ profile: String, size: Int = 128, headers: [String: [String]] = [:]) {
+    func finish(_ profile: String, size: Int = 128, headers: [String: [String]] = [:]) {
         let url = Self.url(profile)
         fetcher.downloads.last { $0.url == url }?.end(
             SampleImage.downloaded(profile, size: size, headers: headers, framing: Self.framing))

@@ -1,0 +1,105 @@
+import Logging
+import NIOCore
+import RESP
+import SocketLoops
+import ThumbcacheProtocol
+import ThumbnailCache
+
+// What each command does. The way of a hit is `execute`, `respond`.
+
+extension Connection {
+    /// `GET user profile` of an image that memory or the kernel's page cache holds goes no further than this function. In memory it takes
+    /// no lock but the user's, if it is whom this connection asked last. Anything else, also what is wrong, goes on as a ``Command``; to make
+    /// one first would take a hit 1,000 instructions more, a fifth of all.
+    func execute(_ request: Request) {
+        guard let cache = cacheOfPlainGet(request) else { return execute(request, after: nil) }
+        let slot = Slot(profile: request.id(at: 2))
+        if let reply = cache.readyReply(slot) { return respond(reply) }
+        let glimpse = glance(ImageQuery(slot: slot), in: cache)
+        if let served = glimpse.image { return respond(served.image.bytes.framed) }
+        execute(request, after: Look(cache: cache, glimpse: glimpse))
+    }
+
+    private func execute(_ request: Request, after look: Look?) {
+        let began = context.clock()
+        defer { share.spent += Int((context.clock() - began) / LoopShare.nanosecondsOfOne) }
+        let command: Command
+        // What waits somewhere had better not keep the loop's whole buffer. A plain GET seldom waits as a command.
+        let kept = request.isPlainGet ? request : request.detached()
+        do throws(CommandError) {
+            command = try Command(kept, limits: limits.command)
+        } catch {
+            // Of a LOGIN, it may be.
+            request.wipe()
+            return respond(.error(error))
+        }
+        switch command {
+        case .get(let get): self.get(get, after: look)
+        case .mget(let mget): self.mget(mget)
+        case .put(let put): self.put(put)
+        case .stat(let stat): self.stat(stat)
+        case .login(let login):
+            logIn(LoginRequest(login, connection: place.id), of: owner(login.user).detached())
+            request.wipe()
+            kept.wipe()
+        case .logout(let logout): logOut(logout)
+        case .purge(let purge): lifecycle { .receipt(try await $0.purge(purge, peer: $1)) }
+        case .users: users()
+        case .hello(let hello): self.hello(hello)
+        case .ping(nil): respond(.reply { $0.writeSimpleString(ReplyWord.pong) })
+        case .ping(let message?), .echo(let message): respond(.reply { $0.writeBulkString(message) })
+        case .quit:
+            respond(.ok)
+            finish()
+        case .reset:
+            version = .two
+            name = ByteBuffer()
+            respond(.reply { $0.writeSimpleString(ReplyWord.reset) })
+        case .select(0): respond(.ok)
+        case .select(let index):
+            respond(.error(CommandError(.err, "SELECT \(index): there is one database, 0")))
+        case .client(let client): self.client(client)
+        case .command(let query):
+            respond(context.commands.reply(to: query, version: version))
+        case .info(let sections):
+            let text = context.info.text(sections, for: peer)
+            respond(.reply { $0.writeVerbatimString(text, version: version) })
+        }
+    }
+
+    // MARK: Users
+
+    func owner(_ user: ByteBuffer) -> Owner {
+        Owner(uid: peer.uid, user: OpaqueID(user))
+    }
+
+    /// Finds a user that is not known to be open: on disk, or behind the log-out or purge that is under way.
+    ///
+    /// - Parameters:
+    ///   - kind: the null that answers for a user who is not logged in; an error if nil.
+    ///   - thenLettingPass: whether later commands may start once the user is found.
+    func lookUp(
+        _ user: ByteBuffer, orNull kind: NullKind? = nil, thenLettingPass: Bool = true,
+        then: @escaping @Sendable (Connection, UserCache, ReplyQueue.Ticket) -> Void
+    ) {
+        let ticket = holdUp()
+        let owner = self.owner(user)
+        let sessions = context.sessions
+        run {
+            try await sessions.cache(owner)
+        } then: { connection, result in
+            switch result {
+            case .success(let cache):
+                guard !connection.isClosed else { return connection.letOthersPass() }
+                if thenLettingPass { connection.letOthersPass() }
+                then(connection, cache, ticket)
+                connection.carryOn()
+            case .failure(CacheFailure.notLoggedIn) where kind != nil:
+                let version = connection.version
+                connection.resume(ticket, with: .reply { $0.writeNull(kind: kind ?? .bulk, version: version) })
+            case .failure(let error):
+                connection.resume(ticket, with: .error(CommandError(error)))
+            }
+        }
+    }
+}

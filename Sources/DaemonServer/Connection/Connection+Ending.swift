@@ -1,0 +1,128 @@
+import Logging
+import NIOCore
+import SocketLoops
+import ThumbcacheProtocol
+import ThumbnailCache
+
+/// How a connection ends: because its peer has said or taken all, is gone, or stalls, or because the daemon stops.
+extension Connection {
+    /// The peer has said all it wants to say, and may still be reading.
+    func inputEnded() {
+        isInputClosed = true
+        if phase == .lingering { stream.close() } else { work() }
+    }
+
+    /// Told by the registry when the daemon stops. What has come by now is begun or answered: the peer need not wonder.
+    func drain() {
+        guard phase == .serving else { return }
+        phase = .stopping
+        stream.receiveNow()
+        work()
+    }
+
+    /// Answers a request that came too late to be begun.
+    func decline() { respond(.error(CommandError.stopping)) }
+
+    /// Ends behind the last reply, if nothing more is to come. All that has come in is started.
+    func closeIfOver() {
+        let isOver =
+            switch phase {
+            case .serving: isInputClosed
+            case .stopping, .draining: true
+            case .closing, .lingering, .closed: false
+            }
+        guard isOver, replies.isEmpty else { return }
+        phase = .closing
+        closeIfSent()
+    }
+
+    func closeIfSent() {
+        guard unread == 0 else { return }
+        // Without a place, a peer that never closes would keep a descriptor that nobody counts.
+        if isInputClosed || isEvicted { stream.close() } else { linger() }
+    }
+
+    /// Sends the end, and reads on until the peer has seen it and closes. A socket that is closed with something unread in it tells
+    /// its peer ECONNRESET, and one that is closed breaks the pipe of whoever sends: neither says what became of the request.
+    private func linger() {
+        phase = .lingering
+        reader = RequestReader(limits: limits.request)
+        stream.endOutput()
+        watchdog?.cancel()
+        let patience = TimeAmount.milliseconds(limits.linger)
+        watchdog = eventLoop.assumeIsolated().scheduleTask(in: patience) { [stream] in stream.close() }
+    }
+
+    /// The peer is gone: what it waited for it leaves, what it held ends.
+    func closed(_ error: IOError?) {
+        // A reset or broken pipe is how peers leave; nothing else comes here, and neither can be answered.
+        if let error {
+            context.log.debug("a connection failed", metadata: ["uid": "\(peer.uid)", "error": "\(error)"])
+        }
+        phase = .closed
+        watchdog?.cancel()
+        for waiting in waiting.values {
+            waiting.timer.cancel()
+            place.load.leave()
+            waiting.cache.leave(waiting.id)
+        }
+        forgetWaiting()
+        batch = nil
+        for session in held { release(session) }
+        held = []
+        letGo()
+        turns.leave(share)
+        context.registry.leave(place.id)
+    }
+
+    /// Told by the registry when its place is another's. Its descriptor counts nowhere any more: so it closes in a moment, whatever its
+    /// peer has yet to read, and at once where many do that already.
+    func giveWay(_ reason: String) {
+        isEvicted = true
+        if phase == .lingering { return stream.close() }
+        if phase == .serving {
+            respond(.error(CommandError(.busy, reason)))
+            finish()
+            work()
+        }
+        guard phase != .closed else { return }
+        let registry = context.registry
+        guard registry.linger(limit: DaemonServer.refusedAtOnce) else { return stream.close() }
+        eventLoop.assumeIsolated().scheduleTask(in: RefusedConnection.patience) { [stream] in
+            registry.endLingering()
+            stream.close()
+        }
+    }
+
+    // MARK: Peers that stall
+
+    /// Sees to it that a peer that reads nothing, or leaves a frame unfinished, for the time of `stall` is disconnected, a
+    /// quarter of that time later at most.
+    func watch() {
+        guard watchdog == nil, phase != .closed, progress.isAwaited else { return }
+        lookAgain(since: progress, looks: 1)
+    }
+
+    private func lookAgain(since before: PeerProgress, looks: Int64) {
+        let pause = TimeAmount.milliseconds(max(1, limits.stall / Self.looksInStall))
+        watchdog = eventLoop.assumeIsolated().scheduleTask(in: pause) { [weak self] in
+            guard let self, !self.isClosed else { return }
+            self.watchdog = nil
+            guard self.progress.hasStalled(since: before) else { return self.watch() }
+            guard looks >= Self.looksInStall else { return self.lookAgain(since: before, looks: looks + 1) }
+            self.context.log.info(
+                "disconnected a peer that stalled",
+                metadata: ["uid": "\(self.peer.uid)", "pid": "\(self.peer.pid)", "unread": "\(self.unread)"])
+            self.stream.close()
+        }
+    }
+
+    private static var looksInStall: Int64 { 4 }
+
+    private var progress: PeerProgress {
+        PeerProgress(
+            sent: stream.sent, unread: unread, frames: reader.count,
+            // Nothing is owed by a peer that is not read.
+            isInsideFrame: phase == .serving && stream.isReading && reader.isInsideFrame)
+    }
+}

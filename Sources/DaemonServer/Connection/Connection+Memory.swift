@@ -1,0 +1,122 @@
+import Logging
+import NIOCore
+import SocketLoops
+import ThumbcacheProtocol
+import ThumbnailCache
+
+/// What the daemon holds for a connection, against the budget of its account (I8): requests that are unfinished or worked on, requests that
+/// wait for an image, replies that are not read.
+///
+/// Up to its free share a connection asks nobody. Beyond it, it takes bytes of the budget before it takes on a long reply, or reads on in
+/// a long request. Where there are none, either is BUSY. What is held no more is given back at once.
+extension Connection {
+    /// Bytes that a connection may hold and that count for nothing: every request but a PUT of a large image, or a PURGE of a list of
+    /// many long names, and a reply of the size that the kernel takes in one send (208 KiB, net.core.wmem_default).
+    static var freeShare: Int { 256 << 10 }
+    /// Bytes that a stream reads at once.
+    static var readAtOnce: Int { 64 << 10 }
+    /// A reply that is taken on, room or not: an error, a null, a receipt.
+    private static var shortReply: Int { 4 << 10 }
+    /// A request that is read, room or not, as a LOGOUT is behind replies that its peer has not read.
+    private static var shortRequest: Int { 4 << 10 }
+    /// A PURGE that is read, room or not: the default of limits.arguments, of 512 bytes each, is half of it.
+    private static var longestPurge: Int { 1 << 20 }
+    /// A request that waits for an image, without its names.
+    static var costOfWaiting: Int { 1 << 10 }
+
+    /// How many of so many bytes count.
+    private static func counted(_ bytes: Int) -> Int { max(0, bytes - freeShare) }
+
+    /// Bytes that are there.
+    private var heldBytes: Int {
+        reader.readableBytes + (isHeldUp || batch != nil ? begun : 0) + waitingBytes + unread + replies.cost
+    }
+
+    // MARK: Output
+
+    /// Whether the next command may start. Where the uid has no room, short replies that nobody reads are bounded like long ones.
+    var hasRoom: Bool {
+        let output = unread + replies.cost
+        return output < limits.output && (output < 2 * Self.freeShare || memory.hasRoom(for: 1))
+    }
+
+    /// Whether the next image of an MGET may be asked for. Where there may be no room for it the peer has to read first: so who reads
+    /// gets all images that fit into half of the free share.
+    func findRoomForImage() -> Bool {
+        let little = Self.freeShare / 2
+        if unread <= little || memory.hasRoom(for: limits.image) { return true }
+        flush()
+        return phase != .closed && unread <= little
+    }
+
+    /// Whether a reply of so many bytes may be taken on. One that does not fit into the free share lets those before it leave first.
+    func makeRoom(forReply bytes: Int) -> Bool {
+        // All that a hit comes to: some numbers that are added.
+        if heldBytes + bytes <= Self.freeShare || bytes <= Self.shortReply { return true }
+        flush()
+        // A peer that is gone takes nothing.
+        guard phase != .closed else { return true }
+        let counted = Self.counted(heldBytes + bytes)
+        return counted <= memory.bytes || memory.change(to: counted)
+    }
+
+    // MARK: Input
+
+    /// Has what is held count, and reads on if there is room for what comes.
+    func settle() {
+        guard phase != .closed else { return }
+        guard mayRead else {
+            count(Self.counted(heldBytes))
+            stream.isReading = false
+            return
+        }
+        guard reader.isInsideFrame else {
+            count(Self.counted(heldBytes))
+            // What nobody has looked at yet is read ahead within the free share alone.
+            stream.isReading = heldBytes < Self.freeShare || reader.readableBytes <= Self.shortRequest
+            return
+        }
+        // All of an argument counts before it is read.
+        let whole = Self.counted(heldBytes + reader.missingBytes)
+        if whole <= memory.bytes || memory.change(to: whole) || isReadWithoutRoom {
+            count(max(Self.counted(heldBytes), min(whole, memory.bytes)))
+            stream.isReading = true
+        } else {
+            refuseToRead()
+        }
+    }
+
+    private func count(_ bytes: Int) {
+        // Within the free share nothing that connections share is touched.
+        if bytes != memory.bytes { memory.settle(at: bytes) }
+    }
+
+    /// LOGOUT and PURGE are never BUSY, unless they are far longer than they need be.
+    private var isReadWithoutRoom: Bool {
+        let known = reader.readableBytes + reader.missingBytes
+        return known <= Self.shortRequest || (known <= Self.longestPurge && reader.isInsideFrame(of: "PURGE"))
+    }
+
+    private func refuseToRead() {
+        context.log.info(
+            "disconnected a peer whose uid has no memory left",
+            metadata: ["uid": "\(peer.uid)", "pid": "\(peer.pid)", "held": "\(memory.bytes)"])
+        respond(noRoom)
+        finish()
+        work()
+    }
+
+    /// The answer to what found no room.
+    var noRoom: ByteBuffer { .error(CommandError(.busy, memory.refusal)) }
+
+    // MARK: The end
+
+    /// Frees what was held. A request that is worked on to its end, as a PUT is, counts until then, and all of it: the free share has gone
+    /// with the connection's place.
+    func letGo() {
+        reader.clear()
+        replies = ReplyQueue()
+        gathered = ByteBuffer()
+        memory.settle(at: isHeldUp ? begun : 0)
+    }
+}

@@ -1,0 +1,352 @@
+import DequeModule
+import Logging
+import NIOCore
+import RESP
+import SocketLoops
+import ThumbcacheProtocol
+import ThumbnailCache
+
+/// One client's connection: reads requests, starts them in order, and sends their replies in order.
+///
+/// It lives on its event loop. A hit goes from the bytes read to the bytes sent without leaving ``work()``; what has to wait keeps
+/// a place among the replies and comes back by ``fulfil(_:_:)`` or ``resume(_:with:)``. The commands themselves stand in
+/// `Connection+Commands.swift`, and each group of them in a file of its own.
+final class Connection: StreamHandler {
+    enum Phase {
+        case serving
+        /// The daemon stops: what was begun is answered, and what comes besides is told SHUTTINGDOWN.
+        case stopping
+        /// Answers what it has begun, and looks at nothing more.
+        case draining
+        /// All is answered; ends its output when the peer has taken it.
+        case closing
+        /// The peer has been sent all, and the end. What it says until it has seen that is read and dropped.
+        case lingering
+        case closed
+    }
+
+    /// A GET that waits for disk or origin.
+    struct Waiting {
+        let cache: UserCache
+        let id: WaiterID
+        let shape: ImageReplyShape
+        /// The one that held when the request came: a HELLO behind it is answered behind it.
+        let version: RESPVersion
+        let timer: Scheduled<Void>
+        /// Bytes that it takes up, about.
+        let cost: Int
+    }
+
+    /// What is left of an MGET, or of a GET that found no place to wait: its images are asked for one by one, as far as there
+    /// are places.
+    struct Batch {
+        let cache: UserCache
+        var queries: ArraySlice<ImageQuery>
+        let shape: ImageReplyShape
+        /// Milliseconds; nil for as long as the origin may take.
+        let patience: Int64?
+    }
+
+    /// A session that ends with this connection.
+    struct HeldSession: Hashable {
+        let owner: Owner
+        let session: OpaqueID
+    }
+
+    let context: ServerContext
+    let limits: ServerLimits
+    let peer: Peer
+    let place: PeerRegistry.Place
+    let stream: Stream
+    let eventLoop: SocketLoop
+    let turns: LoopTurns
+    /// What the connections of the account may do in a round of the loop.
+    let share: LoopShare
+
+    var version = RESPVersion.two
+    var name = ByteBuffer()
+    var held: Set<HeldSession> = []
+    var batch: Batch?
+    /// The cache that this connection asked last. It may have ended since: then it holds nothing.
+    var lastCache: UserCache?
+
+    var phase = Phase.serving
+    var reader: RequestReader
+    var isInputClosed = false
+    /// Its place is another's.
+    var isEvicted = false
+    /// A command runs that later ones of this connection have to wait for.
+    private(set) var isHeldUp = false
+    /// The account has done much in this round of the loop; others have their turn first.
+    private(set) var isResting = false
+
+    var replies = ReplyQueue()
+    var waiting: [ReplyQueue.Ticket: Waiting] = [:]
+    /// Small replies, gathered to be written at once.
+    var gathered = ByteBuffer()
+    /// Bytes sent that have been counted.
+    private var sent = 0
+    var watchdog: Scheduled<Void>?
+
+    /// Bytes of the request that holds up the others, or whose images are asked for one by one.
+    var begun = 0
+    /// Bytes of the requests in ``waiting``.
+    private(set) var waitingBytes = 0
+    /// What counts of all that is held, against the budget of the account.
+    let memory: MemoryLease
+
+    init(
+        context: ServerContext, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, turns: LoopTurns,
+        stream: Stream, eventLoop: SocketLoop
+    ) {
+        self.context = context
+        self.limits = limits
+        self.peer = peer
+        self.place = place
+        self.turns = turns
+        self.share = turns.enter(place.account)
+        self.memory = context.budget.lease(for: peer.uid)
+        self.stream = stream
+        self.eventLoop = eventLoop
+        self.reader = RequestReader(limits: limits.request)
+    }
+
+    // MARK: Reading
+
+    func received(_ bytes: ByteBuffer) {
+        guard isListening else { return }
+        place.activity.heard(at: eventLoop.round.began)
+        reader.append(bytes)
+        work()
+        reader.keep()
+    }
+
+    /// Starts what has come in, in order, until something must be waited for. Flushing may find that the peer is gone, and
+    /// close the connection, at any point of it.
+    func work() {
+        guard phase != .closed else { return }
+        let isDone = startCommands()
+        flush()
+        if isDone { closeIfOver() }
+        settle()
+        watch()
+    }
+
+    /// Whether all that has come in is started.
+    private func startCommands() -> Bool {
+        share.begin()
+        while true {
+            guard canStart else { return false }
+            guard share.mayGoOn || hasNothingToStart else {
+                rest()
+                return false
+            }
+            share.spent += 1
+            if batch != nil {
+                guard continueBatch() else { return false }
+                continue
+            }
+            guard isListening else { return true }
+            do throws(ProtocolError) {
+                guard let request = try reader.next() else { return true }
+                share.spent += request.count / Self.argumentsInOneEffort
+                if phase == .stopping { decline() } else { execute(request) }
+                if isHeldUp || batch != nil { begun = request.byteCount }
+            } catch {
+                refuse(error)
+            }
+        }
+    }
+
+    /// What is decoded in 2 µs.
+    private static var argumentsInOneEffort: Int { 32 }
+
+    /// Whether requests are looked at: begun, or declined.
+    private var isListening: Bool { phase == .serving || phase == .stopping }
+
+    private var hasNothingToStart: Bool { batch == nil && (!isListening || reader.readableBytes == 0) }
+
+    /// Lets others have their turn.
+    private func rest() {
+        isResting = true
+        share.goOnLater { [self] in
+            isResting = false
+            carryOn()
+        }
+    }
+
+    /// Whether the next command may start: none is in its way, and there is room for its reply.
+    private var canStart: Bool {
+        guard phase != .closed, !isHeldUp, !isResting else { return false }
+        if hasRoom { return true }
+        flush()
+        // Flushing finds out that a peer is gone.
+        return phase != .closed && hasRoom
+    }
+
+    /// Reading goes on ahead of the work only as far as the limit on unprocessed input.
+    var mayRead: Bool {
+        switch phase {
+        case .serving, .stopping:
+            if isResting { return reader.readableBytes < Self.readAtOnce }
+            return reader.readableBytes < limits.input || (!isHeldUp && hasRoom)
+        case .lingering: return true
+        case .draining, .closing, .closed: return false
+        }
+    }
+
+    /// A frame that breaks the protocol is answered, after what came before it, and ends the connection.
+    private func refuse(_ error: ProtocolError) {
+        if error.isTooLarge {
+            respond(.error(CommandError(.tooLarge, error.message)))
+        } else {
+            respond(.error(CommandError(.err, "Protocol error: \(error.message)")))
+        }
+        finish()
+    }
+
+    /// Starts nothing more; closes when all that was begun is answered.
+    func finish() {
+        phase = .draining
+        reader.clear()
+    }
+
+    // MARK: Replying
+
+    /// Answers the request at hand, with BUSY if there is no room for the reply.
+    func respond(_ reply: ByteBuffer) {
+        let reply = makeRoom(forReply: reply.readableBytes) ? reply : noRoom
+        if replies.isEmpty { send(reply) } else { replies.append(reply) }
+    }
+
+    private func send(_ reply: ByteBuffer) {
+        guard reply.readableBytes > Self.copiedReply else {
+            gathered.writeImmutableBuffer(reply)
+            return
+        }
+        writeGathered()
+        stream.write(reply)
+    }
+
+    /// Bytes up to which copying a reply is cheaper than handing on its buffer.
+    private static var copiedReply: Int { 1024 }
+
+    private func writeGathered() {
+        guard gathered.readableBytes > 0 else { return }
+        stream.write(gathered)
+        gathered = ByteBuffer()
+    }
+
+    private func sendReady() {
+        while let reply = replies.popReady() { send(reply) }
+    }
+
+    func flush() {
+        // A buffer for each small reply would take far more memory than what is in it.
+        guard !stream.isBlocked else { return }
+        writeGathered()
+        stream.flush()
+        countSent()
+    }
+
+    /// What is sent costs the account its time of the loop.
+    private func countSent() {
+        share.spent += (stream.sent - sent) / Self.bytesSentInOneEffort
+        sent = stream.sent
+    }
+
+    /// What the kernel copies in 2 µs.
+    private static var bytesSentInOneEffort: Int { 16 << 10 }
+
+    var maySend: Bool {
+        share.begin()
+        return share.hasTime
+    }
+
+    /// Bytes that the peer has yet to take.
+    var unread: Int { stream.unsent + gathered.readableBytes }
+
+    /// A peer that reads again has its next commands started when it has taken most of what there was.
+    func outputMoved() {
+        countSent()
+        flush()
+        if phase == .closing { closeIfSent() } else if unread <= limits.output / 4 { return work() }
+        settle()
+        watch()
+    }
+
+    // MARK: Waiting
+
+    /// Keeps a place for a reply and holds up later commands until ``resume(_:with:)``.
+    func holdUp() -> ReplyQueue.Ticket {
+        isHeldUp = true
+        return replies.reserve()
+    }
+
+    /// The command that held up the others is done.
+    func resume(_ ticket: ReplyQueue.Ticket, with reply: ByteBuffer) {
+        letOthersPass()
+        answer(ticket, reply)
+    }
+
+    /// The command that held up the others is done, or has found out where it leads, and waits there on its own.
+    func letOthersPass() {
+        isHeldUp = false
+        if isClosed { letGo() }
+    }
+
+    /// Starts what stood behind a command that held it up.
+    func carryOn() {
+        guard phase != .closed else { return }
+        work()
+    }
+
+    func reserve() -> ReplyQueue.Ticket { replies.reserve() }
+
+    func wait(_ ticket: ReplyQueue.Ticket, for waiting: Waiting) {
+        self.waiting[ticket] = waiting
+        waitingBytes += waiting.cost
+    }
+
+    func forgetWaiting() {
+        waiting = [:]
+        waitingBytes = 0
+    }
+
+    /// Whether one of this connection's own requests waits, so that a place will come free by itself.
+    var isWaiting: Bool { !waiting.isEmpty }
+
+    /// A GET that waited has its outcome.
+    func fulfil(_ ticket: ReplyQueue.Ticket, _ outcome: GetOutcome) {
+        guard let waiting = waiting.removeValue(forKey: ticket) else { return }
+        waitingBytes -= waiting.cost
+        waiting.timer.cancel()
+        place.load.leave()
+        answer(
+            ticket,
+            waiting.shape.reply(outcome, epoch: waiting.cache.epoch, now: context.time.now, waiting.version))
+    }
+
+    func answer(_ ticket: ReplyQueue.Ticket, _ reply: ByteBuffer) {
+        guard phase != .closed else { return }
+        replies.fill(ticket, with: makeRoom(forReply: reply.readableBytes) ? reply : noRoom)
+        sendReady()
+        work()
+    }
+
+    /// Runs work that waits elsewhere and takes its result back to the event loop.
+    func run<Value: Sendable>(
+        _ work: @escaping @Sendable () async throws -> Value,
+        then: @escaping @Sendable (Connection, Result<Value, any Error>) -> Void
+    ) {
+        let me = NIOLoopBound(self, eventLoop: eventLoop)
+        let loop = eventLoop
+        Task(executorPreference: context.tasks) {
+            let result: Result<Value, any Error>
+            do { result = .success(try await work()) } catch { result = .failure(error) }
+            loop.execute { then(me.value, result) }
+        }
+    }
+
+    var isClosed: Bool { phase == .closed }
+}

@@ -1,0 +1,92 @@
+import LinuxSupport
+
+/// Takes big-endian fields from bytes that anybody may have written. Never reads past the end: what is not there is nil.
+struct ByteReader {
+    private let bytes: UnsafeRawBufferPointer
+    private var position = 0
+
+    init(_ bytes: UnsafeRawBufferPointer) {
+        self.bytes = bytes
+    }
+
+    var isAtEnd: Bool { position == bytes.count }
+
+    mutating func integer<Integer: FixedWidthInteger>(_: Integer.Type) -> Integer? {
+        guard let field = take(MemoryLayout<Integer>.size) else { return nil }
+        return Integer(bigEndian: field.loadUnaligned(as: Integer.self))
+    }
+
+    mutating func take(_ count: Int) -> UnsafeRawBufferPointer? {
+        guard count >= 0, count <= bytes.count - position else { return nil }
+        defer { position += count }
+        return UnsafeRawBufferPointer(rebasing: bytes[position..<(position + count)])
+    }
+
+    /// A field with its length before it in two bytes.
+    mutating func field() -> UnsafeRawBufferPointer? {
+        guard let count = integer(UInt16.self) else { return nil }
+        return take(Int(count))
+    }
+
+    /// A field of valid UTF-8.
+    mutating func text() -> String? {
+        guard let field = field() else { return nil }
+        return String(validating: field, as: UTF8.self)
+    }
+}
+
+/// Appends big-endian fields.
+struct ByteWriter {
+    private(set) var bytes: [UInt8] = []
+    /// Whether a field was longer than its length can say; the bytes are worth nothing then.
+    private(set) var isTooLong = false
+
+    /// - Parameter capacity: bytes to make room for at once; with all of them nothing is moved, and ``wipe()`` reaches
+    ///   every copy.
+    init(capacity: Int) {
+        bytes.reserveCapacity(capacity)
+    }
+
+    mutating func integer(_ value: some FixedWidthInteger) {
+        withUnsafeBytes(of: value.bigEndian) { bytes.append(contentsOf: $0) }
+    }
+
+    mutating func append(_ field: UnsafeRawBufferPointer) {
+        bytes.append(contentsOf: field)
+    }
+
+    mutating func append(_ field: [UInt8]) {
+        bytes.append(contentsOf: field)
+    }
+
+    /// A field with its length before it in two bytes.
+    mutating func field(_ field: UnsafeRawBufferPointer) {
+        guard let count = UInt16(exactly: field.count) else {
+            isTooLong = true
+            return
+        }
+        integer(count)
+        append(field)
+    }
+
+    mutating func text(_ text: String) {
+        var text = text
+        text.withUTF8 { field(UnsafeRawBufferPointer($0)) }
+    }
+
+    mutating func wipe() {
+        bytes.wipe()
+    }
+}
+
+/// Lends memory for a secret that is wiped afterwards.
+func withWipedMemory<Result>(
+    _ count: Int, _ body: (UnsafeMutableRawBufferPointer) throws -> Result
+) rethrows -> Result {
+    let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 16)
+    defer {
+        wipeMemory(memory)
+        memory.deallocate()
+    }
+    return try body(memory)
+}

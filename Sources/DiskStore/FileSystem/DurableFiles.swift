@@ -1,0 +1,101 @@
+import Glibc
+import LinuxSupport
+import ThumbnailCache
+
+/// Small files that must survive a power cut, whole in the old state or whole in the new one.
+extension Disk {
+    /// All bytes of a file; empty when what stands there is no file or is longer than `limit`, which nothing of the
+    /// store's is; nil when there is none.
+    func contents(of name: FileName, in directory: Directory, limit: Int) throws(SystemError) -> Secret? {
+        do {
+            let file = try open(name, in: directory, for: .reading)
+            let status = try file.status()
+            guard status.kind == .file, status.size <= limit else { return Secret([]) }
+            let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(status.size), alignment: 16)
+            defer {
+                wipeMemory(memory)
+                memory.deallocate()
+            }
+            let count = try file.read(into: memory)
+            return Secret(UnsafeRawBufferPointer(rebasing: memory[..<count]))
+        } catch {
+            if error.isMissing { return nil }
+            if error.isOfWrongKind { return Secret([]) }
+            throw error
+        }
+    }
+
+    /// The name under which a file is written before it replaces another. One each, so that a retry, or the end of the
+    /// log-in, finds what an attempt left.
+    static func temporaryName(for name: FileName) -> FileName {
+        name.with(ending: "tmp")
+    }
+
+    /// Writes a file and moves it over the old one. It is durable when `sync` has returned; leaves no temporary file
+    /// behind when it throws.
+    /// - Parameter sync: makes the directory durable.
+    func replace(
+        _ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer,
+        sync: () throws(SystemError) -> Void
+    ) throws(SystemError) {
+        let temporary = Self.temporaryName(for: name)
+        do {
+            try unlinkIfPresent(temporary, in: directory)
+            try create(temporary, in: directory, with: bytes)
+            try rename(temporary, in: directory, to: name, in: directory)
+        } catch {
+            do throws(SystemError) {
+                try unlinkIfPresent(temporary, in: directory)
+            } catch {
+                // The next attempt, the end of the log-in or the sweep finds it under its one name.
+            }
+            throw error
+        }
+        try sync()
+    }
+
+    /// Writes a file that is not there yet, with its bytes durable; its name is when its directory is. What stands there when this
+    /// throws may be a part of it.
+    func create(
+        _ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer
+    ) throws(SystemError) {
+        var file = try open(name, in: directory, for: .creating)
+        try file.write(bytes)
+        try file.sync()
+        try file.close()
+    }
+
+    /// Overwrites a file with zeros, durably, as far as there is one.
+    func overwrite(_ name: FileName, in directory: Directory) throws(SystemError) {
+        do throws(SystemError) {
+            let file = try open(name, in: directory, for: .overwriting)
+            try file.overwrite()
+        } catch {
+            if !error.isMissing && !error.isOfWrongKind { throw error }
+        }
+    }
+
+    /// Writes into a file that exists, durably. A full disk does not stop it.
+    func overwrite(
+        _ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer, at offset: Int64
+    ) throws(SystemError) {
+        var file = try open(name, in: directory, for: .overwriting)
+        try file.write(bytes, at: offset)
+        try file.sync()
+        try file.close()
+    }
+}
+
+extension OpenFile {
+    /// Overwrites it with zeros, durably, if it is a file.
+    func overwrite() throws(SystemError) {
+        let status = try status()
+        guard status.kind == .file else { return }
+        // The store's own files are far smaller; of anything larger the beginning is enough to end it.
+        let zeros = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(min(status.size, 1 << 16)), alignment: 16)
+        defer { zeros.deallocate() }
+        zeros.initializeMemory(as: UInt8.self, repeating: 0)
+        try write(UnsafeRawBufferPointer(zeros))
+        try sync()
+    }
+}

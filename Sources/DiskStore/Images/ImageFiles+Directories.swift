@@ -1,0 +1,119 @@
+import Glibc
+import Logging
+import NIOConcurrencyHelpers
+
+/// The directories on the way to an entry: `users/<uid>/<user-name>.<generation>/<hh>`. Those of generations and
+/// buckets stay open in the ``DirectoryCache``.
+extension ImageFiles {
+    /// `users/<uid>`, or nil.
+    func existingDirectory(of uid: UInt32) throws -> Directory? {
+        try existing(FileName(String(uid)), in: users)
+    }
+
+    /// A generation's own directory, or nil.
+    func existingDirectory(of generation: Generation) throws -> Directory? {
+        let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
+        if let found = disk.directories[key] { return found }
+        guard let owner = try existingDirectory(of: generation.uid),
+            let found = try existing(generation.directoryName, in: owner)
+        else { return nil }
+        disk.directories.insert(found, for: key)
+        return found
+    }
+
+    /// One of a generation's buckets, or nil, for whoever does not hold its commit lock.
+    func lookedUpDirectory(of generation: Generation, bucket: UInt8) throws -> Directory? {
+        let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
+        if let found = disk.directories[key] { return found }
+        return try withLock(generation, bucket) { try existingDirectory(of: generation, bucket: bucket) }
+    }
+
+    /// One of a generation's buckets, or nil. The commit lock is held: eviction and a purge take a bucket away with its last entry, and one that is gone must
+    /// not come back as an open directory.
+    func existingDirectory(of generation: Generation, bucket: UInt8) throws -> Directory? {
+        let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
+        if let found = disk.directories[key] { return found }
+        guard let parent = try existingDirectory(of: generation),
+            let found = try existing(BucketName.fileName(bucket), in: parent)
+        else { return nil }
+        disk.directories.insert(found, for: key)
+        return found
+    }
+
+    /// A generation's own directory, made if missing.
+    func madeDirectory(of generation: Generation) throws -> Directory {
+        let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
+        if let found = disk.directories[key] { return found }
+        let found = try claims.claiming(generation.uid) {
+            try made(generation.directoryName, in: try made(FileName(String(generation.uid)), in: users))
+        }
+        disk.directories.insert(found, for: key)
+        return found
+    }
+
+    /// With the last generation of a uid its directory goes, too.
+    func removeDirectoryIfEmpty(of uid: UInt32) {
+        do {
+            try claims.ifUnclaimed(uid) { try disk.removeDirectoryIfEmpty(FileName(String(uid)), in: users) }
+        } catch {
+            log.debug("an empty directory could not be removed", metadata: ["uid": "\(uid)", "error": "\(error)"])
+        }
+    }
+
+    /// One of a generation's buckets, made if missing: an entry is to be put in it. The commit lock is held.
+    func madeDirectory(of generation: Generation, bucket: UInt8) throws -> Directory {
+        generation.willHold(in: bucket)
+        let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
+        if let found = disk.directories[key] { return found }
+        let found = try made(BucketName.fileName(bucket), in: try madeDirectory(of: generation)) {
+            ledger.withLockedValue {
+                $0.add(images: 0, bytes: costs.directory, to: generation.number, bucket: bucket)
+            }
+        }
+        disk.directories.insert(found, for: key)
+        return found
+    }
+
+    /// Removes a bucket that holds nothing any more. The commit lock is held.
+    /// - Returns: whether it is gone now, and was not before.
+    @discardableResult
+    func removeDirectoryIfEmpty(of generation: Generation, bucket: UInt8) throws -> Bool {
+        guard let parent = try existingDirectory(of: generation),
+            try disk.removeDirectoryIfEmpty(BucketName.fileName(bucket), in: parent)
+        else { return false }
+        disk.directories.remove(DirectoryCache.Key(generation: generation.number, bucket: bucket))
+        ledger.withLockedValue { $0.add(images: 0, bytes: -costs.directory, to: generation.number, bucket: bucket) }
+        return true
+    }
+
+    /// A directory in another. What somebody has planted in its place is never followed (F24) and counts as missing.
+    func existing(_ name: FileName, in parent: Directory) throws(SystemError) -> Directory? {
+        do {
+            return try disk.openDirectory(name, in: parent)
+        } catch {
+            if error.isMissing || error.isOfWrongKind { return nil }
+            throw error
+        }
+    }
+
+    /// A directory in another, made if missing. What was planted in its place goes to the trash.
+    /// - Parameter wasMade: called when it was made by this call.
+    private func made(
+        _ name: FileName, in parent: Directory, wasMade: () -> Void = {}
+    ) throws -> Directory {
+        do {
+            return try disk.openDirectory(name, in: parent)
+        } catch  where error.isMissing {
+            // Made below.
+        } catch  where error.isOfWrongKind {
+            try trash.take(name, from: parent)
+        }
+        do {
+            try disk.makeDirectory(name, in: parent)
+            wasMade()
+        } catch  where error.code == EEXIST {
+            // Another write made it first.
+        }
+        return try disk.openDirectory(name, in: parent)
+    }
+}

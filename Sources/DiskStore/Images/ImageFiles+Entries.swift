@@ -1,0 +1,196 @@
+import Glibc
+import Logging
+import NIOConcurrencyHelpers
+import Synchronization
+import ThumbnailCache
+
+/// An entry that lies in a temporary file, ready to appear under its name.
+struct PreparedEntry {
+    let address: EntryAddress
+    let temporary: FileName
+    let size: Int
+    let directory: Directory
+}
+
+extension ImageFiles {
+    /// Writes an entry to a temporary file in the generation's directory. Leaves nothing behind when it throws.
+    /// - Returns: nil when a purge of the profile has overtaken it.
+    func prepare(_ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation) throws
+        -> PreparedEntry?
+    {
+        do {
+            return try prepareOnce(entry, at: address, in: generation)
+        } catch let error as SystemError where error.isMissing {
+            // A directory that is open but no longer there takes no new files: somebody removed it. Look it up anew.
+            disk.directories.removeAll(of: generation.number)
+            return try prepareOnce(entry, at: address, in: generation)
+        }
+    }
+
+    private func prepareOnce(_ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation)
+        throws -> PreparedEntry?
+    {
+        let directory = try madeDirectory(of: generation)
+        // Before anything is written, so that a full disk shows while there is nothing to undo.
+        try withLock(generation, address.bucket) { _ = try madeDirectory(of: generation, bucket: address.bucket) }
+        let temporary = temporaries.make()
+        underWay.begin(temporary, of: address.profile, in: generation)
+        var isPrepared = false
+        defer { if !isPrepared { removeTemporary(temporary, in: directory, of: generation) } }
+        var file = try disk.open(temporary, in: directory, for: .creating)
+        // A purge that came before the file was there could not remove it; nor has it anything to fear from an empty one.
+        guard underWay.contains(temporary, in: generation) else { return nil }
+        try file.write(entry)
+        try file.close()
+        isPrepared = true
+        return PreparedEntry(address: address, temporary: temporary, size: entry.count, directory: directory)
+    }
+
+    /// Lets an entry appear under its name if it still may. See ``ThumbnailCache/ImageVault/write(_:_:isCurrent:committed:)``.
+    func commit(
+        _ entry: PreparedEntry, in generation: Generation, isCurrent: () -> Bool, committed: () -> Void
+    ) throws -> Bool {
+        var isPlaced = false
+        defer { if !isPlaced { removeTemporary(entry.temporary, in: entry.directory, of: generation) } }
+        try withLock(generation, entry.address.bucket) {
+            guard underWay.contains(entry.temporary, in: generation), isCurrent() else { return }
+            let name = entry.address.fileName
+            let bucket = try madeDirectory(of: generation, bucket: entry.address.bucket)
+            let old = try disk.status(of: name, in: bucket)
+            if old?.kind == .directory { try trash.take(name, from: bucket) }
+            let replaced = old?.kind == .file ? old : nil
+            try appear(entry, as: name, in: bucket, over: replaced, of: generation)
+            isPlaced = true
+            let freed = replaced.map { costs.file($0.size) } ?? 0
+            ledger.withLockedValue { ledger in
+                ledger.add(
+                    images: replaced == nil ? 1 : 0, bytes: costs.file(Int64(entry.size)) - freed,
+                    to: generation.number, bucket: entry.address.bucket)
+            }
+            committed()
+        }
+        return isPlaced
+    }
+
+    /// Puts the temporary file in the place of what is there under its name.
+    ///
+    /// Over another file by swapping the two: ext4 sends a file that is renamed over another to the disk at once
+    /// (auto_da_alloc, ext4(5)), which nobody here asks for, and 8 KiB put again and again took 2.7 times as long. A kill before
+    /// the older one is removed leaves it behind as a temporary file, which the next start removes. A power cut within the half minute
+    /// that the kernel keeps what was written takes the older image along: a miss, as an image that was PUT may be.
+    private func appear(
+        _ entry: PreparedEntry, as name: FileName, in bucket: Directory, over replaced: FileStatus?,
+        of generation: Generation
+    ) throws {
+        // Also when it fails: the system may have said so of something that it did.
+        defer { disk.openEntries.forget(entry.address, of: generation.number) }
+        if replaced != nil {
+            do throws(SystemError) {
+                try disk.exchange(entry.temporary, in: entry.directory, with: name, in: bucket)
+                return removeTemporary(entry.temporary, in: entry.directory, of: generation)
+            } catch {
+                // Not every file system can swap; every one can rename.
+            }
+        }
+        try disk.rename(entry.temporary, in: entry.directory, to: name, in: bucket)
+        underWay.end(entry.temporary, in: generation)
+    }
+
+    /// What cannot be removed stays noted: a purge of its profile tries again, or gives no receipt.
+    private func removeTemporary(_ name: FileName, in directory: Directory, of generation: Generation) {
+        do {
+            do throws(SystemError) {
+                try disk.unlinkIfPresent(name, in: directory)
+            } catch {
+                try trash.take(name, from: directory)
+            }
+            underWay.end(name, in: generation)
+        } catch {
+            log.warning("a temporary file could not be removed; the next start will", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// Removes an entry that turned out bad, unless something else stands there by now. Counted.
+    /// - Parameter status: the file that was bad; nil when it could not even be opened.
+    func reject(_ address: EntryAddress, status: FileStatus?, in generation: Generation) {
+        counters.rejectedEntries.add(1, ordering: .relaxed)
+        do {
+            try withLock(generation, address.bucket) {
+                let name = address.fileName
+                guard let bucket = try existingDirectory(of: generation, bucket: address.bucket),
+                    let found = try disk.status(of: name, in: bucket)
+                else { return }
+                if let status, !found.isSameFile(as: status) { return }
+                // What could not be opened as a file and is one now has been replaced in between.
+                if status == nil, found.kind == .file, found.owner == geteuid() { return }
+                try remove(name, found, from: bucket, address.bucket, of: generation)
+            }
+        } catch {
+            log.warning("a bad entry could not be removed", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// Removes every size of a profile, durably. The commit lock is held.
+    func removeAll(of profile: SealedName, in generation: Generation) throws -> Usage {
+        guard let directory = try existingDirectory(of: generation) else { return Usage() }
+        try removeLeftovers(of: generation)
+        for file in underWay.files(of: profile, in: generation) {
+            try disk.unlinkIfPresent(file, in: directory)
+            // Only now: else nobody would try again.
+            underWay.end(file, in: generation)
+        }
+        let removed = try removeEntries(of: profile, in: generation)
+        // Where the bucket went too, it is this directory that leads to the entry no more. And where it did not, it is this one
+        // that leads to no temporary file.
+        try directorySync.sync(directory, .generation(generation.number))
+        return removed
+    }
+
+    private func removeEntries(of profile: SealedName, in generation: Generation) throws -> Usage {
+        guard let bucket = try existingDirectory(of: generation, bucket: profile.bucket) else { return Usage() }
+        var removed = Usage()
+        var failure: (any Error)?
+        let prefix = profile.fileName.bytes + [UInt8(ascii: ".")]
+        for entry in try disk.names(in: bucket) where entry.name.bytes.starts(with: prefix) {
+            do {
+                guard let status = try disk.status(of: entry.name, in: bucket) else { continue }
+                try remove(entry.name, status, from: bucket, profile.bucket, of: generation)
+                removed = removed + Usage(images: 1, bytes: costs.file(status.size))
+            } catch {
+                failure = failure ?? error
+            }
+        }
+        if let failure { throw failure }
+        if try removeDirectoryIfEmpty(of: generation, bucket: profile.bucket) { return removed }
+        // Also when nothing was found: an entry evicted a moment ago would be back after a power cut (I4).
+        try directorySync.sync(bucket, .bucket(generation: generation.number, bucket: profile.bucket))
+        return removed
+    }
+
+    /// Until a generation is counted, images may lie in it that a run before this one swapped out and was killed before it removed
+    /// them: whole, sealed under a key that lives on, and of whatever profile. They go before any profile's receipt (I3).
+    private func removeLeftovers(of generation: Generation) throws {
+        guard ledger.withLockedValue({ $0.usage(of: generation.number) }) == nil,
+            let directory = try existingDirectory(of: generation)
+        else { return }
+        var isChanged = false
+        for entry in try disk.names(in: directory) where temporaries.isStale(entry.name) && entry.kind != .directory {
+            try disk.unlinkIfPresent(entry.name, in: directory)
+            isChanged = true
+        }
+        if isChanged { try disk.sync(directory) }
+    }
+
+    /// Removes a name from a bucket and from the account. The commit lock is held.
+    func remove(
+        _ name: FileName, _ status: FileStatus, from bucket: Directory, _ number: UInt8, of generation: Generation
+    ) throws {
+        defer { if let address = EntryAddress(name) { disk.openEntries.forget(address, of: generation.number) } }
+        if status.kind == .directory { return try trash.take(name, from: bucket) }
+        try disk.unlink(name, in: bucket)
+        guard status.kind == .file else { return }
+        ledger.withLockedValue {
+            $0.add(images: -1, bytes: -costs.file(status.size), to: generation.number, bucket: number)
+        }
+    }
+}

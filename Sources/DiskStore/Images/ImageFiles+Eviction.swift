@@ -1,0 +1,119 @@
+import NIOConcurrencyHelpers
+import Synchronization
+import ThumbnailCache
+
+extension ImageFiles {
+    /// Brings a generation and the store back within their quotas after a write. Bounded; what is left over is left to
+    /// maintenance. The entry just written goes last of all: only when it alone is over.
+    /// - Returns: whether the quotas are kept now.
+    func makeRoom(after generation: Generation, keeping: EntryAddress?) throws -> Bool {
+        let keepsOwn = try makeRoom(in: generation, keeping: keeping)
+        // Trash counts too, but nobody's images go while there is trash to delete.
+        let trashed = trash.usage.bytes
+        if trashed > 0, ledger.withLockedValue({ $0.total.bytes }) + trashed > quota {
+            _ = try trash.emptySome(budget: Eviction.batch)
+        }
+        let keepsTotal = try makeRoomInStore(keeping: keeping)
+        return keepsOwn && keepsTotal
+    }
+
+    /// Evicts a batch from a user that is over its own quota. False when another batch would bring it on.
+    func makeRoom(in generation: Generation, keeping: EntryAddress?) throws -> Bool {
+        let held = ledger.withLockedValue { $0.counted(of: generation.number).bytes }
+        guard held > userQuota else { return true }
+        let freed = try evict(from: generation, bytes: held - Eviction.lowWater(of: userQuota), keeping: keeping)
+        return freed.images == 0 || held - freed.bytes <= userQuota
+    }
+
+    /// Evicts a batch from whoever is most over its share. False when another batch would bring it on.
+    func makeRoomInStore(keeping: EntryAddress?) throws -> Bool {
+        guard let giver = ledger.withLockedValue({ $0.giver(quota: quota) }) else { return true }
+        guard let generation = generation(number: giver.generation) else { return true }
+        let freed = try evict(from: generation, bytes: giver.bytes, keeping: keeping)
+        return freed.images == 0 ? true : ledger.withLockedValue { $0.total.bytes <= quota }
+    }
+
+    /// Removes least recently used images of a generation, at most a batch, until `bytes` are free.
+    /// Costs a listing of its directory and of a bucket or two, and a look at ``Eviction/sampleSize`` files a round.
+    @discardableResult
+    func evict(from generation: Generation, bytes: Int, keeping: EntryAddress?) throws -> Usage {
+        var freed = Usage()
+        while freed.bytes < bytes, freed.images < Eviction.batch {
+            let (sample, isWhole) = try sample(of: generation, keeping: keeping)
+            let before = freed.images
+            for victim in Eviction.victims(of: sample, bytes: bytes - freed.bytes, isWhole: isWhole) {
+                // A directory that goes with its last image may have been enough.
+                if freed.bytes >= bytes { break }
+                if let bytes = try evict(victim, from: generation) {
+                    freed = freed + Usage(images: 1, bytes: bytes)
+                }
+            }
+            if freed.images == before { break }
+        }
+        counters.evictedImages.add(freed.images, ordering: .relaxed)
+        counters.evictedBytes.add(freed.bytes, ordering: .relaxed)
+        return freed
+    }
+
+    /// Some images of a generation, from buckets in random order, and whether that is all of them.
+    private func sample(
+        of generation: Generation, keeping: EntryAddress?
+    ) throws -> (sample: [Eviction.Candidate], isWhole: Bool) {
+        guard let directory = try existingDirectory(of: generation) else { return ([], true) }
+        var buckets = try disk.names(in: directory).compactMap { BucketName.bucket(of: $0.name) }
+        var sample: [Eviction.Candidate] = []
+        while !buckets.isEmpty {
+            let bucket = buckets.swapRemove(at: try random.index(below: buckets.count))
+            guard let place = try existing(BucketName.fileName(bucket), in: directory) else { continue }
+            var addresses = try disk.names(in: place, limit: 4096).compactMap { EntryAddress($0.name) }
+            while !addresses.isEmpty {
+                if sample.count == Eviction.sampleSize { return (sample, false) }
+                let address = addresses.swapRemove(at: try random.index(below: addresses.count))
+                guard address != keeping, let status = try disk.status(of: address.fileName, in: place),
+                    status.kind == .file
+                else { continue }
+                sample.append(candidate(address, status))
+            }
+        }
+        return (sample, true)
+    }
+
+    /// The bytes that are free then; nil when the image was used or written anew since it was sampled.
+    private func evict(_ victim: Eviction.Candidate, from generation: Generation) throws -> Int? {
+        let bucket = victim.address.bucket
+        return try withLock(generation, bucket) {
+            let name = victim.address.fileName
+            guard let place = try existingDirectory(of: generation, bucket: bucket),
+                let status = try disk.status(of: name, in: place), status.kind == .file,
+                candidate(victim.address, status) == victim
+            else { return nil }
+            try remove(name, status, from: place, bucket, of: generation)
+            let isBucketGone = try removeDirectoryIfEmpty(of: generation, bucket: bucket)
+            return victim.size + (isBucketGone ? costs.directory : 0)
+        }
+    }
+
+    private func candidate(_ address: EntryAddress, _ status: FileStatus) -> Eviction.Candidate {
+        Eviction.Candidate(
+            address: address, size: costs.file(status.size),
+            lastUse: Eviction.LastUse(seconds: status.modifiedSeconds, nanoseconds: status.modifiedNanoseconds),
+            inode: status.inode)
+    }
+}
+
+extension RandomSource {
+    /// A number from 0 on, below `count`, which is at least 1.
+    fileprivate func index(below count: Int) throws -> Int {
+        var number: UInt64 = 0
+        try withUnsafeMutableBytes(of: &number) { try fill($0) }
+        return Int(number % UInt64(count))
+    }
+}
+
+extension Array {
+    /// Removes an element without moving the others up.
+    fileprivate mutating func swapRemove(at index: Int) -> Element {
+        swapAt(index, count - 1)
+        return removeLast()
+    }
+}

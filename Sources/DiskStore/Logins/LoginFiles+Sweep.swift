@@ -1,0 +1,101 @@
+import Logging
+import ThumbnailCache
+
+extension LoginFiles {
+    /// After a start: ends the log-ins that did not survive it, and removes what interrupted commits have left.
+    /// What cannot be looked at now is left alone, and is met again when somebody asks for it.
+    func sweep(until isStopped: () -> Bool, yield: StepAside) {
+        logged("the roots") {
+            for root in [keys, sessions] {
+                for entry in try disk.names(in: root) where directorySync.isStale(entry.name) {
+                    try disk.unlinkIfPresent(entry.name, in: root)
+                }
+            }
+        }
+        logged("key files") {
+            for uid in try uids() where !isStopped() {
+                for sealedOwner in try owners(of: uid) {
+                    logged("a log-in") {
+                        try withLock(sealedOwner) { if !isLive(sealedOwner) { _ = try load(sealedOwner) } }
+                    }
+                    yield()
+                }
+                if let directory = try uidDirectory(uid, in: keys) {
+                    try removeLeftovers(in: directory, uid: uid) { try destroyLeftover(of: $0, in: directory) }
+                }
+                removeEmptyDirectories(of: uid)
+            }
+        }
+        logged("session files") {
+            for uid in try disk.names(in: sessions).compactMap({ UInt32(name: $0.name) }) where !isStopped() {
+                guard let directory = try uidDirectory(uid, in: sessions) else { continue }
+                try removeLeftovers(in: directory, uid: uid) { sealedOwner in
+                    try disk.unlinkIfPresent(Disk.temporaryName(for: sealedOwner.user.fileName), in: directory)
+                }
+                for entry in try disk.names(in: directory) {
+                    guard let user = SealedName(hex: entry.name.bytes) else { continue }
+                    let sealedOwner = SealedOwner(uid: uid, user: user)
+                    logged("a session file") {
+                        // The key file is looked at second and under the lock: no log-in is half written then.
+                        try withLock(sealedOwner) {
+                            if try keyFile(of: sealedOwner) == nil {
+                                try disk.unlinkIfPresent(entry.name, in: directory)
+                            }
+                        }
+                    }
+                    yield()
+                }
+                removeEmptyDirectories(of: uid)
+            }
+        }
+    }
+
+    /// Key files of everybody, destroyed: they belong to names that nobody can tell any more.
+    /// - Returns: how many there were.
+    static func destroyAll(in keys: Directory, _ disk: Disk) throws -> Int {
+        var count = 0
+        for uid in try disk.names(in: keys) where UInt32(name: uid.name) != nil {
+            let directory = try disk.openDirectory(uid.name, in: keys)
+            for entry in try disk.names(in: directory) {
+                // In a directory that others use too nothing but what bears a name of the store's is touched.
+                guard let user = SealedName(hex: entry.name.bytes.prefix(64)),
+                    [user.fileName, Disk.temporaryName(for: user.fileName)].contains(entry.name),
+                    let status = try disk.status(of: entry.name, in: directory), status.kind != .directory
+                else { continue }
+                try disk.overwrite(entry.name, in: directory)
+                try disk.unlinkIfPresent(entry.name, in: directory)
+                count += 1
+            }
+            try disk.sync(directory)
+        }
+        return count
+    }
+
+    /// What runs before this one have left of temporary files.
+    /// - Parameter remove: removes the one of a sealedOwner. Under the lock nobody is writing it.
+    private func removeLeftovers(
+        in directory: Directory, uid: UInt32, _ remove: (SealedOwner) throws -> Void
+    ) throws {
+        for entry in try disk.names(in: directory) where SealedName(hex: entry.name.bytes) == nil {
+            guard let user = SealedName(hex: entry.name.bytes.prefix(64)),
+                entry.name == Disk.temporaryName(for: user.fileName)
+            else {
+                // Nothing of the store's, or made to dirty a directory by a run that died.
+                if entry.kind == .file, directorySync.isStale(entry.name) {
+                    try disk.unlinkIfPresent(entry.name, in: directory)
+                }
+                continue
+            }
+            let sealedOwner = SealedOwner(uid: uid, user: user)
+            try withLock(sealedOwner) { try remove(sealedOwner) }
+        }
+    }
+
+    private func logged(_ what: String, _ body: () throws -> Void) {
+        do {
+            try body()
+        } catch {
+            log.warning("the sweep of \(what) failed; it goes on at the next start", metadata: ["error": "\(error)"])
+        }
+    }
+}

@@ -1,0 +1,306 @@
+import Glibc
+import Logging
+import NIOConcurrencyHelpers
+import Synchronization
+import ThumbnailCache
+
+/// The log-ins' half of the store: key files, which are the log-ins, and session files.
+///
+/// One thread at a time works on an owner. Before anything of a uid is changed or promised for the first time in this run, its
+/// directories are made durable: what a run before this one left in memory only, a receipt must not build on. Whoever only
+/// reads needs nothing durable (I9).
+final class LoginFiles: Sendable {
+    let disk: Disk
+    let keys: Directory
+    let sessions: Directory
+    let names: NamesKey
+    let algorithms: Algorithms
+    let directorySync: DirectorySync
+    let reserve: Reserve
+    let random: any RandomSource
+    let counters: Counters
+    let log: Logger
+    private let locks = StripedLocks(count: 64)
+    private let claims = DirectoryClaims()
+    private let state = NIOLockedValueBox(State())
+
+    private struct State {
+        /// Session keys of log-ins that were committed or loaded in this run. The others may be held-only ones that a
+        /// run before left: their sessions cannot have survived it.
+        var live: [SealedOwner: Secret] = [:]
+        var settled: Set<UInt32> = []
+        /// How often directories of a uid were removed. What was settled before one was is settled no more.
+        var removals: UInt64 = 0
+        /// Log-ins that failed and could not be undone. Their key file may be there: nobody was told that they are logged in, and
+        /// it may not be durable.
+        var halfBegun: Set<SealedOwner> = []
+    }
+
+    /// What there is of a log-in.
+    struct Login {
+        let keys: KeyFile
+        let session: SessionRecord
+    }
+
+    init(
+        disk: Disk, keys: Directory, sessions: Directory, names: NamesKey, algorithms: Algorithms,
+        directorySync: DirectorySync, reserve: Reserve, random: any RandomSource, counters: Counters, log: Logger
+    ) {
+        self.disk = disk
+        self.keys = keys
+        self.sessions = sessions
+        self.names = names
+        self.algorithms = algorithms
+        self.directorySync = directorySync
+        self.reserve = reserve
+        self.random = random
+        self.counters = counters
+        self.log = log
+    }
+
+    func sealedOwner(_ owner: Owner) throws -> SealedOwner {
+        SealedOwner(uid: owner.uid, user: try names.name(of: owner))
+    }
+
+    /// Nobody else works on that sealedOwner meanwhile.
+    func withLock<Result>(_ sealedOwner: SealedOwner, _ body: () throws -> Result) rethrows -> Result {
+        try locks.withLock(for: sealedOwner, body)
+    }
+
+    // MARK: What is there
+
+    /// The log-in, or nil; what is damaged, or has no session any more, is ended on the way. Lock held.
+    func load(_ sealedOwner: SealedOwner) throws -> Login? {
+        try undoHalfBegun(sealedOwner)
+        guard let keys = try keyFile(of: sealedOwner) else { return nil }
+        guard let record = try session(of: sealedOwner, key: keys.sessionKey) else {
+            try endDamaged(sealedOwner, "its session file is missing or damaged")
+            return nil
+        }
+        if record.login.sessions.isEmpty, !isLive(sealedOwner) {
+            // All its sessions were held by connections, and those ended with the daemon before this one.
+            try end(sealedOwner)
+            return nil
+        }
+        return Login(keys: keys, session: record)
+    }
+
+    private func session(of sealedOwner: SealedOwner, key: Secret) throws -> SessionRecord? {
+        guard let directory = try uidDirectory(sealedOwner.uid, in: sessions),
+            let file = try disk.contents(of: sealedOwner.user.fileName, in: directory, limit: SessionFile.longest),
+            let record = try SessionFile.open(
+                file, uid: sealedOwner.uid, user: sealedOwner.user, key: key, algorithms: algorithms),
+            try names.name(of: Owner(uid: sealedOwner.uid, user: record.user)) == sealedOwner.user
+        else { return nil }
+        return record
+    }
+
+    /// The uids that have a directory of key files.
+    func uids() throws -> [UInt32] {
+        try disk.names(in: keys).compactMap { UInt32(name: $0.name) }
+    }
+
+    /// Everybody of a uid that has a key file.
+    func owners(of uid: UInt32) throws -> [SealedOwner] {
+        guard let directory = try uidDirectory(uid, in: keys) else { return [] }
+        return try disk.names(in: directory).compactMap { entry in
+            SealedName(hex: entry.name.bytes).map { SealedOwner(uid: uid, user: $0) }
+        }
+    }
+
+    func isLive(_ sealedOwner: SealedOwner) -> Bool {
+        state.withLockedValue { $0.live[sealedOwner] != nil }
+    }
+
+    func setLive(_ sealedOwner: SealedOwner, sessionKey: Secret) {
+        state.withLockedValue { $0.live[sealedOwner] = sessionKey }
+    }
+
+    /// The store is closing: no key stays in memory.
+    func forgetKeys() {
+        state.withLockedValue { $0.live = [:] }
+    }
+
+    // MARK: Commits. Lock held.
+
+    /// Sessions first, then the key file: when that is in place the log-in is a fact.
+    func begin(_ sealedOwner: SealedOwner, _ record: SessionRecord) throws -> KeyFile {
+        try undoHalfBegun(sealedOwner)
+        let keyFile = try KeyFile(random: random)
+        var mayStand = false
+        do {
+            try claims.claiming(sealedOwner.uid) {
+                try makeUIDDirectory(sealedOwner.uid, in: keys, .keys)
+                try makeUIDDirectory(sealedOwner.uid, in: sessions, .sessions)
+                try settle(sealedOwner.uid)
+                try write(record, of: sealedOwner, key: keyFile.sessionKey)
+                mayStand = true
+                try write(keyFile, of: sealedOwner)
+            }
+        } catch {
+            // Half a log-in must not be found later by those who were told that there is none.
+            do {
+                try end(sealedOwner)
+            } catch {
+                // Before anything is said of this sealedOwner, it is tried again (F74).
+                if mayStand { state.withLockedValue { _ = $0.halfBegun.insert(sealedOwner) } }
+                log.warning("a log-in that failed could not be undone", metadata: ["error": "\(error)"])
+            }
+            throw error
+        }
+        setLive(sealedOwner, sessionKey: keyFile.sessionKey)
+        return keyFile
+    }
+
+    func change(_ sealedOwner: SealedOwner, _ record: SessionRecord) throws {
+        try settle(sealedOwner.uid)
+        let key = try sessionKey(of: sealedOwner)
+        try givingUpReserve { try write(record, of: sealedOwner, key: key) }
+    }
+
+    private func undoHalfBegun(_ sealedOwner: SealedOwner) throws {
+        if state.withLockedValue({ $0.halfBegun.contains(sealedOwner) }) { try end(sealedOwner) }
+    }
+
+    /// A new generation. What was sealed under the old one's key is noise when this returns.
+    func renew(_ sealedOwner: SealedOwner) throws -> KeyFile {
+        try settle(sealedOwner.uid)
+        let keyFile = try KeyFile(random: random, sessionKey: try sessionKey(of: sealedOwner))
+        try givingUpReserve { try write(keyFile, of: sealedOwner) }
+        return keyFile
+    }
+
+    /// Destroys the keys, durably, and then what they sealed. Ends also what is damaged, half begun or half ended.
+    func end(_ sealedOwner: SealedOwner) throws {
+        try settle(sealedOwner.uid)
+        let name = sealedOwner.user.fileName
+        if let directory = try uidDirectory(sealedOwner.uid, in: keys) {
+            let place = DirectorySync.Place.keysOf(uid: sealedOwner.uid)
+            var isChanged = directorySync.isUnsettled(place)
+            for name in [name, Disk.temporaryName(for: name)] {
+                isChanged = try destroy(name, in: directory) || isChanged
+            }
+            if isChanged { try directorySync.sync(directory, place) }
+        }
+        state.withLockedValue { state in
+            state.live[sealedOwner] = nil
+            state.halfBegun.remove(sealedOwner)
+        }
+        do {
+            try removeSession(of: sealedOwner)
+        } catch {
+            // Without its key it says nothing; the next sweep removes it.
+            log.warning("a session file could not be removed", metadata: ["error": "\(error)"])
+        }
+        removeEmptyDirectories(of: sealedOwner.uid)
+    }
+
+    // MARK: Steps
+
+    private func sessionKey(of sealedOwner: SealedOwner) throws -> Secret {
+        if let key = state.withLockedValue({ $0.live[sealedOwner] }) { return key }
+        guard let keyFile = try keyFile(of: sealedOwner) else { throw StoreError.failed("the user is not logged in") }
+        return keyFile.sessionKey
+    }
+
+    private func write(_ record: SessionRecord, of sealedOwner: SealedOwner, key: Secret) throws {
+        let file = try SessionFile.seal(
+            record, uid: sealedOwner.uid, user: sealedOwner.user, key: key, algorithms: algorithms, random: random)
+        let directory = try existingUIDDirectory(sealedOwner.uid, in: sessions)
+        try file.withUnsafeBytes { bytes in
+            try disk.replace(sealedOwner.user.fileName, in: directory, with: bytes) { () throws(SystemError) in
+                try directorySync.sync(directory, .sessionsOf(uid: sealedOwner.uid))
+            }
+        }
+    }
+
+    /// A full disk must not keep anybody from ending something (F4): the reserve is there for that.
+    func givingUpReserve(_ body: () throws -> Void) throws {
+        do {
+            try body()
+        } catch let error as SystemError where error.isNoSpace {
+            guard try reserve.release() else { throw error }
+            try body()
+        }
+    }
+
+    private func removeSession(of sealedOwner: SealedOwner) throws {
+        guard let directory = try uidDirectory(sealedOwner.uid, in: sessions) else { return }
+        let name = sealedOwner.user.fileName
+        try disk.unlinkIfPresent(name, in: directory)
+        try disk.unlinkIfPresent(Disk.temporaryName(for: name), in: directory)
+    }
+
+    func endDamaged(_ sealedOwner: SealedOwner, _ reason: String) throws {
+        counters.damagedLogins.add(1, ordering: .relaxed)
+        log.warning("a user is logged out: \(reason)", metadata: ["uid": "\(sealedOwner.uid)"])
+        try end(sealedOwner)
+    }
+
+    // MARK: Directories of a uid
+
+    /// With a uid's last log-in its directories go, too: nothing says that it was ever here.
+    func removeEmptyDirectories(of uid: UInt32) {
+        claims.ifUnclaimed(uid) {
+            let name = FileName(String(uid))
+            do {
+                for root in [keys, sessions] { try disk.removeDirectoryIfEmpty(name, in: root) }
+            } catch {
+                log.debug("an empty directory could not be removed", metadata: ["uid": "\(uid)", "error": "\(error)"])
+            }
+            // Whoever makes them anew makes them durable anew.
+            state.withLockedValue { state in
+                state.settled.remove(uid)
+                state.removals += 1
+            }
+        }
+    }
+
+    func uidDirectory(_ uid: UInt32, in parent: Directory) throws -> Directory? {
+        do {
+            return try disk.openDirectory(FileName(String(uid)), in: parent)
+        } catch {
+            if error.isMissing { return nil }
+            throw error
+        }
+    }
+
+    func existingUIDDirectory(_ uid: UInt32, in parent: Directory) throws -> Directory {
+        try disk.openDirectory(FileName(String(uid)), in: parent)
+    }
+
+    private func makeUIDDirectory(_ uid: UInt32, in parent: Directory, _ place: DirectorySync.Place) throws {
+        if try uidDirectory(uid, in: parent) == nil {
+            // Another log-in of the uid, that of another user, may make it in between.
+            try disk.makeDirectoryIfAbsent(FileName(String(uid)), in: parent)
+        } else if state.withLockedValue({ $0.settled.contains(uid) }) {
+            return
+        }
+        // Also where another has made it: whether that one has come to its fsync yet is not known.
+        try directorySync.sync(parent, place)
+    }
+
+    /// Makes durable what was found of a uid, once per run: see above.
+    func settle(_ uid: UInt32) throws {
+        let (isSettled, removals) = state.withLockedValue { ($0.settled.contains(uid), $0.removals) }
+        guard !isSettled, let keysOfUID = try uidDirectory(uid, in: keys) else { return }
+        try directorySync.sync(keys, .keys)
+        try directorySync.sync(keysOfUID, .keysOf(uid: uid))
+        if let sessionsOfUID = try uidDirectory(uid, in: sessions) {
+            try directorySync.sync(sessions, .sessions)
+            try directorySync.sync(sessionsOfUID, .sessionsOf(uid: uid))
+        }
+        state.withLockedValue { state in
+            if state.removals == removals { state.settled.insert(uid) }
+        }
+    }
+}
+
+extension UInt32 {
+    /// The number that a directory is named after; nil for a name that is none, or is spelled another way.
+    init?(name: FileName) {
+        let text = String(decoding: name.bytes, as: UTF8.self)
+        guard let number = UInt32(text), String(number) == text else { return nil }
+        self = number
+    }
+}

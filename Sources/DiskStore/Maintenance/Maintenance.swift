@@ -1,0 +1,177 @@
+import CLinux
+import Glibc
+import LinuxSupport
+import Logging
+import NIOConcurrencyHelpers
+import ThumbnailCache
+
+/// What happens behind everybody's back: the sweep after a start, counting, deleting trash, evicting what writers left
+/// over, making the reserve anew. On a thread of its own, or on the caller's.
+final class Maintenance: Sendable {
+    private let logins: LoginFiles
+    private let images: ImageFiles
+    private let signal: MaintenanceSignal
+    private let pause: @Sendable () -> Void
+    private let yield: StepAside
+    private let log: Logger
+    private let running = NIOLock()
+    private let isSwept = NIOLockedValueBox(false)
+    private let thread = NIOLockedValueBox<pthread_t?>(nil)
+    /// Seconds after which the thread looks again without having been woken: what could not be done may be by then.
+    private static let period = 60.0
+
+    init(
+        logins: LoginFiles, images: ImageFiles, signal: MaintenanceSignal, pause: @escaping @Sendable () -> Void,
+        yield: @escaping StepAside, log: Logger
+    ) {
+        self.logins = logins
+        self.images = images
+        self.signal = signal
+        self.pause = pause
+        self.yield = yield
+        self.log = log
+    }
+
+    /// Whether all that was there at the start is counted.
+    var isCounted: Bool {
+        isSwept.withLockedValue { $0 } && images.ledger.withLockedValue { $0.isCounted }
+    }
+
+    /// Everything that is due, until nothing more can be done or it is stopped.
+    func run() {
+        running.withLock {
+            step("the sweep") { try sweepOnce() }
+            for generation in images.generations where !signal.isStopped {
+                step("counting") {
+                    try images.count(generation, until: { signal.isStopped }, yield: yield)
+                }
+            }
+            step("deleting trash") { try emptyTrash() }
+            step("evicting") { try evict() }
+            images.disk.openEntries.removeAll(notOpenedAt: images.now())
+            do {
+                try logins.reserve.restore()
+            } catch {
+                log.debug("no room for the reserve", metadata: ["error": "\(error)"])
+            }
+        }
+    }
+
+    private func step(_ what: String, _ body: () throws -> Void) {
+        if signal.isStopped { return }
+        do {
+            try body()
+        } catch {
+            log.warning("\(what) failed; it is tried again later", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private func sweepOnce() throws {
+        if isSwept.withLockedValue({ $0 }) { return }
+        logins.sweep(until: { signal.isStopped }, yield: yield)
+        try sweepImages()
+        guard !signal.isStopped else { return }
+        isSwept.withLockedValue { $0 = true }
+        // The names of all generations were held at once, and never are again.
+        clinux_trim_heap()
+    }
+
+    /// Gives to the trash whatever no key file names, and makes known the rest.
+    private func sweepImages() throws {
+        for entry in try images.disk.names(in: images.users) where !signal.isStopped {
+            guard let uid = UInt32(name: entry.name),
+                let directory = try images.existing(entry.name, in: images.users)
+            else {
+                if try !isVacated(entry.name) { try takeAway(entry.name, from: images.users) }
+                continue
+            }
+            defer { images.removeDirectoryIfEmpty(of: uid) }
+            // Listed first, each looked up second: a generation's key file is there before its directory, so that one
+            // made meanwhile can never be taken for dead.
+            for found in try images.disk.names(in: directory) where !signal.isStopped {
+                yield()
+                guard let name = GenerationName(found.name), try isAlive(name, uid: uid) else {
+                    try takeAway(found.name, from: directory)
+                    continue
+                }
+            }
+        }
+    }
+
+    /// Whether it is a uid's directory that a log-out took away since it was listed; maybe a log-in has made it anew.
+    private func isVacated(_ name: FileName) throws -> Bool {
+        guard UInt32(name: name) != nil else { return false }
+        let kind = try images.disk.status(of: name, in: images.users)?.kind
+        return kind == nil || kind == .directory
+    }
+
+    private func isAlive(_ name: GenerationName, uid: UInt32) throws -> Bool {
+        let sealedOwner = SealedOwner(uid: uid, user: name.user)
+        return try logins.withLock(sealedOwner) {
+            guard try logins.keyFile(of: sealedOwner)?.generation == name.generation else { return false }
+            _ = images.generation(name, uid: uid, isNew: false)
+            return true
+        }
+    }
+
+    private func takeAway(_ name: FileName, from directory: Directory) throws {
+        do {
+            try images.trash.take(name, from: directory)
+        } catch let error as SystemError where error.isMissing {
+            // A log-out has been quicker.
+        }
+    }
+
+    private func emptyTrash() throws {
+        while !signal.isStopped {
+            switch try images.trash.emptySome(budget: Eviction.batch, yield: yield) {
+            case .empty: return
+            case .stuck:
+                log.warning("something in the trash cannot be deleted; it is tried again later")
+                return
+            case .more: pause()
+            }
+        }
+    }
+
+    private func evict() throws {
+        for generation in images.generations where !signal.isStopped {
+            while !signal.isStopped, try !images.makeRoom(in: generation, keeping: nil) { pause() }
+        }
+        while !signal.isStopped, try !images.makeRoomInStore(keeping: nil) { pause() }
+    }
+
+    // MARK: The thread
+
+    /// - Parameter rest: seconds until it does anything.
+    func startThread(after rest: Double) throws {
+        try thread.withLockedValue { thread in
+            guard thread == nil else { return }
+            do {
+                thread = try LinuxSupport.startThread(named: "maintenance") { self.loop(after: rest) }
+            } catch {
+                throw StoreStartError("\(error)")
+            }
+        }
+    }
+
+    private func loop(after rest: Double) {
+        // Nobody waits for it: those who serve go first. On Linux this is the calling thread alone, setpriority(2).
+        setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)
+        signal.rest(seconds: rest)
+        while !signal.isStopped {
+            run()
+            signal.wait(seconds: Self.period)
+        }
+    }
+
+    /// Stops and waits for the thread, if there is one. Idempotent.
+    func stop() {
+        signal.stop()
+        let thread = thread.withLockedValue { thread in
+            defer { thread = nil }
+            return thread
+        }
+        if let thread { pthread_join(thread, nil) }
+    }
+}

@@ -1,0 +1,164 @@
+import NIOConcurrencyHelpers
+import Synchronization
+import ThumbnailCache
+
+/// What purge and log-out left behind, moved out of the way in one step and deleted in small ones.
+///
+/// Nobody can be led out of it: names are looked up in open directories only and no link is followed. A directory found
+/// inside something is not walked into; it is moved up beside it and has its turn later. So the walk has no depth, and
+/// what is swapped while it goes on (F25) can only make it look again.
+final class Trash: Sendable {
+    enum Progress {
+        /// Nothing is left.
+        case empty
+        /// Something was deleted or moved; call again.
+        case more
+        /// What is left cannot be deleted now.
+        case stuck
+    }
+
+    private let disk: Disk
+    private let directory: Directory
+    private let random: any RandomSource
+    private let costs: DiskCosts
+    /// One deletes at a time. Others wait for a batch, or where nobody waits for the one that deletes, for a name.
+    private let deleting = NIOLock()
+    /// Those who need the room now.
+    private let hurried = Atomic<Int>(0)
+    private let held = NIOLockedValueBox(Usage())
+
+    init(disk: Disk, directory: Directory, random: any RandomSource, costs: DiskCosts) {
+        self.costs = costs
+        self.disk = disk
+        self.directory = directory
+        self.random = random
+    }
+
+    /// Whether somebody waits for its turn to delete, and for the room.
+    var isAwaited: Bool { hurried.load(ordering: .relaxed) > 0 }
+
+    /// What lies in it as far as is known: what was in it at the start is not counted.
+    var usage: Usage { held.withLockedValue { $0 } }
+
+    /// Moves something, whatever it is, into the trash. It keeps its contents and loses its name.
+    func take(_ name: FileName, from place: Directory, holding usage: Usage = Usage()) throws {
+        try disk.rename(name, in: place, to: try random.generationID().fileName, in: directory)
+        held.withLockedValue { $0 = $0 + usage }
+    }
+
+    /// Deletes at most `budget` names, for somebody who waits for the room.
+    func emptySome(budget: Int) throws -> Progress {
+        hurried.add(1, ordering: .relaxed)
+        defer { hurried.subtract(1, ordering: .relaxed) }
+        return try deleting.withLock { try empty(Turn(budget: budget, afterEach: { true })) }
+    }
+
+    /// Deletes at most `budget` names, for nobody in particular.
+    /// - Parameter yield: called after each name, unless somebody has come who waits for the room: then that one has its
+    ///   turn, as long as this one might be kept from the processor.
+    func emptySome(budget: Int, yield: @escaping StepAside) throws -> Progress {
+        try deleting.withLock {
+            try empty(
+                Turn(budget: budget) {
+                    if self.isAwaited { return false }
+                    yield()
+                    return true
+                })
+        }
+    }
+
+    /// What one turn may delete yet.
+    private struct Turn {
+        private(set) var budget: Int
+        /// Whether to go on.
+        let afterEach: () -> Bool
+
+        var isOver: Bool { budget <= 0 }
+
+        mutating func count() {
+            budget -= 1
+            if !afterEach() { budget = 0 }
+        }
+    }
+
+    private func empty(_ turn: Turn) throws -> Progress {
+        var turn = turn
+        while !turn.isOver {
+            let before = turn.budget
+            var isEmpty = true
+            try disk.list(directory) { entry in
+                isEmpty = false
+                do {
+                    try delete(entry, &turn)
+                } catch {
+                    // It cannot be opened or listed: it stays, and what lies behind it goes all the same.
+                }
+                return !turn.isOver
+            }
+            if isEmpty {
+                held.withLockedValue { $0 = Usage() }
+                return .empty
+            }
+            if turn.budget == before { return .stuck }
+        }
+        return .more
+    }
+
+    private func delete(_ entry: DirectoryEntry, _ turn: inout Turn) throws {
+        if entry.kind != .file, let item = try openedIfDirectory(entry.name) {
+            try empty(item, &turn)
+            guard !turn.isOver else { return }
+            do {
+                try disk.removeDirectory(entry.name, in: directory)
+                held.withLockedValue { $0.bytes = max(0, $0.bytes - costs.directory) }
+                turn.count()
+            } catch {
+                // Something is still in it, or it was swapped: the next round sees.
+            }
+        } else {
+            unlink(entry.name, in: directory, &turn)
+        }
+    }
+
+    private func empty(_ item: Directory, _ turn: inout Turn) throws {
+        try disk.list(item) { child in
+            let isMoved = try child.kind != .file && moveUpIfDirectory(child.name, from: item)
+            if isMoved {
+                turn.count()
+            } else {
+                unlink(child.name, in: item, &turn)
+            }
+            return !turn.isOver
+        }
+    }
+
+    private func openedIfDirectory(_ name: FileName) throws -> Directory? {
+        do {
+            return try disk.openDirectory(name, in: directory)
+        } catch {
+            if error.isOfWrongKind || error.isMissing { return nil }
+            throw error
+        }
+    }
+
+    private func moveUpIfDirectory(_ name: FileName, from item: Directory) throws -> Bool {
+        guard let status = try disk.status(of: name, in: item), status.kind == .directory else { return false }
+        try take(name, from: item)
+        return true
+    }
+
+    private func unlink(_ name: FileName, in place: Directory, _ turn: inout Turn) {
+        do {
+            let status = try disk.status(of: name, in: place)
+            try disk.unlinkIfPresent(name, in: place)
+            let size = status.map { costs.file($0.size) } ?? 0
+            held.withLockedValue { held in
+                held.images = max(0, held.images - 1)
+                held.bytes = max(0, held.bytes - size)
+            }
+            turn.count()
+        } catch {
+            // It stays, and counts as stuck when nothing else can be deleted either.
+        }
+    }
+}

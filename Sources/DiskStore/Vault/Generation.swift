@@ -1,0 +1,60 @@
+import Synchronization
+import ThumbnailCache
+
+/// One generation as a place on disk: whose it is and what its directory is called. It has no key; see ``Vault``.
+final class Generation: Sendable {
+    /// Counts the generations met in this run: a short key for caches and ledger.
+    let number: UInt64
+    let uid: UInt32
+    let name: GenerationName
+    /// Made anew each time: there may be tens of thousands of generations, and few whose directory is opened.
+    var directoryName: FileName { name.fileName }
+    /// Whether it was made in this run.
+    let isNew: Bool
+    /// One bit for each bucket that nothing has been put in, so that nothing need be looked for there. None where the generation was found:
+    /// then only the disk can tell.
+    private let untouched: InlineArray<4, Atomic<UInt64>>
+    /// In place, since a box would take as much memory again as all the rest. No images but -1 while it is not known.
+    private let lastImages = Atomic<Int>(-1)
+    private let lastBytes = Atomic<Int>(0)
+
+    /// - Parameter isNew: it was made just now, so that nothing is in it.
+    init(number: UInt64, uid: UInt32, name: GenerationName, isNew: Bool) {
+        self.number = number
+        self.uid = uid
+        self.name = name
+        self.isNew = isNew
+        untouched = InlineArray { _ in Atomic(isNew ? UInt64.max : 0) }
+    }
+
+    /// What it held when its account was closed; nil before.
+    var lastUsage: Usage? {
+        let images = lastImages.load(ordering: .acquiring)
+        return images < 0 ? nil : Usage(images: images, bytes: lastBytes.load(ordering: .relaxed))
+    }
+
+    /// Called once, when its account is closed.
+    func close(holding usage: Usage) {
+        lastBytes.store(usage.bytes, ordering: .relaxed)
+        lastImages.store(usage.images, ordering: .releasing)
+    }
+
+    /// Whether it is known without a look at the disk that a bucket holds no entry.
+    func holdsNothing(in bucket: UInt8) -> Bool {
+        untouched[Int(bucket >> 6)].load(ordering: .sequentiallyConsistent) >> UInt64(bucket & 63) & 1 == 1
+    }
+
+    /// An entry is about to be put in a bucket. Before it is there, so that what ``holdsNothing(in:)`` says is never late.
+    func willHold(in bucket: UInt8) {
+        untouched[Int(bucket >> 6)].bitwiseAnd(~(1 << UInt64(bucket & 63)), ordering: .sequentiallyConsistent)
+    }
+
+    struct Bucket: Hashable {
+        let generation: UInt64
+        let bucket: UInt8
+    }
+
+    func bucket(_ bucket: UInt8) -> Bucket {
+        Bucket(generation: number, bucket: bucket)
+    }
+}

@@ -1,0 +1,171 @@
+import CCurl
+import Glibc
+import LinuxSupport
+import ThumbnailCache
+
+/// One of libcurl's easy handles and what belongs to it: for one request, and never for a second.
+///
+/// libcurl 7.88 keeps a pointer to the last header line it read, and frees the line before the next request without clearing the pointer
+/// (curl pull request 11103; curl_easy_reset does not help). An answer on a handle that was used before, whose first header line is a
+/// folded one, writes to that freed line: any origin could corrupt the daemon's heap. A new handle has no such pointer.
+/// It costs a microsecond; connections are the pool's, and are used again all the same.
+///
+/// Only the fetcher's thread touches it.
+final class EasyHandle {
+    let raw: UnsafeMutableRawPointer
+    private var headers: UnsafeMutablePointer<curl_slist>?
+    private var overrides: UnsafeMutablePointer<curl_slist>?
+    /// Where libcurl writes what went wrong.
+    private let message: UnsafeMutablePointer<CChar>
+
+    /// What libcurl answered to an option.
+    struct Failure: Error {
+        let reason: String
+    }
+
+    init() throws(Failure) {
+        guard let raw = curl_easy_init() else { throw Failure(reason: "out of memory") }
+        self.raw = raw
+        message = .allocate(capacity: Int(CURL_ERROR_SIZE))
+        message.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
+    }
+
+    deinit {
+        // With its options in force still: CURLOPT_QUICK_EXIT keeps it from waiting for a resolver.
+        curl_easy_cleanup(raw)
+        message.deallocate()
+        // The lists are libcurl's copies of strings, of which one holds the token.
+        var header = headers
+        while let line = header {
+            if let data = line.pointee.data { wipeMemory(.init(start: data, count: strlen(data))) }
+            header = line.pointee.next
+        }
+        curl_slist_free_all(headers)
+        curl_slist_free_all(overrides)
+    }
+
+    func set(_ option: CURLoption, _ value: Int) throws(Failure) {
+        try check(ccurl_easy_set_long(raw, option, value), option)
+    }
+
+    func set(_ option: CURLoption, _ value: String) throws(Failure) {
+        try check(ccurl_easy_set_string(raw, option, value), option)
+    }
+
+    func set(_ option: CURLoption, pointer: UnsafeMutableRawPointer?) throws(Failure) {
+        try check(ccurl_easy_set_pointer(raw, option, pointer), option)
+    }
+
+    func set(_ option: CURLoption, _ function: @escaping curl_write_callback) throws(Failure) {
+        try check(ccurl_easy_set_data_function(raw, option, function), option)
+    }
+
+    func setOpenSocket(_ function: @escaping curl_opensocket_callback) throws(Failure) {
+        try check(ccurl_easy_set_open_socket_function(raw, function), CURLOPT_OPENSOCKETFUNCTION)
+    }
+
+    func setCloseSocket(_ function: @escaping curl_closesocket_callback) throws(Failure) {
+        try check(ccurl_easy_set_close_socket_function(raw, function), CURLOPT_CLOSESOCKETFUNCTION)
+    }
+
+    func setPrerequest(_ function: @escaping curl_prereq_callback) throws(Failure) {
+        try check(ccurl_easy_set_prereq_function(raw, function), CURLOPT_PREREQFUNCTION)
+    }
+
+    func setDebug(_ function: @escaping curl_debug_callback) throws(Failure) {
+        try check(ccurl_easy_set_debug_function(raw, function), CURLOPT_DEBUGFUNCTION)
+    }
+
+    /// Has libcurl describe failures in ``failureText``.
+    func keepMessages() throws(Failure) {
+        try set(CURLOPT_ERRORBUFFER, pointer: message)
+    }
+
+    /// The lines of the request's header that are not libcurl's own, with the token as RFC 6750 section 2.1 has it, or
+    /// with credentials of another scheme. The token is never made a Swift string, whose copies nobody could wipe.
+    func setHeaders(_ lines: [String], token: Secret?, scheme: String = "Bearer") throws(Failure) {
+        for line in lines { headers = try appended(line, to: headers) }
+        if let token {
+            let start = Array("Authorization: \(scheme) ".utf8CString.dropLast())
+            let line = UnsafeMutableBufferPointer<CChar>.allocate(capacity: start.count + token.count + 1)
+            defer {
+                wipeMemory(UnsafeMutableRawBufferPointer(line))
+                line.deallocate()
+            }
+            line.initialize(repeating: 0)
+            for (index, byte) in start.enumerated() { line[index] = byte }
+            token.withBytes { bytes in
+                for (index, byte) in bytes.enumerated() { line[start.count + index] = CChar(bitPattern: byte) }
+            }
+            guard let list = curl_slist_append(headers, line.baseAddress!) else {
+                throw Failure(reason: "out of memory")
+            }
+            headers = list
+        }
+        try check(ccurl_easy_set_list(raw, CURLOPT_HTTPHEADER, headers), CURLOPT_HTTPHEADER)
+    }
+
+    /// Answers that the resolver need not be asked for.
+    func setResolverOverrides(_ answers: [String]) throws(Failure) {
+        guard !answers.isEmpty else { return }
+        for answer in answers { overrides = try appended(answer, to: overrides) }
+        try check(ccurl_easy_set_list(raw, CURLOPT_RESOLVE, overrides), CURLOPT_RESOLVE)
+    }
+
+    /// The status of the answer; 0 where none came.
+    var status: Int {
+        var status = 0
+        guard ccurl_easy_get_long(raw, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK else { return 0 }
+        return status
+    }
+
+    /// Whether a request that ended with `code` met nobody: there was no address, no connection or no TLS to send it over.
+    func isUnreachable(_ code: CURLcode) -> Bool {
+        switch code {
+        case CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_PROXY,
+            CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CIPHER, CURLE_SSL_CACERT_BADFILE,
+            CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS:
+            return true
+        case CURLE_OPERATION_TIMEDOUT:
+            var sent = 0
+            return ccurl_easy_get_long(raw, CURLINFO_REQUEST_SIZE, &sent) == CURLE_OK && sent == 0
+        default:
+            return false
+        }
+    }
+
+    /// The value of a field of the answer's header, the first where there are several; nil where it is not there.
+    func field(_ name: String) -> String? {
+        var header: UnsafeMutablePointer<curl_header>?
+        guard curl_easy_header(raw, name, 0, UInt32(CURLH_HEADER), -1, &header) == CURLHE_OK,
+            let value = header?.pointee.value
+        else { return nil }
+        return String(cString: value)
+    }
+
+    /// Whole seconds that the last request took, from its start to the end of its answer.
+    var secondsTaken: Int64 {
+        var microseconds: curl_off_t = 0
+        guard ccurl_easy_get_offset(raw, CURLINFO_TOTAL_TIME_T, &microseconds) == CURLE_OK else { return 0 }
+        return Int64(microseconds) / 1_000_000
+    }
+
+    /// What libcurl says of a failure.
+    func failureText(_ code: CURLcode) -> String {
+        message[0] == 0 ? String(cString: curl_easy_strerror(code)) : String(cString: message)
+    }
+
+    private func appended(
+        _ line: String, to list: UnsafeMutablePointer<curl_slist>?
+    ) throws(Failure) -> UnsafeMutablePointer<curl_slist> {
+        guard let list = curl_slist_append(list, line) else { throw Failure(reason: "out of memory") }
+        return list
+    }
+
+    private func check(_ code: CURLcode, _ option: CURLoption) throws(Failure) {
+        guard code == CURLE_OK else {
+            throw Failure(
+                reason: "libcurl refused option \(option.rawValue): \(String(cString: curl_easy_strerror(code)))")
+        }
+    }
+}

@@ -1,0 +1,149 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import Synchronization
+
+/// One image in memory, ready to be sent. It is found through its ``UserCache``; the tier only decides when it goes. Its bytes
+/// are wiped with it.
+final class MemoryEntry: Sendable {
+    /// Written again only when the entry goes, and nobody else can look.
+    nonisolated(unsafe) private(set) var served: ServedImage
+    /// Of the image. Here as well, since every hit looks at them.
+    let freshness: Freshness
+    let tokenFamily: UInt32?
+    let slot: Slot
+    let uid: UInt32
+    /// Told by the tier when it took the entry out for lack of room.
+    private let onEvict: @Sendable (MemoryEntry) -> Void
+    private let isUsed = Atomic<Bool>(false)
+    private let isGone = Atomic<Bool>(false)
+
+    init(served: ServedImage, slot: Slot, uid: UInt32, onEvict: @escaping @Sendable (MemoryEntry) -> Void) {
+        self.served = served
+        freshness = served.image.record.freshness
+        tokenFamily = served.image.record.tokenFamily
+        self.slot = slot
+        self.uid = uid
+        self.onEvict = onEvict
+    }
+
+    deinit { served.image.bytes.wipe() }
+
+    /// What the entry weighs: the storage that its bytes keep alive, and what stands around them.
+    var cost: Int { served.image.bytes.storage + 512 }
+
+    /// Marks a hit. Reading first keeps the line shared between cores when it is already marked.
+    func markUsed() {
+        if !isUsed.load(ordering: .relaxed) { isUsed.store(true, ordering: .relaxed) }
+    }
+
+    fileprivate func takeMark() -> Bool { isUsed.exchange(false, ordering: .relaxed) }
+    fileprivate func evicted() { onEvict(self) }
+
+    /// Set under the tier's lock when its cache let go of the entry, maybe before the tier ever saw it.
+    fileprivate var gone: Bool {
+        get { isGone.load(ordering: .relaxed) }
+        set { isGone.store(newValue, ordering: .relaxed) }
+    }
+}
+
+/// The images in memory of all users, bounded in bytes. Each uid has a queue of its own, and the uid that holds most gives
+/// first, so that nobody's flood evicts another's images (I8).
+///
+/// A hit does not come here. Lock order: never call in with a ``UserCache``'s lock held.
+public final class MemoryTier: Sendable {
+    private struct Share {
+        var queue = Sieve<MemoryEntry>()
+        var bytes = 0
+    }
+
+    private struct State {
+        var shares: [UInt32: Share] = [:]
+        var handles: [ObjectIdentifier: Sieve<MemoryEntry>.Handle] = [:]
+        var bytes = 0
+        var evictions = 0
+    }
+
+    /// Bytes; 0 turns the tier off.
+    public let capacity: Int
+    private let state = NIOLockedValueBox(State())
+
+    public init(capacity: Int) {
+        self.capacity = capacity
+    }
+
+    /// Whether an image of that size may come in at all: one that would push out most of the others may not.
+    func admits(_ image: Image) -> Bool {
+        image.bytes.storage <= capacity / 8
+    }
+
+    /// Takes an entry in, and tells the caches whose entries had to go for it.
+    func admit(_ entry: MemoryEntry) {
+        let evicted = state.withLockedValue { state -> [MemoryEntry] in
+            guard !entry.gone else { return [] }
+            state.handles[ObjectIdentifier(entry)] = state.shares[entry.uid, default: Share()].queue.insert(entry)
+            state.shares[entry.uid]?.bytes += entry.cost
+            state.bytes += entry.cost
+            var evicted: [MemoryEntry] = []
+            while state.bytes > capacity, let victim = Self.evictOne(from: &state) { evicted.append(victim) }
+            state.evictions += evicted.count
+            return evicted
+        }
+        for victim in evicted { victim.evicted() }
+    }
+
+    /// Forgets entries that their cache has let go of; of many a few at a time, so that others come in between.
+    func remove(_ entries: [MemoryEntry]) {
+        for start in stride(from: 0, to: entries.count, by: Self.removedAtOnce) {
+            let some = entries[start..<min(start + Self.removedAtOnce, entries.count)]
+            state.withLockedValue { Self.remove(some, in: &$0) }
+        }
+    }
+
+    /// Forgets entries and gives them up, the last first, so that they are wiped a few at a time, too.
+    /// - Parameter yield: called after each few, with no lock held.
+    func giveUp(_ entries: inout [MemoryEntry], yield: StepAside) {
+        while !entries.isEmpty {
+            remove(Array(entries.suffix(Self.removedAtOnce)))
+            entries.removeLast(min(entries.count, Self.removedAtOnce))
+            yield()
+        }
+    }
+
+    /// About 40 µs of work, wiping included.
+    private static var removedAtOnce: Int { 16 }
+
+    private static func remove(_ entries: ArraySlice<MemoryEntry>, in state: inout State) {
+        for entry in entries {
+            entry.gone = true
+            guard let handle = state.handles[ObjectIdentifier(entry)] else { continue }
+            state.shares[entry.uid]?.queue.remove(handle)
+            forget(entry, in: &state)
+        }
+    }
+
+    public struct Statistics: Sendable {
+        public let images: Int
+        public let bytes: Int
+        public let evictions: Int
+    }
+
+    public var statistics: Statistics {
+        state.withLockedValue { Statistics(images: $0.handles.count, bytes: $0.bytes, evictions: $0.evictions) }
+    }
+
+    private static func evictOne(from state: inout State) -> MemoryEntry? {
+        guard let uid = state.shares.max(by: { $0.value.bytes < $1.value.bytes })?.key,
+            let victim = state.shares[uid]?.queue.evict(takeMark: { $0.takeMark() })
+        else { return nil }
+        victim.gone = true
+        forget(victim, in: &state)
+        return victim
+    }
+
+    private static func forget(_ entry: MemoryEntry, in state: inout State) {
+        state.handles[ObjectIdentifier(entry)] = nil
+        state.bytes -= entry.cost
+        state.shares[entry.uid]?.bytes -= entry.cost
+        if state.shares[entry.uid]?.queue.count == 0 { state.shares[entry.uid] = nil }
+    }
+}

@@ -1,0 +1,83 @@
+import NIOCore
+
+/// What every user's cache is handed: the parts of the program that it works with. Made once, where all is wired.
+public struct CacheServices: Sendable {
+    public let store: any ImageStore
+    public let fetcher: any ImageFetching
+    public let tokens: any TokenFetching
+    public let memory: MemoryTier
+    /// What the daemon keeps because of each uid counts here.
+    public let budget: MemoryBudget
+    /// For reads and writes of images.
+    public let disk: any BlockingPool
+    /// Where downloaded images wait to be judged while others are still being downloaded: one thread, that is mostly awake.
+    public let judging: any BlockingPool
+    /// Where they wait to be written.
+    public let writes: WriteBehind
+    /// For log-ins, so that none waits behind reads.
+    public let lifecycle: any BlockingPool
+    /// For purges and log-outs, and the markers of those that are pending: they wait behind no log-in.
+    public let endings: any BlockingPool
+    /// Where tasks run. Each is started with it as its preference: where the runtime would run it is not for a daemon (F75).
+    public let tasks: any TaskExecutor
+    public let time: any Timekeeping
+    public let framing: ReplyFraming
+    public let counters: CacheCounters
+    /// Between the steps of what nobody waits for.
+    public let yield: StepAside
+    /// Looked at anew for each use, since a reload may change them.
+    public let settings: @Sendable () -> CacheSettings
+
+    public init(
+        store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
+        budget: MemoryBudget, disk: any BlockingPool, judging: any BlockingPool, writes: WriteBehind,
+        lifecycle: any BlockingPool,
+        endings: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping, framing: ReplyFraming,
+        counters: CacheCounters, yield: @escaping StepAside, settings: @escaping @Sendable () -> CacheSettings
+    ) {
+        self.store = store
+        self.fetcher = fetcher
+        self.tokens = tokens
+        self.memory = memory
+        self.budget = budget
+        self.disk = disk
+        self.judging = judging
+        self.writes = writes
+        self.lifecycle = lifecycle
+        self.endings = endings
+        self.tasks = tasks
+        self.time = time
+        self.framing = framing
+        self.counters = counters
+        self.yield = yield
+        self.settings = settings
+    }
+}
+
+/// What a reload may change.
+public struct CacheSettings: Sendable {
+    /// By name; `default` is asked when a log-in names none.
+    public var origins: [String: Origin]
+    /// Bytes of one image.
+    public var imageLimit: Int
+    /// Pixels, either way.
+    public var dimensionLimit: Int
+    public var usersPerUID: Int
+    public var sessionsPerUser: Int
+    /// Missing images remembered per user.
+    public var negativeEntries: Int
+    /// Downloads of one user that may wait for an access token.
+    public var downloadsWaiting = 1_088
+
+    public init(
+        origins: [String: Origin] = [:], imageLimit: Int = 5 << 20, dimensionLimit: Int = 8192,
+        usersPerUID: Int = 10_000, sessionsPerUser: Int = 64, negativeEntries: Int = 100_000
+    ) {
+        self.origins = origins
+        self.imageLimit = imageLimit
+        self.dimensionLimit = dimensionLimit
+        self.usersPerUID = usersPerUID
+        self.sessionsPerUser = sessionsPerUser
+        self.negativeEntries = negativeEntries
+    }
+}

@@ -1,0 +1,61 @@
+import DequeModule
+
+// What stands in for an image of a size that nobody has: the next larger one of the profile that is held.
+
+extension RequestCoordinator {
+    /// Answers who asked for what there is none of: with null, or with a larger image where one will do and there is one. Nobody but the
+    /// origin can say that there is none: so this comes after it was asked, or where there is no origin.
+    mutating func answerNone(_ waiter: Waiter, _ route: Route, _ now: Int64) -> [Effect] {
+        let slot = waiter.query.slot
+        guard mayTakeLarger(waiter.query, route, now) else { return [.answer(waiter, .success(nil))] }
+        places[waiter.id] = Place(slot: slot, url: nil)
+        if activity[slot]?.larger != nil {
+            activity[slot]?.larger?.join(waiter)
+            return []
+        }
+        var flight = Flight(number: nextNumber())
+        flight.join(waiter)
+        activity[slot, default: SlotActivity()].larger = flight
+        return [.findLarger(slot, flight: flight.number)]
+    }
+
+    private func mayTakeLarger(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
+        guard query.largerWillDo else { return false }
+        guard case .success(let target?) = route.target else { return true }
+        return !negativeCache.leavesNoneLarger(query.slot, url: target.url, at: now)
+    }
+
+    /// The slots whose images may stand in for one that is missing, the best first: by size, and the one of no size last, of which nobody
+    /// has said how large it is.
+    /// - Parameter sizes: in which there are images of the profile on disk.
+    func largerSlots(than slot: Slot, onDisk sizes: [UInt16]) -> [Slot] {
+        let onTheirWay = activity.lazy.filter { $0.key.profile == slot.profile && $0.value.storing != nil }.map(
+            \.key.size)
+        let larger = Set(sizes + onTheirWay).filter { $0 > slot.size || $0 == 0 }
+        let sorted = larger.sorted { ($0 == 0 ? .max : $0) < ($1 == 0 ? .max : $1) }
+        return sorted.map { Slot(profile: slot.profile, size: $0) }
+    }
+
+    /// Whether an image found in another slot may be served in place of one that there is none of: it is what that slot holds, and fresh.
+    func mayStandIn(_ image: Image, of slot: Slot, now: Int64) -> Bool {
+        image.record.freshness.isFresh(at: now) && suits(image) && activity[slot]?.dropping == nil
+            && !negativeCache.leaveEmpty(slot, at: now)
+    }
+
+    /// The look for a larger image has ended. Nothing follows when it is no longer the one that counts.
+    /// - Parameters:
+    ///   - found: with the slot that it was found in.
+    ///   - isUnchanged: whether no image has come since it began: then nothing found says that there is nothing.
+    mutating func largerEnded(
+        _ slot: Slot, _ number: UInt64, found: (image: ServedImage, slot: Slot)?, isUnchanged: Bool, now: Int64
+    ) -> [Effect] {
+        guard var flight = activity[slot]?.larger, flight.number == number else { return [] }
+        activity[slot]?.larger = nil
+        let waiters = flight.finish()
+        for waiter in waiters { places[waiter.id] = nil }
+        let served = found.flatMap { mayStandIn($0.image.image, of: $0.slot, now: now) ? $0.image : nil }
+        if found == nil && isUnchanged { negativeCache.noneLarger(than: slot) }
+        tidy(slot)
+        return waiters.map { .answer($0, .success(served)) }
+    }
+}

@@ -1,0 +1,194 @@
+import Logging
+import NIOConcurrencyHelpers
+
+/// Where log-out hooks leave word of log-outs that they could not bring to the daemon. Calls block on the disk.
+public protocol LogoutMarkers: Sendable {
+    /// The markers that are there. Costs a directory listing and a status per marker.
+    func pending() throws -> [LogoutMarker]
+
+    /// Removes markers, durably: they are not pending again, also after a restart.
+    /// - Throws: when one of them may be pending again.
+    func remove(_ honoured: [LogoutMarker]) throws
+}
+
+/// Word that everything of a uid is to be logged out.
+public struct LogoutMarker: Hashable, Sendable {
+    public let uid: UInt32
+    /// Never used for another marker.
+    public let name: String
+
+    public init(uid: UInt32, name: String) {
+        self.uid = uid
+        self.name = name
+    }
+}
+
+/// Honours the log-outs that came while the daemon was down, stuck or refusing: before it serves anyone, before each log-in
+/// of a uid, and once a second.
+///
+/// Nothing tells a log-in that came after a marker from one that came before it but the order in which they are met. So
+/// a log-in waits until the markers of its uid are honoured and removed, and those who honour a uid's markers take turns, each with
+/// a listing that began in its turn: what it logs out was logged in before the marker was found. Uids do not wait for each other.
+public final class PendingLogouts: Sendable {
+    private struct State {
+        /// Of the uids whose markers are being honoured, or are about to be.
+        var turns: [UInt32: Turn] = [:]
+        var timer: (any Timer)?
+        var isStopped = false
+    }
+
+    private struct Turn {
+        let lock = AsyncFIFOLock()
+        /// Who has the lock, or waits for it.
+        var users = 0
+    }
+
+    private let markers: any LogoutMarkers
+    private let logout: EndingService
+    private let services: CacheServices
+    private let log: Logger
+    private let listing = SharedReading<[UInt32: [LogoutMarker]]>()
+    private let state = NIOLockedValueBox(State())
+
+    public init(markers: any LogoutMarkers, logout: EndingService, services: CacheServices, log: Logger) {
+        self.markers = markers
+        self.logout = logout
+        self.services = services
+        self.log = log
+    }
+
+    /// Whose turn listing and removing markers takes: root leaves them.
+    private static var root: UInt32 { 0 }
+
+    /// How many wait for a listing.
+    var waiting: Int { listing.waiting }
+
+    /// How many stand in line behind the one that honours a uid's markers.
+    func waiting(uid: UInt32) -> Int {
+        state.withLockedValue { $0.turns[uid]?.lock.waiting ?? 0 }
+    }
+
+    /// Honours every marker that there is. Returns when all of it is durable and the markers are removed.
+    /// - Throws: the first failure, with the others honoured all the same; what failed stays pending.
+    public func honourAll() async throws(CacheFailure) {
+        let due = try await list().keys
+        let failures = await withTaskGroup(of: (uid: UInt32, failure: CacheFailure)?.self) { group in
+            for uid in due {
+                group.addTask {
+                    do throws(CacheFailure) {
+                        try await self.honour(uid: uid)
+                        return nil
+                    } catch {
+                        return (uid, error)
+                    }
+                }
+            }
+            return await group.reduce(into: [(uid: UInt32, failure: CacheFailure)]()) { failures, failure in
+                if let failure { failures.append(failure) }
+            }
+        }
+        if let first = failures.min(by: { $0.uid < $1.uid }) { throw first.failure }
+    }
+
+    /// The same for one uid, before somebody logs in to it. Costs a listing of the directory, which all share who come meanwhile.
+    /// - Throws: what kept the uid's own markers from being honoured, or from being seen: nobody must log in to it then.
+    public func honour(uid: UInt32) async throws(CacheFailure) {
+        let turn = enter(uid)
+        defer { leave(uid) }
+        do {
+            try await turn.withLock {
+                if let due = try await list()[uid] { try await honour(due, of: uid) }
+            }
+        } catch {
+            throw CacheFailure(error)
+        }
+    }
+
+    private func enter(_ uid: UInt32) -> AsyncFIFOLock {
+        state.withLockedValue { state in
+            state.turns[uid, default: Turn()].users += 1
+            return state.turns[uid, default: Turn()].lock
+        }
+    }
+
+    private func leave(_ uid: UInt32) {
+        state.withLockedValue { state in
+            state.turns[uid]?.users -= 1
+            if state.turns[uid]?.users == 0 { state.turns[uid] = nil }
+        }
+    }
+
+    /// What is pending, by uid, as of a moment after the call.
+    private func list() async throws(CacheFailure) -> [UInt32: [LogoutMarker]] {
+        do {
+            return try await listing.value {
+                // What it looks at is closed behind the one who stops it.
+                if state.withLockedValue({ $0.isStopped }) { throw CacheFailure.shuttingDown }
+                let found = try await services.endings.run(for: Self.root) { [markers] in try markers.pending() }
+                return Dictionary(grouping: found, by: \.uid)
+            }
+        } catch {
+            throw CacheFailure(error)
+        }
+    }
+
+    /// With the uid's turn.
+    private func honour(_ due: [LogoutMarker], of uid: UInt32) async throws {
+        do {
+            let receipt = try await logout.logOutAll(uid: uid)
+            try await services.endings.run(for: Self.root) { [markers] in try markers.remove(due) }
+            // Without users it is the marker of a hook that is just being answered, as a rule.
+            log.log(
+                level: receipt.users > 0 ? .notice : .debug, "a log-out that was pending is done",
+                metadata: ["uid": "\(uid)", "users": "\(receipt.users)"])
+        } catch {
+            log.error(
+                "a log-out that is pending could not be done; it is tried again",
+                metadata: ["uid": "\(uid)", "reason": "\(CacheFailure(error))"])
+            throw error
+        }
+    }
+
+    // MARK: While the daemon runs
+
+    /// Milliseconds between looks; doubled after each look that failed, up to the last.
+    private static var pause: Int64 { 1_000 }
+    private static var longestPause: Int64 { 30_000 }
+
+    /// Looks again and again from here on: a hook that found the daemon stuck has left its marker while it runs.
+    public func watch() {
+        look(after: Self.pause)
+    }
+
+    /// Ends the looking. Returns when no look is under way any more; none begins after that.
+    public func stop() async {
+        let (timer, turns) = state.withLockedValue { state in
+            state.isStopped = true
+            return (state.timer, state.turns.values.map(\.lock))
+        }
+        timer?.cancel()
+        await listing.ended()
+        for turn in turns { await turn.withLock {} }
+    }
+
+    private func look(after pause: Int64) {
+        state.withLockedValue { state in
+            guard !state.isStopped else { return }
+            state.timer = services.time.after(milliseconds: pause) {
+                Task(executorPreference: self.services.tasks) { await self.look(pause: pause) }
+            }
+        }
+    }
+
+    private func look(pause: Int64) async {
+        guard !state.withLockedValue({ $0.isStopped }) else { return }
+        do throws(CacheFailure) {
+            try await honourAll()
+            look(after: Self.pause)
+        } catch {
+            if error == .shuttingDown { return }
+            log.error("the pending log-outs are not all done", metadata: ["reason": "\(error)"])
+            look(after: min(2 * pause, Self.longestPause))
+        }
+    }
+}

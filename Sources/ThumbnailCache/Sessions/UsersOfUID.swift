@@ -1,0 +1,136 @@
+import NIOConcurrencyHelpers
+
+/// The users of one uid: those who were named since the start, and all who are logged in.
+///
+/// Who is logged in is read from disk when it is first asked for, which costs a read for each user; log-ins and log-outs keep it right
+/// from then on. Safe from any thread, and no uid waits for the lock of another.
+final class UsersOfUID: Sendable {
+    private enum Listing {
+        case unread
+        /// Being read, with what has changed since that began: who logged in, and who logged out.
+        case reading([OpaqueID: Bool])
+        case read(Set<OpaqueID>)
+    }
+
+    private struct State {
+        var entries: [OpaqueID: UserEntry] = [:]
+        var listing = Listing.unread {
+            didSet { list = nil }
+        }
+        /// What ``listing`` has, once somebody asked.
+        var list: UserList?
+        /// Who waits for the listing, or reads it.
+        var readers = 0
+    }
+
+    private let reading = AsyncFIFOLock()
+    private let state = NIOLockedValueBox(State())
+
+    // MARK: Those who were named
+
+    func entry(_ user: OpaqueID) -> UserEntry? {
+        state.withLockedValue { $0.entries[user] }
+    }
+
+    var entries: [UserEntry] { state.withLockedValue { Array($0.entries.values) } }
+
+    /// How many entries there are.
+    var count: Int { state.withLockedValue { $0.entries.count } }
+
+    /// The user's entry, made if there is none. `body` runs with the lock held.
+    func enter(_ owner: Owner, _ lease: () -> MemoryLease, _ body: (UserEntry) -> Void) -> UserEntry {
+        state.withLockedValue { state in
+            let entry = state.entries[owner.user] ?? UserEntry(owner: owner, memory: lease())
+            state.entries[owner.user] = entry
+            body(entry)
+            return entry
+        }
+    }
+
+    /// Forgets the entry if `isIdle`, asked with the lock held, says that nothing would be lost.
+    func leave(_ entry: UserEntry, isIdle: (UserEntry) -> Bool) {
+        state.withLockedValue { state in
+            if isIdle(entry) { state.entries[entry.owner.user] = nil }
+        }
+    }
+
+    /// Whether nothing would be lost with all of it.
+    var isIdle: Bool {
+        state.withLockedValue { state in
+            guard state.entries.isEmpty, state.readers == 0 else { return false }
+            return if case .read(let users) = state.listing { users.isEmpty } else { true }
+        }
+    }
+
+    // MARK: Those who are logged in
+
+    /// Everybody who is logged in, also who is owed a log-out; nil while that is not known.
+    var loggedIn: Set<OpaqueID>? {
+        state.withLockedValue { if case .read(let users) = $0.listing { users } else { nil } }
+    }
+
+    /// The same as one object until it changes.
+    func list(_ lease: () -> MemoryLease) -> UserList? {
+        state.withLockedValue { state in
+            if let list = state.list { return list }
+            guard case .read(let users) = state.listing else { return nil }
+            let list = UserList(Array(users), lease())
+            state.list = list
+            return list
+        }
+    }
+
+    /// Everybody who is logged in, read by `read` if it is not known. Whoever comes while it is read shares the result.
+    func loggedIn(read: () async throws -> [OpaqueID]) async throws -> Set<OpaqueID> {
+        if let known = loggedIn { return known }
+        state.withLockedValue { $0.readers += 1 }
+        defer { state.withLockedValue { $0.readers -= 1 } }
+        return try await reading.withLock {
+            if let known = loggedIn { return known }
+            state.withLockedValue { $0.listing = .reading([:]) }
+            do {
+                return readingEnded(try await read())
+            } catch {
+                forgetListing()
+                throw error
+            }
+        }
+    }
+
+    private func readingEnded(_ stored: [OpaqueID]) -> Set<OpaqueID> {
+        state.withLockedValue { state in
+            var users = Set(stored)
+            // Who is owed a log-out still is logged in, whatever the disk shows: LOGOUT of all must not pass over it.
+            for entry in state.entries.values { if case .broken = entry.phase { users.insert(entry.owner.user) } }
+            // Else a log-in failed meanwhile, and whether that one is on disk was not to be known.
+            guard case .reading(let changes) = state.listing else { return users }
+            for (user, isLoggedIn) in changes {
+                if isLoggedIn { users.insert(user) } else { users.remove(user) }
+            }
+            state.listing = .read(users)
+            return users
+        }
+    }
+
+    /// A log-in, or a log-out, is durable.
+    func changed(_ user: OpaqueID, isLoggedIn: Bool) {
+        state.withLockedValue { state in
+            switch state.listing {
+            case .unread: break
+            case .reading(var changes):
+                changes[user] = isLoggedIn
+                state.listing = .reading(changes)
+            case .read(var users):
+                // Taken out, lest the set be copied for the change.
+                state.listing = .unread
+                if isLoggedIn { users.insert(user) } else { users.remove(user) }
+                state.listing = .read(users)
+            }
+        }
+    }
+
+    /// A log-in failed half-way: only the disk knows what came of it.
+    func forgetListing() {
+        state.withLockedValue { $0.listing = .unread }
+    }
+}

@@ -1,0 +1,78 @@
+import NIOConcurrencyHelpers
+import NIOCore
+
+extension UserCache {
+    /// Stores an image that a client already has. Blocks on the disk: call it on a pool.
+    ///
+    /// It wins over every download of the slot that began before it is in place; their waiters get its image (I7).
+    /// - Parameter timeToLive: seconds; nil for an image that stays fresh until it is replaced, purged or evicted.
+    /// - Throws: ``CacheFailure/cancelled`` when a purge or log-out overtook it, `shuttingDown` when the stop did; `badImage`, `tooLarge`, `noSpace`, `inputOutput`.
+    public func put(_ slot: Slot, _ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) {
+        let slot = slot.detached()
+        let image = try judge(bytes, timeToLive: timeToLive)
+        let ticket: UInt64? = state.withLockedValue { $0.isOpen ? $0.coordinator.putBegan(slot) : nil }
+        guard let ticket else { throw ending }
+        defer { state.withLockedValue { $0.coordinator.putEnded(slot) } }
+
+        var verdict = PendingPuts.Verdict.cancelled
+        var consequences = Consequences()
+        var deliveries: Deliveries?
+        defer {
+            apply(consequences.memory)
+            perform(consequences.effects)
+            deliveries?.end()
+        }
+        do {
+            _ = try vault.write(
+                slot, image,
+                isCurrent: {
+                    verdict = state.withLockedValue { state in
+                        state.isOpen ? state.coordinator.putVerdict(slot, ticket: ticket) : .cancelled
+                    }
+                    return verdict == .commit
+                },
+                committed: {
+                    state.withLockedValue { state in
+                        guard state.isOpen else { return }
+                        state.invalidations += 1
+                        consequences.effects = state.coordinator.putCommitted(
+                            slot, ticket: ticket, image, now: services.time.now)
+                        consequences.memory = remember(image, in: slot, &state)
+                        state.deliveries.begin()
+                        deliveries = state.deliveries
+                    }
+                })
+        } catch StoreError.closed {
+            throw ending
+        } catch {
+            services.counters.storeFailures.count()
+            throw CacheFailure(error)
+        }
+        if verdict == .cancelled { throw ending }
+        services.counters.puts.count()
+    }
+
+    /// What whoever came too late is told: that a purge or log-out overtook it, or that the daemon is stopping.
+    private var ending: CacheFailure { state.withLockedValue { $0.ending } ?? .cancelled }
+
+    private func judge(_ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) -> Image {
+        let settings = services.settings()
+        guard bytes.readableBytes <= settings.imageLimit else {
+            throw .tooLarge("the image has \(bytes.readableBytes) bytes, over the limit of \(settings.imageLimit)")
+        }
+        let shape: ImageShape
+        do {
+            shape = try ImageSniffer.sniff(bytes, maximumDimension: settings.dimensionLimit)
+        } catch {
+            throw .badImage(error.reason)
+        }
+        let windows = timeToLive == nil ? nil : origin
+        let record = ImageRecord(
+            shape: shape, digest: services.store.digest(of: bytes), provenance: .put,
+            freshness: Freshness(
+                storedAt: services.time.now, lifetime: timeToLive,
+                staleWhileRevalidate: windows?.staleWhileRevalidate ?? 0,
+                staleIfError: windows?.staleIfError ?? 0))
+        return Image(record: record, bytes: ImageBytes(copying: bytes, framing: services.framing))
+    }
+}

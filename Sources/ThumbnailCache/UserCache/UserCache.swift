@@ -1,0 +1,194 @@
+import Glibc
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// One generation of one user's cache: the scope itself.
+///
+/// It is made by a log-in or a purge, is handed to whoever works for that user, and is the only thing that knows the
+/// generation's vault. A purge replaces the object, a log-out closes it. Late work still holds the old one: its keys are wiped,
+/// its flights are gone, and nothing in it leads to the new one. That is I3 by construction.
+///
+/// Safe from any thread. The lock is never held across a system call or a callback.
+public final class UserCache: Sendable {
+    struct State {
+        /// Why there is no new work any more; nil while the cache is open.
+        var ending: CacheFailure?
+        /// What the user logged in with; may change while the cache is open.
+        var account: Account
+        var memory: [Slot: MemoryEntry] = [:]
+        var memoryHits = 0
+        var coordinator: RequestCoordinator
+        /// Whoever waits until no downloaded image is on its way to the disk.
+        var awaitingStores: [CheckedContinuation<Void, Never>] = []
+        /// Answers on their way; replaced by each ending, which waits for those that began before it.
+        var deliveries = Deliveries()
+        /// Grows when an image that was read from disk before may no longer be the one to serve.
+        var invalidations: UInt64 = 0
+
+        var isOpen: Bool { ending == nil }
+
+        /// The entry of a slot if it is fresh and came from the URL, if one is named; marks it as used.
+        fileprivate mutating func useFresh(_ slot: Slot, url: String?, now: Int64) -> MemoryEntry? {
+            guard let entry = memory[slot], entry.freshness.state(at: now) == .fresh else { return nil }
+            if let family = entry.tokenFamily, family != coordinator.tokenFamily { return nil }
+            if let url, entry.served.image.record.provenance != .url(url) { return nil }
+            entry.markUsed()
+            memoryHits += 1
+            return entry
+        }
+    }
+
+    /// Where a user's images come from.
+    struct Account: Sendable {
+        /// Nil for the default origin.
+        var origin: String?
+        /// Shared with the user's next cache, should this one be purged.
+        let tokens: AccessTokenService
+
+        init(origin: String?, tokens: AccessTokenService) {
+            self.origin = origin
+            self.tokens = tokens
+        }
+
+        /// An account of no log-in, whose token is never renewed.
+        init(origin: String? = nil, token: Secret? = nil) {
+            self.init(origin: origin, tokens: AccessTokenService(LoginTokens(access: token)))
+        }
+
+        var token: Secret? { tokens.held }
+    }
+
+    public let owner: Owner
+    /// Grows with every log-in and purge of the uid.
+    public let epoch: UInt64
+    let vault: any ImageVault
+    let services: CacheServices
+    let state: NIOLockedValueBox<State>
+
+    init(owner: Owner, epoch: UInt64, vault: any ImageVault, account: Account, services: CacheServices) {
+        self.owner = owner
+        self.epoch = epoch
+        self.vault = vault
+        self.services = services
+        let coordinator = RequestCoordinator(
+            absenceLimit: services.settings().negativeEntries, tokenFamily: account.tokens.family
+        ) { services.budget.lease(for: owner.uid) }
+        self.state = NIOLockedValueBox(State(account: account, coordinator: coordinator))
+    }
+
+    /// The account that what is shared out is shared out to: of all the uids that it may use (F80).
+    var payer: UInt32 { services.budget.account(of: owner.uid) }
+
+    /// Whether this is the cache of a user of that name.
+    public func isOf(user name: UnsafeRawBufferPointer) -> Bool {
+        owner.user.withBytes { own in
+            guard own.count == name.count, let one = own.baseAddress, let two = name.baseAddress else { return false }
+            return memcmp(one, two, own.count) == 0
+        }
+    }
+
+    // MARK: GET
+
+    /// The image in memory, when it is fresh and the one asked for: the whole of a hit. Costs one lock and one look-up.
+    public func hit(_ slot: Slot, url: String? = nil) -> ServedImage? {
+        let now = services.time.now
+        return state.withLockedValue { $0.useFresh(slot, url: url, now: now)?.served }
+    }
+
+    /// The reply, ready to be sent, with the image in memory when that is fresh: ``hit(_:url:)`` for whoever wants nothing
+    /// but the image, without a copy of all that is known of it.
+    public func readyReply(_ slot: Slot) -> ByteBuffer? {
+        let now = services.time.now
+        return state.withLockedValue { $0.useFresh(slot, url: nil, now: now)?.served.image.bytes.framed }
+    }
+
+    /// Answers a GET that ``hit(_:url:)`` did not: from disk, from a download under way, or from one of its own.
+    ///
+    /// `resolve` is called exactly once, on any thread, maybe before this returns; after ``leave(_:)`` only if the answer
+    /// was on its way already. It must not block: an ending waits for it.
+    /// - Parameter glimpse: what ``glance(_:)`` has just said, which may save a look on disk.
+    /// - Returns: the name under which the request waits.
+    @discardableResult
+    public func get(
+        _ query: ImageQuery, after glimpse: Glimpse = .unknown, resolve: @escaping @Sendable (GetOutcome) -> Void
+    ) -> WaiterID {
+        // The slot's bytes live as long as the caller's request; what waits keeps its own.
+        let query = query.detached()
+        let (id, held) = state.withLockedValue { state in
+            let id = WaiterID(number: state.coordinator.nextNumber())
+            let held = state.coordinator.storing(query.slot) ?? state.memory[query.slot]?.served
+            return (id, held.flatMap { state.coordinator.suits($0.image) ? $0 : nil })
+        }
+        let waiter = Waiter(id: id, query: query, resolve: resolve)
+        let route = self.route(for: query.slot, held: held?.image)
+        let now = services.time.now
+        change { state in
+            if let ending = state.ending { return Consequences(effects: [.answer(waiter, .failure(ending))]) }
+            let memory = state.memory[query.slot]?.served
+            // What was seen before something changed is worth nothing (I3, I7).
+            let diskIsEmpty = if case .nothing(state.invalidations) = glimpse { true } else { false }
+            let effects = state.coordinator.get(
+                waiter, memory: memory, diskIsEmpty: diskIsEmpty, route: route, now: now)
+            return Consequences(effects: effects)
+        }
+        return id
+    }
+
+    /// The waiter is gone. The last one out leaves the download a grace of 5 s for those who come back.
+    public func leave(_ waiter: WaiterID) {
+        change { Consequences(effects: $0.coordinator.leave(waiter)) }
+    }
+
+    /// The waiter has waited as long as it wanted to: it is answered now, with TIMEOUT or what is held.
+    public func expire(_ waiter: WaiterID) {
+        change { Consequences(effects: $0.coordinator.expire(waiter)) }
+    }
+
+    /// Milliseconds that a request waits when it does not say how long.
+    public var patience: Int64 { origin?.timeout ?? 4_000 }
+
+    /// Judges a URL that a client named.
+    public func target(of slot: Slot, url: String) throws(CacheFailure) -> DownloadTarget {
+        guard let origin else {
+            throw .denied("no origin is configured for this user, so no URL may be named")
+        }
+        do {
+            return try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: url)
+        } catch {
+            throw CacheFailure(error)
+        }
+    }
+
+    // MARK: What is held
+
+    /// The images held on disk; nil while they are not yet counted after a start.
+    public var usage: Usage? { vault.usage }
+
+    var isOpen: Bool { state.withLockedValue { $0.isOpen } }
+
+    var memoryHits: Int { state.withLockedValue { $0.memoryHits } }
+
+    /// The user has logged in once more. What is known to be missing was missing for the tokens that were shown before.
+    func update(_ account: Account) {
+        let family = account.tokens.family
+        let none = NegativeCache(
+            limit: services.settings().negativeEntries, memory: services.budget.lease(for: owner.uid))
+        // What is forgotten is given up when the lock is let go.
+        _ = state.withLockedValue { state -> NegativeCache? in
+            state.account = account
+            guard state.coordinator.tokenFamily != family else { return nil }
+            defer { state.coordinator.negativeCache = none }
+            state.coordinator.tokenFamily = family
+            return state.coordinator.negativeCache
+        }
+    }
+
+    var account: Account { state.withLockedValue { $0.account } }
+
+    /// The user's origin as it is configured now.
+    var origin: Origin? { origin(of: account) }
+
+    func origin(of account: Account) -> Origin? {
+        services.settings().origins[account.origin ?? "default"]
+    }
+}

@@ -1,0 +1,92 @@
+import Glibc
+
+/// The uids and groups that may log out and purge in another uid's name.
+struct Admins: Equatable, Sendable {
+    var uids: Set<UInt32> = []
+    var gids: Set<UInt32> = []
+
+    /// Resolves names: `root`, `1000`, `@wheel`, `@10`. They are resolved once, when the configuration is read.
+    static func resolve(_ name: String, with accounts: AccountDirectory) throws(SettingError) -> Admins {
+        let isGroup = name.hasPrefix("@")
+        let bare = isGroup ? String(name.dropFirst()) : name
+        guard !bare.isEmpty else {
+            throw SettingError(
+                "\(quoted(name)) names nobody: write a user, as in \"root\", or a group, as in \"@wheel\"")
+        }
+        let id: UInt32
+        if bare.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }) {
+            // The highest number means "no change" to chown and its kin, and is nobody's.
+            guard let number = UInt32(bare), number < .max else {
+                throw SettingError("\(quoted(name)) is no \(isGroup ? "gid" : "uid"): 0 to 4294967294 can be")
+            }
+            id = number
+        } else if name == "root" {
+            // Also where there is no /etc/passwd to ask.
+            id = 0
+        } else {
+            id = try find(bare, isGroup: isGroup, in: accounts)
+        }
+        return isGroup ? Admins(gids: [id]) : Admins(uids: [id])
+    }
+
+    private static func find(_ name: String, isGroup: Bool, in accounts: AccountDirectory) throws(SettingError)
+        -> UInt32
+    {
+        let found: UInt32?
+        do throws(SystemError) {
+            found = isGroup ? try accounts.gid(name) : try accounts.uid(name)
+        } catch {
+            throw SettingError("\(quoted(name)) could not be looked up: \(error)")
+        }
+        guard let found else {
+            throw SettingError("this machine knows no \(isGroup ? "group" : "user") \(quoted(name))")
+        }
+        return found
+    }
+}
+
+/// The machine's users and groups.
+struct AccountDirectory: Sendable {
+    /// Nil where there is no such user. Blocks on whatever the name service asks.
+    let uid: @Sendable (_ user: String) throws(SystemError) -> UInt32?
+    /// Nil where there is no such group.
+    let gid: @Sendable (_ group: String) throws(SystemError) -> UInt32?
+
+    /// What `getpwnam_r` and `getgrnam_r` say.
+    static let system = AccountDirectory(
+        uid: { user throws(SystemError) in
+            try search("look up user") { buffer, size in
+                var entry = passwd()
+                var found: UnsafeMutablePointer<passwd>?
+                let code = getpwnam_r(user, &entry, buffer, size, &found)
+                return (code, found?.pointee.pw_uid)
+            }
+        },
+        gid: { group throws(SystemError) in
+            try search("look up group") { buffer, size in
+                var entry = Glibc.group()
+                var found: UnsafeMutablePointer<Glibc.group>?
+                let code = getgrnam_r(group, &entry, buffer, size, &found)
+                return (code, found?.pointee.gr_gid)
+            }
+        })
+
+    /// Calls with a larger buffer each time that the entry does not fit; a group can have many members.
+    private static func search(
+        _ action: String, _ call: (UnsafeMutablePointer<CChar>, _ size: Int) -> (code: Int32, id: UInt32?)
+    ) throws(SystemError) -> UInt32? {
+        var size = 4096
+        while true {
+            let buffer = UnsafeMutablePointer<CChar>.allocate(capacity: size)
+            defer { buffer.deallocate() }
+            let (code, id) = call(buffer, size)
+            switch code {
+            // These mean "not found" too (getpwnam(3), section ERRORS).
+            case 0, ENOENT, ESRCH, EBADF, EPERM: return id
+            case EINTR: continue
+            case ERANGE where size < 16 << 20: size *= 4
+            default: throw SystemError(action, code: code)
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+import Logging
+import NIOConcurrencyHelpers
+import ThumbnailCache
+
+/// Feeds systemd's watchdog as long as all that must live does its own work (F48).
+///
+/// At every beat each check is asked for a sign of life, which it gives by the work that it is there for: an event loop by running
+/// a task, the downloads' thread by coming round. When a vital check has not answered by the next beat, the watchdog goes
+/// unfed, and systemd restarts the daemon. An check that is not vital is only told of in the log.
+final class Watchdog: Sendable {
+    struct HealthCheck: Sendable {
+        let name: String
+        /// Whether a restart is right when it is stuck. It is not for what waits for a disk: memory hits are still served
+        /// then (I9), and a restart would wait for the same disk.
+        let isVital: Bool
+        /// Has the check call back, once, by its own work.
+        let ask: @Sendable (@escaping @Sendable () -> Void) -> Void
+    }
+
+    private struct State {
+        /// Asked, and has not answered yet; by index.
+        var unanswered: Set<Int> = []
+        /// Did not answer in time, and that was told.
+        var silent: Set<Int> = []
+        var timer: (any Timer)?
+        var isStopped = false
+    }
+
+    private let checks: [HealthCheck]
+    private let pause: Int64
+    private let time: any Timekeeping
+    private let feed: @Sendable () -> Void
+    private let log: Logger
+    private let state = NIOLockedValueBox(State())
+
+    /// - Parameters:
+    ///   - pause: milliseconds between beats. Fed is at the second beat first: twice this must be less than what systemd
+    ///     waits for.
+    ///   - feed: tells systemd that the daemon is alive. Must not block.
+    init(
+        checks: [HealthCheck], pause: Int64, time: any Timekeeping, feed: @escaping @Sendable () -> Void, log: Logger
+    ) {
+        self.checks = checks
+        self.pause = max(1, pause)
+        self.time = time
+        self.feed = feed
+        self.log = log
+    }
+
+    /// Begins to ask. Called once.
+    func start() {
+        ask()
+        wait()
+    }
+
+    /// Ends the asking; systemd is not fed any more.
+    func stop() {
+        let timer = state.withLockedValue { state in
+            state.isStopped = true
+            return state.timer
+        }
+        timer?.cancel()
+    }
+
+    private func wait() {
+        state.withLockedValue { state in
+            guard !state.isStopped else { return }
+            state.timer = time.after(milliseconds: pause) { self.beat() }
+        }
+    }
+
+    private func beat() {
+        let (unanswered, before, isStopped) = state.withLockedValue { state in
+            defer { state.silent = state.unanswered }
+            return (state.unanswered, state.silent, state.isStopped)
+        }
+        if isStopped { return }
+        for index in checks.indices { tell(checks[index], unanswered.contains(index), before.contains(index)) }
+        if !unanswered.contains(where: { checks[$0].isVital }) { feed() }
+        ask()
+        wait()
+    }
+
+    private func tell(_ check: HealthCheck, _ isSilent: Bool, _ wasSilent: Bool) {
+        if isSilent && !wasSilent {
+            let consequence = check.isVital ? "the watchdog is not fed" : "what waits for it waits on"
+            log.error("a part of the daemon is stuck; \(consequence)", metadata: ["part": "\(check.name)"])
+        } else if wasSilent && !isSilent {
+            log.notice("a part of the daemon that was stuck goes on", metadata: ["part": "\(check.name)"])
+        }
+    }
+
+    /// Asks whoever does not owe an answer already, so that nothing heaps up at what is stuck.
+    private func ask() {
+        let asked = state.withLockedValue { state in
+            let asked = checks.indices.filter { !state.unanswered.contains($0) }
+            state.unanswered.formUnion(asked)
+            return asked
+        }
+        for index in asked {
+            checks[index].ask { _ = self.state.withLockedValue { $0.unanswered.remove(index) } }
+        }
+    }
+}

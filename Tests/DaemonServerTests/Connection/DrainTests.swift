@@ -1,0 +1,154 @@
+import CacheFakes
+import NIOCore
+import RESP
+import SocketLoops
+import Testing
+import ThumbnailCache
+
+@testable import DaemonServer
+
+/// The daemon stops (F47).
+@Suite(.timeLimit(.minutes(5))) struct DrainTests {
+    @Test func `F47: what was begun is answered, nothing more is started, then connections close`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice()
+            let idle = try await daemon.connect()
+            #expect(try await idle.call("PING") == .simpleString("PONG"))
+            try await client.pipeline([["GET", "alice", "bob"], ["MGET", "alice", "2", "carol", "bob"]])
+            await daemon.fetcher.started(2)
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            #expect(try await idle.rest() == "")
+            try await client.send("LOGIN", "late")
+            daemon.finish("bob")
+            daemon.finish("carol")
+            #expect(try await client.replies(2) == [image("bob"), .array([image("carol"), image("bob")])])
+            #expect(try await client.reply().code == "SHUTTINGDOWN")
+            #expect(try await client.rest() == "")
+            try await draining.value
+            #expect(daemon.store.calls(.commitLogin) == 1)
+            await #expect(throws: (any Error).self) { try await daemon.connect() }
+        }
+    }
+
+    @Test func `F47: who was let in before the stop is not told that he came too late`() async throws {
+        try await TestDaemon.run {
+            $0.threads = 2
+        } _: { daemon in
+            // Loops take connections in turn: of each two, the second is the second loop's, which is busy from here on.
+            for _ in 0..<2 {
+                #expect(try await daemon.connect().call("PING") == .simpleString("PONG"))
+            }
+            let gate = Gate()
+            daemon.group.loops[1].execute { gate.pass() }
+            await gate.reached()
+            let clients = [try await daemon.connect(), try await daemon.connect(), try await daemon.connect()]
+            clients[1].sendWithoutWaiting(TestClient.request(["PING"]))
+            // With the third the first loop has accepted the second, too.
+            #expect(try await clients[2].call("PING") == .simpleString("PONG"))
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            await withCheckedContinuation { closed in daemon.server.whenListenerCloses { closed.resume() } }
+            gate.open()
+            #expect(["", "+PONG\r\n"].contains(try await clients[1].rest()))
+            try await draining.value
+        }
+    }
+
+    @Test func `F47: a log-in that has begun is made durable and acknowledged`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect()
+            let idle = try await daemon.connect()
+            #expect(try await idle.call("PING") == .simpleString("PONG"))
+            let gate = daemon.store.hold(.commitLogin)
+            try await client.pipeline([["LOGIN", "alice"], ["PING"]])
+            await gate.reached()
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            #expect(try await idle.rest() == "")
+            daemon.store.release(.commitLogin)
+            #expect(try await client.replies(2).map(\.code) == [nil, "SHUTTINGDOWN"])
+            #expect(try await client.rest() == "")
+            try await draining.value
+        }
+    }
+
+    @Test func `F47: a reply that its peer has yet to read is sent to the end`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect(reads: false)
+            let idle = try await daemon.connect()
+            #expect(try await idle.call("PING") == .simpleString("PONG"))
+            let text = String(repeating: "x", count: 3 << 20)
+            client.sendWithoutWaiting(TestClient.request(["ECHO", text]))
+            // The client's event loop has written all of it when it comes to this, the server's has read it.
+            try await client.flushed()
+            #expect(try await idle.call("PING") == .simpleString("PONG"))
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            #expect(try await idle.rest() == "")
+            try await client.startReading()
+            #expect(try await client.rest() == "$\(text.count)\r\n\(text)\r\n")
+            try await draining.value
+        }
+    }
+
+    @Test func `F72: what has come and is not begun is told so, in its place among the replies`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect()
+            let idle = try await daemon.connect()
+            #expect(try await idle.call("PING") == .simpleString("PONG"))
+            let gate = daemon.store.hold(.commitLogin)
+            try await client.pipeline([["LOGIN", "alice"], ["GET", "alice", "bob"], ["LOGOUT", "alice"]])
+            await gate.reached()
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            #expect(try await idle.rest() == "")
+            // Behind what has come, and after the stop has begun.
+            try await client.pipeline([["PURGE", "alice"], ["NONSENSE"]])
+            daemon.store.release(.commitLogin)
+            let stopping = [String?](repeating: "SHUTTINGDOWN", count: 4)
+            #expect(try await client.replies(5).map(\.code) == [nil] + stopping)
+            #expect(try await client.rest() == "")
+            try await draining.value
+            #expect(daemon.store.calls(.commitLogin) == 1)
+            #expect(daemon.store.calls(.commitLogout) == 0)
+        }
+    }
+
+    @Test func `F72: a peer that asks on until it has seen the end meets no reset`() async throws {
+        try await TestDaemon.run {
+            $0.limits.linger = 600_000
+        } _: { daemon in
+            let peer = try BlockingPeer(daemon.path)
+            #expect(peer.exchange(["PING"]) == "+PONG\r\n")
+            let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
+            await withCheckedContinuation { closed in daemon.server.whenListenerCloses { closed.resume() } }
+            // The end has been sent, and this peer has not looked.
+            try await eventually { peer.hasArrived }
+            #expect((0..<1_000).allSatisfy { _ in peer.send(["PING"]) == 0 })
+            #expect(peer.receive() == "")
+            peer.end()
+            try await draining.value
+        }
+    }
+
+    @Test func `F72: a peer that never leaves does not hold up the stop`() async throws {
+        try await TestDaemon.run {
+            $0.limits.linger = 1
+        } _: { daemon in
+            let peer = try BlockingPeer(daemon.path)
+            #expect(peer.exchange(["PING"]) == "+PONG\r\n")
+            try await daemon.server.drain(grace: .minutes(10))
+            #expect(peer.receive() == "")
+            peer.end()
+        }
+    }
+
+    @Test func `F47: what hangs is waited for no longer than the grace`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice()
+            try await client.send("GET", "alice", "bob", "WAIT", "600000")
+            await daemon.fetcher.started(1)
+            try await daemon.server.drain(grace: .milliseconds(10))
+            #expect(daemon.registry.statistics.connections == 1)
+            daemon.server.close()
+            #expect(try await client.rest() == "")
+            try await eventually { daemon.registry.statistics.connections == 0 }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+import Testing
+import ThumbnailCache
+
+@testable import DiskStore
+
+@Test func `I8: the uid most over its share gives first, down to its share and no further`() {
+    struct Case {
+        /// Bytes by generation; its uid is the generation through ten.
+        let held: [UInt64: Int]
+        let quota: Int
+        let giver: UInt64?
+        let bytes: Int
+    }
+    let cases = [
+        Case(held: [10: 100], quota: 100, giver: nil, bytes: 0),
+        Case(held: [10: 101], quota: 100, giver: 10, bytes: 1),
+        Case(held: [10: 60, 20: 41], quota: 100, giver: 10, bytes: 1),
+        Case(held: [10: 50, 20: 60], quota: 100, giver: 20, bytes: 10),
+        // Two are over by a half each: neither gives for the other.
+        Case(held: [10: 52, 20: 51], quota: 100, giver: 10, bytes: 2),
+        // The uid with most in all, its largest user first.
+        Case(held: [10: 30, 11: 31, 20: 45], quota: 100, giver: 11, bytes: 6),
+        // A uid with nothing has a share that nobody else can take from it.
+        Case(held: [10: 101, 20: 0], quota: 100, giver: 10, bytes: 1),
+    ]
+    for (index, test) in cases.enumerated() {
+        var ledger = UsageLedger()
+        for (generation, bytes) in test.held {
+            ledger.open(generation, uid: UInt32(generation / 10), isEmpty: true)
+            ledger.add(images: 1, bytes: bytes, to: generation, bucket: 0)
+        }
+        let giver = ledger.giver(quota: test.quota)
+        #expect(giver?.generation == test.giver, "case \(index)")
+        #expect(giver?.bytes ?? 0 == test.bytes, "case \(index)")
+    }
+}
+
+@Test func `a generation's usage is unknown until all its buckets are counted, and exact beside writes`() {
+    var ledger = UsageLedger()
+    ledger.open(1, uid: 5, isEmpty: false)
+    ledger.add(images: 1, bytes: 10, to: 1, bucket: 3)
+    #expect(ledger.counted(of: 1) == Usage())
+    for bucket in UInt8.min...UInt8.max {
+        #expect(ledger.usage(of: 1) == nil)
+        ledger.setCount(Usage(images: 1, bytes: 2), of: 1, bucket: bucket)
+        ledger.add(images: 1, bytes: 3, to: 1, bucket: bucket)
+        // A second count of the same bucket changes nothing.
+        ledger.setCount(Usage(images: 100, bytes: 200), of: 1, bucket: bucket)
+    }
+    #expect(ledger.usage(of: 1) == Usage(images: 512, bytes: 1280))
+    #expect(ledger.total == Usage(images: 512, bytes: 1280))
+    #expect(ledger.close(1) == Usage(images: 512, bytes: 1280))
+    #expect(ledger.total == Usage())
+    #expect(ledger.close(1) == nil)
+    ledger.add(images: 1, bytes: 1, to: 1, bucket: 0)
+    #expect(ledger.total == Usage())
+}
+
+@Test func `the least recently used of a sample go, no more than a quarter of it unless it is all there is`() throws {
+    let profile = try #require(SealedName(hex: [UInt8](repeating: UInt8(ascii: "a"), count: 64)))
+    let sample = (0..<8).map { index in
+        Eviction.Candidate(
+            address: EntryAddress(profile: profile, size: UInt16(index)), size: 10,
+            lastUse: Eviction.LastUse(seconds: Int64((index * 3) % 8), nanoseconds: 0), inode: UInt64(index))
+    }
+    func uses(bytes: Int, isWhole: Bool) -> [Int64] {
+        Eviction.victims(of: sample, bytes: bytes, isWhole: isWhole).map(\.lastUse.seconds)
+    }
+    #expect(uses(bytes: 1, isWhole: false) == [0])
+    #expect(uses(bytes: 10, isWhole: false) == [0])
+    #expect(uses(bytes: 11, isWhole: false) == [0, 1])
+    #expect(uses(bytes: 1000, isWhole: false) == [0, 1])
+    #expect(uses(bytes: 35, isWhole: true) == [0, 1, 2, 3])
+    #expect(uses(bytes: 1000, isWhole: true) == [0, 1, 2, 3, 4, 5, 6, 7])
+    #expect(uses(bytes: 0, isWhole: true) == [])
+    #expect(Eviction.victims(of: [], bytes: 5, isWhole: true) == [])
+}
+
+@Test func `F14: a use is noted at most hourly, and again after the clock was set back`() {
+    #expect(!Eviction.isWorthNoting(lastUse: 10_000, now: 10_000))
+    #expect(!Eviction.isWorthNoting(lastUse: 10_000, now: 13_599))
+    #expect(Eviction.isWorthNoting(lastUse: 10_000, now: 13_600))
+    #expect(!Eviction.isWorthNoting(lastUse: 10_000, now: 6_401))
+    #expect(Eviction.isWorthNoting(lastUse: 10_000, now: 6_400))
+    #expect(Eviction.isWorthNoting(lastUse: .min, now: .max))
+    #expect(Eviction.isWorthNoting(lastUse: .max, now: .min))
+}

@@ -1,0 +1,169 @@
+import DiskStore
+import Foundation
+import Glibc
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+import ThumbnailCache
+
+/// A store's directories, new and empty, gone with the last reference; and stores that live in them.
+final class TestTree: Sendable {
+    let root: String
+    let clock = NIOLockedValueBox(Int64(time(nil)))
+    /// What stores that are opened from then on call between the steps of their maintenance.
+    let yield = NIOLockedValueBox<StepAside>({})
+
+    var cache: String { root + "/cache" }
+    var state: String { root + "/state" }
+    var runtime: String { root + "/run" }
+
+    /// - Parameter place: a directory to make it in; nil for the usual one.
+    init(within place: String? = nil) throws {
+        // In memory where that can be: thousands of stores are made and killed here, and nobody cuts the power.
+        let memory = "/dev/shm"
+        let usual = access(memory, W_OK) == 0 ? memory : FileManager.default.temporaryDirectory.path
+        var template = Array(((place ?? usual) + "/thumbcached-XXXXXX").utf8CString)
+        guard let made = mkdtemp(&template) else { throw SystemError(.makeDirectory, errno) }
+        root = String(cString: made)
+    }
+
+    deinit {
+        do {
+            try FileManager.default.removeItem(atPath: root)
+        } catch {
+            print("could not remove \(root): \(error)")
+        }
+    }
+
+    func configuration(
+        keys: DiskStoreConfiguration.KeyStorage = .disk, quota: Int = 1 << 30, userQuota: Int = 64 << 20
+    ) -> DiskStoreConfiguration {
+        DiskStoreConfiguration(
+            cacheDirectory: cache, stateDirectory: state, runtimeDirectory: runtime, keys: keys, quota: quota,
+            userQuota: userQuota)
+    }
+
+    func open(
+        _ configuration: DiskStoreConfiguration? = nil, system: any FileSystem = LinuxFileSystem(),
+        random: any RandomSource = SecureRandom()
+    ) throws -> DiskStore {
+        // Other tests start processes: between its fork and its exec such a process holds a copy of every descriptor,
+        // that of a lock given up a moment ago among them.
+        for _ in 0..<100 {
+            do {
+                return try openOnce(configuration, system: system, random: random)
+            } catch let error as StoreStartError where error.description.contains("holds the lock") {
+                usleep(2_000)
+            }
+        }
+        return try openOnce(configuration, system: system, random: random)
+    }
+
+    private func openOnce(
+        _ configuration: DiskStoreConfiguration?, system: any FileSystem, random: any RandomSource
+    ) throws -> DiskStore {
+        try DiskStore(
+            configuration: configuration ?? self.configuration(), system: system, random: random,
+            now: { [clock] in clock.withLockedValue { $0 } }, pause: {},
+            yield: yield.withLockedValue { $0 }, log: Logger(label: "test") { _ in SilentLog() })
+    }
+
+    /// Runs `body` with a store that is shut down after, as a daemon that stops.
+    func withStore(
+        _ configuration: DiskStoreConfiguration? = nil, system: any FileSystem = LinuxFileSystem(),
+        _ body: (DiskStore) throws -> Void
+    ) throws {
+        let store = try open(configuration, system: system)
+        defer { store.shutdown() }
+        try body(store)
+    }
+
+    /// Every plain file below a directory, by its path.
+    func files(under directory: String? = nil) -> [String] {
+        let start = directory ?? root
+        return (FileManager.default.enumerator(atPath: start)?.allObjects as? [String] ?? [])
+            .map { start + "/" + $0 }
+            .filter { path in
+                var status = stat()
+                return lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
+            }
+            .sorted()
+    }
+
+    /// The files of images.
+    var entries: [String] { files(under: cache + "/users") }
+    var keyFiles: [String] { files(under: state + "/keys").filter { !$0.hasSuffix("/reserve") } }
+    var sessionFiles: [String] { files(under: state + "/sessions") }
+    var temporaries: [String] {
+        files().filter { $0.contains("/tmp.") || $0.hasSuffix(".tmp") }
+    }
+}
+
+/// For where nothing may be thrown, as in the plan of a ``FaultySystem``.
+func expectSuccess(_ body: () throws -> Void) {
+    do {
+        try body()
+    } catch {
+        Issue.record(error)
+    }
+}
+
+struct SilentLog: LogHandler {
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.critical
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+    func log(event: LogEvent) {}
+}
+
+let alice = Owner(uid: 1000, user: OpaqueID("alice@example.org"))
+let bob = Owner(uid: 1000, user: OpaqueID("bob@example.org"))
+let carol = Owner(uid: 1001, user: OpaqueID("carol@example.org"))
+
+func slot(_ profile: String, _ size: UInt16 = 0) -> Slot {
+    Slot(profile: OpaqueID(profile), size: size)
+}
+
+extension LoginRecord {
+    static let plain = LoginRecord(sessions: [OpaqueID("default")], loggedInAt: 1_700_000_000)
+}
+
+/// An image that the store takes for one; it does not look into the bytes.
+func picture(_ seed: UInt8, count: Int = 1000, url: String? = nil) -> Image {
+    let bytes = ByteBuffer(bytes: (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ Int(seed) &* 31) })
+    let digest = ImageDigest([UInt8](repeating: seed, count: 32))
+    return Image(
+        record: ImageRecord(
+            shape: ImageShape(kind: .png, width: 64, height: 48),
+            digest: digest ?? ImageDigest([UInt8](repeating: 0, count: 32))!,
+            provenance: url.map(Provenance.url) ?? .put, freshness: Freshness(storedAt: 1_700_000_000, lifetime: nil)),
+        bytes: ImageBytes(copying: bytes, framing: .bare))
+}
+
+extension ImageVault {
+    @discardableResult
+    func put(_ slot: Slot, _ image: Image) throws -> Bool {
+        try write(slot, image, isCurrent: { true }, committed: {})
+    }
+
+    func bytes(_ slot: Slot) throws -> [UInt8]? {
+        try read(slot, framing: .bare).map { Array($0.bytes.image.readableBytesView) }
+    }
+}
+
+extension Image {
+    var content: [UInt8] { Array(bytes.image.readableBytesView) }
+}
+
+extension ReplyFraming {
+    /// A bulk string's, as a client sees it.
+    static let bulk = ReplyFraming(
+        writePrefix: { count, room in
+            let prefix = Array("$\(count)\r\n".utf8)
+            UnsafeMutableRawBufferPointer(rebasing: room.suffix(prefix.count)).copyBytes(from: prefix)
+            return prefix.count
+        }, suffix: Array("\r\n".utf8))
+}

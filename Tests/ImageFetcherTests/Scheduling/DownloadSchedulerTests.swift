@@ -1,0 +1,78 @@
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+/// When the fetcher's thread is woken up, and when it need not be.
+@Suite struct DownloadSchedulerTests {
+    private let scheduler = DownloadScheduler(
+        configuration: .init(), log: Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() }))
+    private let rings = NIOLockedValueBox(0)
+    private let now = NIODeadline.now()
+
+    init() {
+        let isOpen = scheduler.open { [rings] in rings.withLockedValue { $0 += 1 } }
+        #expect(isOpen)
+    }
+
+    private var rung: Int { rings.withLockedValue { $0 } }
+
+    /// - Parameter timeout: milliseconds.
+    private func start(_ count: Int = 1, connections: Int = 2, timeout: Int64 = 4_000) throws {
+        for number in 0..<count {
+            var origin = Origin.test(connections: connections)
+            origin.timeout = timeout
+            let target = DownloadTarget(url: "https://a.example/\(number)", isNamedByClient: false)
+            _ = try scheduler.start(
+                Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare), at: now, onEnd: { _ in })
+        }
+    }
+
+    @Test func `F20: a sleeping thread is woken once for all that comes, and one that works not at all`() throws {
+        #expect(scheduler.takeWork(at: now)?.begin.isEmpty == true)
+        #expect(scheduler.maySleep())
+        try start(2)
+        #expect(rung == 1)
+        #expect(scheduler.takeWork(at: now)?.begin.count == 2)
+        // It is at work now: it looks before it sleeps.
+        scheduler.whenAlive {}
+        #expect(rung == 1 && !scheduler.maySleep())
+        #expect(scheduler.takeWork(at: now)?.signs.count == 1)
+        #expect(scheduler.maySleep())
+        scheduler.whenAlive {}
+        #expect(rung == 2)
+    }
+
+    @Test func `a download that has to wait wakes the thread only if its time is up before the thread would look`()
+        throws
+    {
+        try start(2)
+        let begun = try #require(scheduler.takeWork(at: now)).begin
+        #expect(scheduler.maySleep())
+        let before = rung
+        try start(timeout: 3_000)
+        #expect(rung == before + 1)
+        #expect(scheduler.takeWork(at: now)?.nextDeadline == now + .milliseconds(3_000))
+        #expect(scheduler.maySleep())
+        try start(3, timeout: 3_000)
+        #expect(rung == before + 1 && scheduler.takeWork(at: now)?.begin.isEmpty == true)
+        #expect(scheduler.maySleep())
+        // A place falls free: that is something to look at.
+        scheduler.finish(begun[0], nil, .init())
+        #expect(rung == before + 2)
+        #expect(scheduler.takeWork(at: now)?.begin.count == 1)
+    }
+
+    @Test func `it is busy while a download is under way or waits`() throws {
+        #expect(!scheduler.isBusy)
+        try start(3)
+        #expect(scheduler.isBusy)
+        while let next = scheduler.takeWork(at: now)?.begin, !next.isEmpty {
+            for ticket in next { scheduler.finish(ticket, nil, .init()) }
+        }
+        #expect(!scheduler.isBusy)
+    }
+}

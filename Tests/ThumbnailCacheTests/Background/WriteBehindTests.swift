@@ -1,0 +1,243 @@
+import CacheFakes
+import NIOConcurrencyHelpers
+import Testing
+
+@testable import ThumbnailCache
+
+/// When downloaded images are written, and when they are not.
+@Suite struct WriteBehindTests {
+    private let pool = GatedPool()
+    private let time = ManualTime()
+    private let isBusy = NIOLockedValueBox(false)
+    private let written = NIOLockedValueBox<[Int]>([])
+
+    private func line(_ limits: WriteBehind.Limits = .init(tier: 0), yield: @escaping StepAside = {}) -> WriteBehind {
+        WriteBehind(writer: pool, time: time, yield: yield, limits: limits) { isBusy.withLockedValue { $0 } }
+    }
+
+    private func piece(_ number: Int, bytes: Int = 10_000, uid: UInt32 = 1) -> WriteBehind.Piece {
+        WriteBehind.Piece(uid: uid, bytes: bytes - WriteBehind.Piece.overhead) {
+            written.withLockedValue { $0.append(number) }
+        }
+    }
+
+    private func limits(patient: Int, most: Int, mostOfUID: Int) -> WriteBehind.Limits {
+        var limits = WriteBehind.Limits(tier: 0)
+        (limits.patient, limits.most, limits.mostOfUID) = (patient, most, mostOfUID)
+        return limits
+    }
+
+    private var isBusyNow: Bool {
+        get { isBusy.withLockedValue { $0 } }
+        nonmutating set { isBusy.withLockedValue { $0 = newValue } }
+    }
+
+    private var order: [Int] { written.withLockedValue { $0 } }
+
+    @Test func `nothing is written while somebody waits for a download, and all of it when nobody does any more`() {
+        let line = line()
+        isBusyNow = true
+        for number in 0..<3 { #expect(line.add(piece(number))) }
+        line.downloadEnded()
+        #expect(pool.count == 0)
+        #expect(line.backlog == .init(images: 3, bytes: 30_000))
+        isBusyNow = false
+        line.downloadEnded()
+        pool.runAll()
+        #expect(order == [0, 1, 2])
+        #expect(line.backlog == .init())
+    }
+
+    @Test func `images are written in their order, by one thread, which yields before each`() {
+        let steps = NIOLockedValueBox(0)
+        let line = line(yield: { steps.withLockedValue { $0 += 1 } })
+        for number in 0..<3 { #expect(line.add(piece(number))) }
+        #expect(pool.count == 1)
+        pool.runAll()
+        #expect(order == [0, 1, 2] && steps.withLockedValue { $0 } == 3)
+        #expect(line.add(piece(3)))
+        #expect(pool.count == 1)
+    }
+
+    @Test func `a download that begins while images are written goes before the rest of them`() {
+        let line = line(yield: { if order == [0] { isBusyNow = true } })
+        for number in 0..<4 { #expect(line.add(piece(number))) }
+        pool.runAll()
+        // One was under way already.
+        #expect(order == [0, 1] && line.backlog.images == 2)
+        isBusyNow = false
+        line.downloadEnded()
+        pool.runAll()
+        #expect(order == [0, 1, 2, 3])
+    }
+
+    @Test func `an image waits half a second at most, whatever is being downloaded`() {
+        let line = line()
+        isBusyNow = true
+        #expect(line.add(piece(0)))
+        time.advance(milliseconds: 499)
+        #expect(line.add(piece(1)))
+        #expect(pool.count == 0)
+        time.advance(milliseconds: 1)
+        #expect(line.add(piece(2)))
+        pool.runAll()
+        // What came after the time was up waits for its own.
+        #expect(order == [0, 1])
+        time.advance(milliseconds: 500)
+        pool.runAll()
+        #expect(order == [0, 1, 2] && time.timers == 0)
+        // A time that was set before nothing was left to wait is about nothing that comes then.
+        #expect(line.add(piece(3)))
+        time.advance(milliseconds: 400)
+        isBusyNow = false
+        line.downloadEnded()
+        pool.runAll()
+        isBusyNow = true
+        #expect(line.add(piece(4)))
+        time.advance(milliseconds: 400)
+        #expect(order == [0, 1, 2, 3] && pool.count == 0)
+        time.advance(milliseconds: 100)
+        pool.runAll()
+        #expect(order == [0, 1, 2, 3, 4])
+    }
+
+    @Test func `F16: more than may wait patiently is written at once, whatever is being downloaded`() {
+        let line = line(limits(patient: 20_000, most: 100_000, mostOfUID: 100_000))
+        isBusyNow = true
+        #expect(line.add(piece(0)) && line.add(piece(1)))
+        #expect(pool.count == 0)
+        #expect(line.add(piece(2)))
+        pool.runAll()
+        #expect(order == [0, 1, 2])
+    }
+
+    @Test func `I8: uids take turns, so that the images of one do not wait behind all those of another`() {
+        let line = line(limits(patient: 0, most: 10_000_000, mostOfUID: 10_000_000))
+        for number in 0..<20 { #expect(line.add(piece(number, bytes: 60_000))) }
+        for number in 100..<103 { #expect(line.add(piece(number, bytes: 60_000, uid: 2))) }
+        #expect(pool.count == 1)
+        pool.runAll()
+        #expect(order.prefix(7).filter { $0 >= 100 } == [100, 101, 102])
+        #expect(order.count == 23 && line.backlog == .init())
+    }
+
+    @Test func `F16: where the disk is too slow no more waits than may, but for one image when nothing does`() {
+        let line = line(limits(patient: 0, most: 40_000, mostOfUID: 30_000))
+        for number in 0..<3 { #expect(line.add(piece(number))) }
+        #expect(!line.add(piece(3)))
+        #expect(line.add(piece(4, uid: 2)))
+        #expect(line.backlog == .init(images: 4, bytes: 40_000))
+        pool.runAll()
+        #expect(order == [0, 1, 2, 4] && line.backlog == .init())
+        #expect(line.add(piece(5, bytes: 1_000_000)))
+        #expect(!line.add(piece(6)))
+    }
+
+    @Test func `I8: two uids that take all there is leave a third its part, and twice as much is the end of it`() {
+        let line = line(limits(patient: 0, most: 60_000, mostOfUID: 40_000))
+        for uid in [1, 2] as [UInt32] { for _ in 0..<4 { _ = line.add(piece(0, uid: uid)) } }
+        // The first came when there was nobody else; the second has half.
+        #expect(line.backlog.bytes == 70_000)
+        #expect(line.add(piece(1, uid: 3)) && line.add(piece(2, uid: 3)))
+        #expect(!line.add(piece(3, uid: 3)))
+        let others = (4..<100 as Range<UInt32>).count { line.add(piece(4, uid: $0)) }
+        #expect(others == 3 && line.backlog.bytes == 120_000)
+    }
+
+    @Test func `who has to wait for what is to be written need not wait for downloads too`() {
+        let line = line()
+        isBusyNow = true
+        #expect(line.add(piece(0)) && line.add(piece(1)))
+        line.hurry()
+        pool.runAll()
+        #expect(order == [0, 1])
+        // Nor is what comes later held back: whoever waits, waits for that too.
+        #expect(line.add(piece(2)))
+        pool.runAll()
+        #expect(order == [0, 1, 2])
+    }
+
+    private func cache(_ world: FakeWorld) throws -> UserCache {
+        let vault = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
+        return UserCache(owner: .alice, epoch: 1, vault: vault, account: .init(), services: world.services)
+    }
+
+    @Test func `F16: an image for which there is no room is served all the same, and not kept`() throws {
+        let world = FakeWorld(disk: pool, memory: 0, writes: limits(patient: 0, most: 1, mostOfUID: 1))
+        let cache = try cache(world)
+        let answers = Answers()
+        for name in ["bob", "carol"] {
+            cache.get(ImageQuery(slot: Slot(profile: OpaqueID(name))), resolve: answers.take)
+        }
+        pool.runAll()
+        for download in world.fetcher.downloads { download.end(SampleImage.downloaded(download.url)) }
+        #expect(answers.told.count == 2)
+        pool.runAll()
+        #expect(world.store.held(by: .alice) == ["https://origin.test/alice/bob/128"])
+        #expect(world.services.counters.snapshot(memoryHits: 0).storesSkipped == 1)
+        #expect(cache.state.withLockedValue { $0.coordinator.isIdle })
+    }
+
+    @Test(arguments: [false, true])
+    func `I7: what a newer image replaced does not come back where that could not be written`(isSkipped: Bool) throws {
+        let world = FakeWorld(disk: pool, memory: 0, writes: limits(patient: 0, most: 1, mostOfUID: 1))
+        let cache = try cache(world)
+        let slot = Slot(profile: OpaqueID("bob"))
+        try cache.put(slot, SampleImage.png("old"), timeToLive: nil)
+        let answers = Answers()
+        cache.get(ImageQuery(slot: Slot(profile: OpaqueID("carol"))), resolve: answers.take)
+        cache.get(
+            ImageQuery(slot: slot, named: try cache.target(of: slot, url: "https://other.test/x")),
+            resolve: answers.take)
+        pool.runAll()
+        // Whose write fails, or takes the room.
+        if isSkipped { world.fetcher.downloads[0].end(SampleImage.downloaded("carol")) }
+        world.fetcher.downloads[1].end(SampleImage.downloaded("new"))
+        if !isSkipped { world.store.fail(.seal, with: .noSpace("full")) }
+        pool.runAll()
+        #expect(answers.told.last == "new from origin")
+        #expect(!world.store.held(by: .alice).contains("old"))
+        #expect(cache.state.withLockedValue { $0.coordinator.isIdle } == isSkipped)
+    }
+
+    @Test
+    func
+        `what arrives is judged where it arrives, by one thread while others are downloaded, elsewhere if it is large`()
+        throws
+    {
+        let world = FakeWorld(disk: pool, memory: 0)
+        let cache = try cache(world)
+        let answers = Answers()
+        for number in 0..<4 {
+            cache.get(ImageQuery(slot: Slot(profile: OpaqueID("\(number)"))), resolve: answers.take)
+        }
+        pool.runAll()
+        let downloads = world.fetcher.downloads
+        downloads[0].end(SampleImage.downloaded("small"))
+        #expect(answers.told == ["small from origin"])
+        pool.runAll()
+        world.fetcher.isBusy = true
+        downloads[1].end(SampleImage.downloaded("second"))
+        downloads[2].end(SampleImage.downloaded("third"))
+        #expect(answers.told.count == 1 && pool.count == 2)
+        pool.runAll()
+        #expect(answers.told.suffix(2) == ["second from origin", "third from origin"])
+        world.fetcher.isBusy = false
+        downloads[3].end(SampleImage.downloaded("large", size: 64 << 10 | 1))
+        #expect(answers.told.count == 3 && pool.count == 1)
+        pool.runAll()
+        #expect(answers.told.count == 4)
+    }
+
+    @Test func `a stop writes what was downloaded, whoever still waits for a download`() async throws {
+        let daemon = Daemon(FakeWorld())
+        try await daemon.logIn(.alice)
+        daemon.fetcher.isBusy = true
+        let cache = try await daemon.sessions.cache(.alice)
+        cache.get(ImageQuery(slot: Slot(profile: OpaqueID("bob")))) { _ in }
+        daemon.fetcher.downloads[0].end(SampleImage.downloaded("one"))
+        #expect(daemon.store.held(by: .alice) == [])
+        await daemon.sessions.shutDown()
+        #expect(daemon.store.held(by: .alice) == ["one"])
+    }
+}

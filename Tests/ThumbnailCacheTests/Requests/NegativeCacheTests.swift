@@ -1,0 +1,177 @@
+import Testing
+
+@testable import ThumbnailCache
+
+/// What follows when an origin says that there is no image: 404 or 410.
+@Suite struct NegativeCacheTests {
+    private static let other = "https://other.test/x"
+    private static let missing = RequestCoordinator.DownloadResult.missing(until: CoordinatorBench.start + 300)
+
+    @Test func `a missing image is remembered as null, without a look on disk or a download, for a while`() {
+        var bench = CoordinatorBench()
+        bench.misses()
+        #expect(bench.get("b") == ["b: null"])
+        bench.now += 299
+        #expect(bench.get("c") == ["c: null"])
+        bench.now += 1
+        #expect(bench.get("d") == ["read"])
+        #expect(bench.readEnds() == ["download \(CoordinatorBench.usual)"])
+    }
+
+    @Test func `F14: with the clock set back a missing image is asked for again`() {
+        var bench = CoordinatorBench()
+        bench.misses()
+        bench.now -= 31_536_000
+        #expect(bench.get("b") == ["read"])
+    }
+
+    @Test func `that a URL has no image says nothing of another URL`() {
+        var bench = CoordinatorBench()
+        bench.misses()
+        #expect(bench.get("b", url: Self.other) == ["read"])
+        #expect(bench.readEnds() == ["download \(Self.other)"])
+    }
+
+    @Test func `an image that the origin no longer has is removed`() {
+        var bench = CoordinatorBench()
+        bench.now += 4_300
+        _ = bench.get("a")
+        _ = bench.readEnds(.sample("held"))
+        #expect(bench.finishes(.missing(until: bench.now + 300)) == ["a: null", "drop"])
+        #expect(bench.coordinator.mayDrop(CoordinatorBench.slot, bench.flight("drop")))
+        bench.coordinator.dropped(CoordinatorBench.slot, bench.flight("drop"))
+        #expect(bench.coordinator.isIdle)
+    }
+
+    @Test func `I7: an image put since then is not removed`() {
+        var bench = CoordinatorBench()
+        let ticket = bench.coordinator.putBegan(CoordinatorBench.slot)
+        bench.misses()
+        _ = bench.putCommits(.sample("mine", from: nil), ticket: ticket)
+        #expect(!bench.coordinator.mayDrop(CoordinatorBench.slot, bench.flight("drop")))
+        #expect(bench.get("b") == ["read"])
+    }
+
+    @Test func `an image downloaded since then is not removed`() {
+        var bench = CoordinatorBench()
+        bench.misses()
+        _ = bench.get("b", url: Self.other)
+        _ = bench.readEnds()
+        _ = bench.finishes(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
+        #expect(!bench.coordinator.mayDrop(CoordinatorBench.slot, bench.flight("drop")))
+    }
+
+    @Test func `that a named URL has no image leaves alone what is held from elsewhere`() {
+        for held in [Image.sample("held"), .sample("mine", from: nil, lifetime: nil)] {
+            var bench = CoordinatorBench()
+            bench.memory = held
+            _ = bench.get("a", url: Self.other)
+            #expect(bench.finishes(Self.missing, url: Self.other) == ["a: null"])
+            #expect(bench.get("b") == ["b: \(held.label) from memory"])
+            bench.memory = nil
+            #expect(bench.get("c", url: Self.other) == ["c: null"])
+        }
+    }
+
+    @Test func `what came from one URL while another was asked stays, though the other has none`() {
+        var bench = CoordinatorBench()
+        _ = bench.get("a")
+        _ = bench.get("b", url: Self.other)
+        _ = bench.readEnds()
+        _ = bench.finishes(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
+        #expect(bench.finishes(Self.missing) == ["a: null"])
+        #expect(bench.coordinator.mayStore(CoordinatorBench.slot, bench.flight("store")))
+        // What is held now is found on disk, where the template's URL was said to have nothing.
+        bench.coordinator.stored(CoordinatorBench.slot, bench.flight("store"))
+        #expect(bench.get("c") == ["read"])
+        #expect(bench.readEnds(.sample("x", from: Self.other)) == ["c: x from disk"])
+    }
+
+    @Test func `what a named URL brought is found by a GET without one, though the template's URL has none`() {
+        var bench = CoordinatorBench()
+        bench.misses()
+        _ = bench.get("b", url: Self.other)
+        _ = bench.readEnds()
+        _ = bench.finishes(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
+        bench.coordinator.stored(CoordinatorBench.slot, bench.flight("store"))
+        #expect(bench.get("c") == ["read"])
+    }
+
+    @Test func `a look on disk that began before the removal brings nothing back`() {
+        var bench = CoordinatorBench()
+        bench.now += 7_300
+        _ = bench.get("a")
+        _ = bench.readEnds(.sample("held"))
+        #expect(bench.get("b") == ["read"])
+        let read = bench.flight("read")
+        #expect(bench.finishes(.missing(until: bench.now + 300)) == ["a: null", "b: null", "drop"])
+        #expect(bench.readEnds(.sample("held"), flight: read) == nil)
+    }
+
+    @Test func `while the removal is under way nobody looks on disk`() {
+        var bench = CoordinatorBench()
+        bench.now += 7_300
+        _ = bench.get("a")
+        _ = bench.readEnds(.sample("held"))
+        // Not remembered: a negative time to live of zero.
+        _ = bench.finishes(.missing(until: bench.now))
+        #expect(bench.get("b", cached: true) == ["b: null"])
+        #expect(bench.get("c") == ["download \(CoordinatorBench.usual)"])
+    }
+
+    @Test func `an image on its way to the disk is not written once the origin says that there is none`() {
+        var bench = CoordinatorBench()
+        _ = bench.get("a")
+        _ = bench.readEnds()
+        _ = bench.finishes(.image(.sample("one", lifetime: 0), storable: true))
+        let storing = bench.flight("store")
+        #expect(bench.get("b") == ["b: one from memory, stale", "download \(CoordinatorBench.usual)"])
+        #expect(bench.finishes(Self.missing) == ["drop"])
+        #expect(!bench.coordinator.mayStore(CoordinatorBench.slot, storing))
+    }
+
+    @Test func `an image that may not be kept takes the place of an older one all the same`() {
+        var bench = CoordinatorBench()
+        bench.now += 7_300
+        _ = bench.get("a")
+        _ = bench.readEnds(.sample("old"))
+        #expect(
+            bench.finishes(.image(.sample("new", storedAt: bench.now), storable: false)) == [
+                "a: new from origin", "drop",
+            ])
+    }
+
+    @Test func `a purge of the profile forgets that it is missing`() {
+        var bench = CoordinatorBench()
+        bench.misses()
+        _ = bench.purge("carol")
+        #expect(bench.get("b") == ["b: null"])
+        _ = bench.purge("bob")
+        #expect(bench.get("c") == ["read"])
+    }
+
+    @Test func `I8: no more missing images are remembered than the limit says; the oldest are forgotten first`() {
+        var bench = CoordinatorBench(absenceLimit: 3)
+        for number in 0..<5 { bench.misses(url: "https://other.test/\(number)") }
+        let remembered = (0..<5).map { number in
+            bench.get("b\(number)", url: "https://other.test/\(number)") == ["b\(number): null"]
+        }
+        #expect(remembered == [false, false, true, true, true])
+    }
+
+    @Test func `I8: a limit of none remembers none`() {
+        var bench = CoordinatorBench(absenceLimit: 0)
+        bench.misses()
+        #expect(bench.get("b") == ["read"])
+    }
+}
+
+extension CoordinatorBench {
+    /// Somebody asks for an image that is not held, and the origin has none either.
+    fileprivate mutating func misses(url: String? = nil) {
+        _ = get("a", url: url)
+        _ = readEnds()
+        _ = finishes(.missing(until: now + 300), url: url ?? CoordinatorBench.usual)
+        coordinator.dropped(CoordinatorBench.slot, flight("drop"))
+    }
+}

@@ -1,0 +1,191 @@
+import CacheFakes
+import NIOConcurrencyHelpers
+import NIOCore
+
+@testable import ThumbnailCache
+
+/// A ``RequestCoordinator`` with what a test says to it in a few words. Effects come back as short sentences, so that a race
+/// reads as a list of what happened and what followed.
+struct CoordinatorBench {
+    /// A moment in the middle of nowhere.
+    static let start: Int64 = 1_000_000
+    static let slot = Slot(profile: OpaqueID("bob"), size: 64)
+    /// Where the template leads for ``slot``.
+    static let usual = "https://origin.test/bob"
+
+    var coordinator: RequestCoordinator
+    var now = CoordinatorBench.start
+    /// What memory holds in ``slot``.
+    var memory: Image?
+    var route: RequestCoordinator.Route = .success(DownloadTarget(url: CoordinatorBench.usual, isNamedByClient: false))
+    private(set) var waiters: [String: WaiterID] = [:]
+    private(set) var flights: [String: UInt64] = [:]
+    private(set) var handles: [String: FakeHandle] = [:]
+
+    init(absenceLimit: Int = 100) {
+        coordinator = RequestCoordinator(absenceLimit: absenceLimit) { MemoryBudget().lease(for: 1000) }
+    }
+
+    // MARK: What happens
+
+    /// A GET by somebody with a name.
+    mutating func get(
+        _ name: String, url: String? = nil, cached: Bool = false, larger: Bool = false,
+        slot: Slot = CoordinatorBench.slot
+    ) -> [String] {
+        let id = WaiterID(number: coordinator.nextNumber())
+        waiters[name] = id
+        let named = url.map { DownloadTarget(url: $0, isNamedByClient: true) }
+        let waiter = Waiter(
+            id: id, query: ImageQuery(slot: slot, named: named, cachedOnly: cached, largerWillDo: larger)
+        ) { _ in }
+        let held = memory.map { ServedImage($0, from: .memory, at: now) }
+        return tell(coordinator.get(waiter, memory: held, route: route, now: now))
+    }
+
+    /// The look on disk has ended; with nothing, unless an image is given.
+    mutating func readEnds(_ image: Image? = nil, slot: Slot = CoordinatorBench.slot, flight: UInt64? = nil)
+        -> [String]?
+    {
+        guard let number = flight ?? flights["read"] else { return nil }
+        return coordinator.readEnded(slot, number, image: image, route: route, now: now).map { tell($0) }
+    }
+
+    /// The look for a larger image has ended; with nothing, unless an image is given.
+    mutating func largerEnds(
+        _ image: Image? = nil, in slot: Slot = Slot(profile: CoordinatorBench.slot.profile, size: 96),
+        isUnchanged: Bool = true
+    ) -> [String] {
+        let found = image.map { (image: ServedImage($0, from: .disk, at: now), slot: slot) }
+        return tell(
+            coordinator.largerEnded(
+                CoordinatorBench.slot, flight("larger"), found: found, isUnchanged: isUnchanged, now: now))
+    }
+
+    /// The fetcher has taken a download, which can be stopped from now on.
+    mutating func starts(_ url: String = CoordinatorBench.usual, flight: UInt64? = nil) -> [String] {
+        let handle = FakeHandle(url: url)
+        handles[url] = handle
+        let number = flight ?? flights[url] ?? 0
+        return tell(coordinator.downloadStarted(CoordinatorBench.slot, number, url: url, handle: handle))
+    }
+
+    mutating func finishes(
+        _ result: RequestCoordinator.DownloadResult, url: String = CoordinatorBench.usual, flight: UInt64? = nil
+    ) -> [String]? {
+        guard let number = flight ?? flights[url] else { return nil }
+        return coordinator.downloadEnded(CoordinatorBench.slot, number, url: url, result, route: route, now: now).map {
+            tell($0)
+        }
+    }
+
+    /// The origin said "not modified" of something that is not held.
+    mutating func asksAgain(flight: UInt64? = nil) -> [String] {
+        let target = DownloadTarget(url: Self.usual, isNamedByClient: false)
+        return tell(coordinator.askAgain(Self.slot, flight ?? flights[Self.usual] ?? 0, target))
+    }
+
+    mutating func leaves(_ name: String) -> [String] {
+        guard let id = waiters[name] else { return ["nobody"] }
+        return tell(coordinator.leave(id))
+    }
+
+    mutating func expires(_ name: String) -> [String] {
+        guard let id = waiters[name] else { return ["nobody"] }
+        return tell(coordinator.expire(id))
+    }
+
+    mutating func putCommits(_ image: Image, ticket: UInt64) -> [String] {
+        tell(coordinator.putCommitted(CoordinatorBench.slot, ticket: ticket, image, now: now))
+    }
+
+    mutating func purge(_ profile: String = "bob") -> (cancelled: Int, effects: [String]) {
+        let ended = coordinator.purge(profile: OpaqueID(profile))
+        return (ended.cancelled, tell(ended.effects))
+    }
+
+    mutating func end(_ failure: CacheFailure = .cancelled) -> (cancelled: Int, effects: [String]) {
+        let ended = coordinator.end(failure)
+        return (ended.cancelled, tell(ended.effects))
+    }
+
+    /// The grace that began last is over, or an earlier one.
+    mutating func graceEnds(_ number: UInt64? = nil, url: String = CoordinatorBench.usual) -> [String] {
+        tell(coordinator.graceEnded(CoordinatorBench.slot, url: url, number ?? lastGrace))
+    }
+
+    func flight(_ key: String) -> UInt64 { flights[key] ?? 0 }
+
+    var lastGrace: UInt64 { flight("grace") }
+
+    // MARK: What follows
+
+    /// Effects as sentences; remembers the numbers of flights by what they do.
+    mutating func tell(_ effects: [RequestCoordinator.Effect]) -> [String] {
+        effects.map { effect in
+            switch effect {
+            case .answer(let waiter, let outcome):
+                let name = waiters.first { $0.value == waiter.id }?.key ?? "nobody"
+                return "\(name): \(Self.tell(outcome))"
+            case .read(_, let flight):
+                flights["read"] = flight
+                return "read"
+            case .findLarger(_, let flight):
+                flights["larger"] = flight
+                return "find larger"
+            case .download(let slot, let target, let flight):
+                flights[target.url] = flight
+                let basis = coordinator.basis(slot, flight, url: target.url)
+                return "download \(target.url)\(basis.map { " unless it is \($0.label)" } ?? "")"
+            case .cancel(let handle):
+                return "cancel \((handle as? FakeHandle)?.url ?? "what?")"
+            case .store(let slot, let flight):
+                flights["store"] = flight
+                return "store \(coordinator.storing(slot)?.image.label ?? "nothing")"
+            case .drop(_, let flight):
+                flights["drop"] = flight
+                return "drop"
+            case .grace(_, let url, let number):
+                flights["grace"] = number
+                return "grace \(url)"
+            }
+        }
+    }
+
+    static func tell(_ outcome: GetOutcome) -> String {
+        switch outcome {
+        case .success(let served?): "\(served.image.label) from \(served.source)\(served.isStale ? ", stale" : "")"
+        case .success(nil): "null"
+        case .failure(.timedOut): "timeout"
+        case .failure(.origin(let reason)): "origin \(reason)"
+        case .failure(let failure): failure.name
+        }
+    }
+}
+
+/// A download that can be stopped, and nothing else.
+struct FakeHandle: DownloadHandle {
+    let url: String
+
+    func cancel() {}
+}
+
+extension Image {
+    /// An image of that label, stored at `storedAt`: an hour fresh, ten minutes served while revalidated, until an hour past its
+    /// life served on errors.
+    static func sample(
+        _ label: String, from url: String? = CoordinatorBench.usual, storedAt: Int64 = CoordinatorBench.start,
+        lifetime: Int64? = 3_600, size: Int = 128, etag: String? = nil
+    ) -> Image {
+        let bytes = SampleImage.png(label, size: size)
+        let record = ImageRecord(
+            shape: ImageShape(kind: .png, width: 16, height: 16), digest: SampleImage.digest(of: bytes),
+            provenance: url.map { .url($0) } ?? .put,
+            freshness: Freshness(
+                storedAt: storedAt, lifetime: lifetime, staleWhileRevalidate: 600, staleIfError: 3_600),
+            fields: StoredFields(etag: etag))
+        return Image(record: record, bytes: ImageBytes(copying: bytes, framing: .bare))
+    }
+
+    var label: String { SampleImage.label(of: bytes.image) }
+}

@@ -1,0 +1,39 @@
+import NIOConcurrencyHelpers
+
+@testable import ThumbnailCache
+
+extension LoginTokens {
+    static func of(_ access: String? = nil, _ refresh: String? = nil) -> LoginTokens {
+        LoginTokens(access: access.map { Secret($0.utf8) }, refresh: refresh.map { Secret($0.utf8) })
+    }
+}
+
+extension TokenGrant {
+    init(_ access: String, lifetime: Int64? = nil, refresh: String? = nil) {
+        self.init(
+            accessToken: Secret(access.utf8), lifetime: lifetime, refreshToken: refresh.map { Secret($0.utf8) })
+    }
+}
+
+extension Secret {
+    convenience init(_ text: String) {
+        self.init(text.utf8)
+    }
+
+    var text: String { withBytes { String(decoding: $0, as: UTF8.self) } }
+}
+
+extension Answers {
+    /// Waits until so many have come.
+    func count(_ count: Int) async throws {
+        while told.count < count { try await turn() }
+    }
+}
+
+extension UserSessions {
+    /// Returns when what had been begun about an owner's log-in is done.
+    func settled(_ owner: Owner) async {
+        while let entry = entry(owner), !entry.state.withLockedValue({ $0.tokens.isIdle }) { await Task.yield() }
+        await entry(owner)?.lock.withLock {}
+    }
+}
