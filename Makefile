@@ -62,7 +62,7 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	$(OWN_TMPDIR) swift build --build-tests
 	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!/bin/sh' config/*/* packaging/debian/*); do sh -n "$$script" || exit 1; done
-	for script in $$(grep -lsE '^#!.*python3' tools/* config/*/*) tools/bench/*.py Tests/EndToEndTests/python/*.py \
+	for script in $$(grep -lsE '^#!.*python3' tools/* config/*/*) bench/*.py bench/*/*.py Tests/EndToEndTests/python/*.py \
 	    $$(find Tests/SystemTests -name '*.py'); do \
 	    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$$script" || exit 1; done
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
@@ -171,10 +171,10 @@ bench: ROUNDS = 5
 bench: ## beside Redis, memcached, nginx, varnish and curl, ROUNDS rounds: the table of docs/performance.md
 	@tools/install-dependencies build bench
 	THUMBCACHED_BENCH=1 $(RELEASE)
-	@python3 tools/bench "$$($(RELEASE) --show-bin-path)" --rounds $(ROUNDS) --json dist/bench.json
+	@python3 bench "$$($(RELEASE) --show-bin-path)" --rounds $(ROUNDS) --json dist/bench.json
 
 bench-docs: ## write the figures of the last make bench into docs/performance.md
-	@python3 tools/bench --from dist/bench.json --document docs
+	@python3 bench --from dist/bench.json --document docs
 
 format: ## lay out the sources
 	swift format --in-place --recursive $(SOURCES)

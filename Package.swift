@@ -155,7 +155,7 @@ let package = Package(
 if Context.environment["THUMBCACHED_BENCH"] != nil {
     package.targets.append(
         .executableTarget(
-            name: "FloorServer", dependencies: [nioCore, nioPosix], path: "tools/bench/floor",
+            name: "FloorServer", dependencies: [nioCore, nioPosix], path: "bench/floor",
             swiftSettings: swiftRules))
 }
 

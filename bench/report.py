@@ -4,10 +4,10 @@ import json
 import os
 import re
 
+from figures import Figure, Row, show
 import machine
 import plot
-from figures import Figure, Row, show
-from floods import FLOODS
+from rows.floods import FLOODS
 
 #: What every run has to have, "P4 cores" aside, which a machine with one core lacks. A run without one of them has failed, whatever
 #: the others say.

@@ -4,13 +4,8 @@ import shutil
 import signal
 import time
 
-import clients
-import disk
-import images
-import processes
-import resp
-import subject
 from figures import Figure, Row, ratio
+from world import clients, disk, images, processes, resp, subject
 
 SIZE = 8 << 10
 #: Connections that fill a store.

@@ -8,14 +8,10 @@ import subprocess
 import sys
 import time
 
-import disk
-import images
-import peers
-import processes
-import resp
-from beside import stand_back
 from figures import Figure, Row
-from floods import FLOODS
+from rows.floods import FLOODS
+from world import disk, images, peers, processes, resp
+from world.beside import stand_back
 
 #: Any that nobody has. Whose log-outs root's hook sends is a third, since it logs out all of that uid's users.
 BYSTANDER, LEAVER, FLOODING = 61_001, 61_002, 61_003

@@ -3,16 +3,15 @@
 import os
 import pathlib
 
-import images
-import processes
-from processes import Server
+from world import images, processes
+from world.processes import Server
 
 
 class Subject:
     """How to start the programs that were built: `thumbcached`, and `floor` if there is one."""
 
     def __init__(self, programs):
-        self.here = pathlib.Path(__file__).resolve().parent
+        self.here = pathlib.Path(__file__).resolve().parent.parent / "programs"
         self.programs = pathlib.Path(programs).resolve()
         self.daemon = self.programs / "thumbcached"
         self.floor_program = self.programs / "FloorServer"

@@ -2,13 +2,8 @@
 
 import time
 
-import clients
-import disk
-import images
-import peers
-import processes
-import resp
 from figures import Figure, Row, ratio
+from world import clients, disk, images, peers, processes, resp
 
 SIZE = 8 << 10
 

@@ -6,7 +6,7 @@ import platform
 import re
 import subprocess
 
-import processes
+from world import processes
 
 PROGRAMS = [
     ("redis-server", ["redis-server", "--version"], r"v=([\d.]+)"),

@@ -4,13 +4,9 @@ import contextlib
 import itertools
 import random
 
-import clients
-import images
-import peers
-import processes
-import resp
-import rows_hits
 from figures import Figure, Row, ratio
+from rows import hits
+from world import clients, images, peers, processes, resp
 
 USERS = 10
 SIZE = 8 << 10
@@ -45,7 +41,7 @@ def rows(run):
             length = reply_length(server.address, request(numbers[0]))
             words = [program, server.address, 32, len(request(0)), length, frames]
             processes.run(words)  # So that the page cache and the tier hold what they will.
-            things.append((name, lambda server=server, words=words: rows_hits.measured(
+            things.append((name, lambda server=server, words=words: hits.measured(
                 server, requests, lambda: float(processes.run(words)))))
         found = run.alternate(things)
     rates, costs = ([Figure(name, unit, [result[place] for result in found[name]]) for name in servers]

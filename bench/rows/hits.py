@@ -4,11 +4,8 @@ import contextlib
 import os
 import resource
 
-import clients
-import images
-import peers
-import resp
 from figures import Figure, Row, ratio
+from world import clients, images, peers, resp
 
 KEYS = 1_000
 SIZE = 8 << 10

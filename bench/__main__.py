@@ -1,7 +1,7 @@
 """thumbcached beside Redis, memcached, nginx, Varnish and curl: every row of docs/performance.md, in one run.
 
-    python3 tools/bench PROGRAMS [--rounds N] [--quick] [--only P1,P7 …] [--json FILE] [--document DIRECTORY]
-    python3 tools/bench --from FILE --document DIRECTORY          writes the document of an earlier run anew
+    python3 bench PROGRAMS [--rounds N] [--quick] [--only P1,P7 …] [--json FILE] [--document DIRECTORY]
+    python3 bench --from FILE --document DIRECTORY          writes the document of an earlier run anew
 
 PROGRAMS is the directory that holds thumbcached and FloorServer (`make bench` builds them and calls this). A ratio that misses its
 goal is no failure: the status tells only whether every row is there. `--quick` does a small part of the work, to see that it runs.
@@ -16,25 +16,19 @@ import sys
 import tempfile
 import time
 
-import machine
-import processes
-import report
-import rows_fairness
-import rows_hits
-import rows_misses
-import rows_scale
-import rows_tail
-import rows_tier
-import rows_writes
 from figures import Run
-from subject import Subject
+import machine
+import report
+from rows import fairness, hits, misses, scale, tail, tier, writes
+from world import processes
+from world.subject import Subject
 
 #: Which file measures which rows.
 PARTS = [
-    (("P1", "P2", "P3", "P4"), rows_hits), (("P4 tier",), rows_tier), (("P5", "P6"), rows_misses), (("P7", "P8"), rows_writes),
-    (("P9", "P10"), rows_scale), (("P11",), rows_tail)]
+    (("P1", "P2", "P3", "P4"), hits), (("P4 tier",), tier), (("P5", "P6"), misses), (("P7", "P8"), writes),
+    (("P9", "P10"), scale), (("P11",), tail)]
 #: P12 takes several accounts, which root alone can be.
-PARTS_OF_ROOT = [(("P12",), rows_fairness)]
+PARTS_OF_ROOT = [(("P12",), fairness)]
 
 
 def main():

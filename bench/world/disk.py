@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 
-import processes
+from world import processes
 
 
 @contextlib.contextmanager

@@ -4,8 +4,7 @@ import os
 import threading
 import time
 
-import processes
-import resp
+from world import processes, resp
 
 
 def stand_back(pid=0):

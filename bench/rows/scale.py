@@ -3,12 +3,9 @@
 import signal
 import time
 
-import disk
-import processes
-import resp
-import rows_writes
-import subject
 from figures import Figure, Row, ratio
+from rows import writes
+from world import disk, processes, resp, subject
 
 IMAGES_EACH = 100
 
@@ -31,7 +28,7 @@ def rows(run):
 def fill(run, home, store, users, images_each):
     with run.subject.start(home, tier="8MiB", store=store) as daemon:
         daemon.wait_for(daemon.address)
-        step = -(-users // rows_writes.WRITERS)
+        step = -(-users // writes.WRITERS)
         resp.fill_in_parallel(daemon.address, [
             commands(range(start, min(start + step, users)), images_each) for start in range(0, users, step)])
 

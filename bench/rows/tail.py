@@ -5,17 +5,12 @@ import shutil
 import signal
 import time
 
-import clients
-import disk
-import images
-import peers
-import processes
-import resp
-import rows_misses
-import rows_scale
-import rows_writes
-from beside import Beside, stand_back
 from figures import Figure, Row, ratio
+from rows import misses
+from rows import scale
+from rows import writes
+from world import clients, disk, images, peers, processes, resp
+from world.beside import Beside, stand_back
 
 #: Connections that ask for hits: few enough that a hit waits for its turn and not for its like.
 CONNECTIONS = 4
@@ -84,7 +79,7 @@ class Tail:
 
     def purge(self):
         def disturb(home, daemon):
-            rows_writes.fill_user(daemon.address, "bob", self.run.scaled(100_000, 5_000))
+            writes.fill_user(daemon.address, "bob", self.run.scaled(100_000, 5_000))
             quiet, looks = self.p99(daemon), []
 
             def miss(client, number):
@@ -129,7 +124,7 @@ class Tail:
             with resp.Client(daemon.address) as client:
                 for number in range(PICTURES):
                     get_picture(client, number)
-                rows_misses.wait_until(client, "unwritten_images", 0, pause=0.01, section="cache")
+                misses.wait_until(client, "unwritten_images", 0, pause=0.01, section="cache")
                 time.sleep(1.1)
                 quiet = self.p99(daemon)
                 begin, before = time.monotonic(), int(client.info(section)[field])
@@ -142,7 +137,7 @@ class Tail:
 
     def start(self):
         def disturb(home, daemon):
-            rows_writes.fill_user(daemon.address, "bob", self.run.scaled(100_000, 5_000))
+            writes.fill_user(daemon.address, "bob", self.run.scaled(100_000, 5_000))
             daemon.stop()
             with self.daemon(home) as again:
                 again.wait_for(again.address)
@@ -152,7 +147,7 @@ class Tail:
                     looks = []
                     with Beside(again.address, 10, lambda client, _: looks.append(client.info("store")["counted"] == "0")):
                         disturbed = self.p99(again)
-                    rows_scale.wait_until_counted(client)
+                    scale.wait_until_counted(client)
                 quiet = self.p99(again)
                 again.stop(signal.SIGKILL)
             return disturbed, quiet, share(looks)

@@ -5,7 +5,7 @@ import io
 import re
 import time
 
-import processes
+from world import processes
 
 
 def redis_benchmark(address, words, requests, connections=32, pipeline=1, keys=None, stdin=None, core=None, timeout=300):

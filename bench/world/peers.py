@@ -5,8 +5,8 @@ Every function starts one and returns it running, with its address in `.address`
 
 import os
 
-import processes
-from processes import Server, find
+from world import processes
+from world.processes import Server, find
 
 
 def redis(home, core=None):

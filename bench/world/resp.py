@@ -2,7 +2,7 @@
 
 from concurrent.futures.thread import ThreadPoolExecutor
 
-import processes
+from world import processes
 
 
 def frame(*words):

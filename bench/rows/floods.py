@@ -2,8 +2,7 @@
 
 import dataclasses
 
-import images
-import resp
+from world import images, resp
 
 #: Twelve digits, another number each time (`flood.c`).
 NUMBER = "#" * 12
