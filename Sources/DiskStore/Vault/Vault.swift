@@ -1,3 +1,4 @@
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
@@ -11,7 +12,7 @@ final class Vault: ImageVault {
     private let crypters: CrypterPool
     /// Nil once closed. Only used inside the gate.
     private let key: NIOLockedValueBox<Secret?>
-    private let gate = OperationGate()
+    private let gate = DrainGroup()
     /// What the tag of each entry binds first: whose it is.
     let place: [UInt8]
 
@@ -79,7 +80,7 @@ final class Vault: ImageVault {
     var usage: Usage? { files.usage(of: generation) }
 
     func close() {
-        gate.close()
+        gate.drain()
         key.withLockedValue { $0 = nil }
         crypters.removeAll(of: generation.number)
         files.disk.openEntries.removeAll(of: generation.number)

@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOConcurrencyHelpers
 
 extension UserCache {
@@ -60,8 +61,8 @@ extension UserCache {
     }
 
     /// Those that began before, to be waited for.
-    private static func replaceDeliveries(_ state: inout State) -> Deliveries {
-        defer { state.deliveries = Deliveries() }
+    private static func replaceDeliveries(_ state: inout State) -> DrainGroup {
+        defer { state.deliveries = DrainGroup() }
         return state.deliveries
     }
 

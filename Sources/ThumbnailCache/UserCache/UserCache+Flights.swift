@@ -16,14 +16,12 @@ extension UserCache {
     /// Changes the state under the lock, lets go of it, and does what follows. An ending that comes in between waits until
     /// the answers are with whoever asked.
     func change(_ body: (inout State) -> Consequences) {
-        let (consequences, deliveries) = state.withLockedValue { state in
-            let consequences = body(&state)
-            state.deliveries.begin()
-            return (consequences, state.deliveries)
+        let (consequences, delivery) = state.withLockedValue { state in
+            (body(&state), state.beginDelivery())
         }
         apply(consequences.memory)
         perform(consequences.effects)
-        deliveries.end()
+        delivery.leave()
     }
 
     func perform(_ effects: [RequestCoordinator.Effect]) {

@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
 
@@ -16,11 +17,11 @@ extension UserCache {
 
         var verdict = PendingPuts.Verdict.cancelled
         var consequences = Consequences()
-        var deliveries: Deliveries?
+        var delivery: DrainGroup?
         defer {
             apply(consequences.memory)
             perform(consequences.effects)
-            deliveries?.end()
+            delivery?.leave()
         }
         do {
             _ = try vault.write(
@@ -38,8 +39,7 @@ extension UserCache {
                         consequences.effects = state.coordinator.putCommitted(
                             slot, ticket: ticket, image, now: services.time.now)
                         consequences.memory = remember(image, in: slot, &state)
-                        state.deliveries.begin()
-                        deliveries = state.deliveries
+                        delivery = state.beginDelivery()
                     }
                 })
         } catch StoreError.closed {

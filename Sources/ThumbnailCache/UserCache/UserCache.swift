@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
 
@@ -20,8 +21,17 @@ public final class UserCache: Sendable {
         var coordinator: RequestCoordinator
         /// Whoever waits until no downloaded image is on its way to the disk.
         var awaitingStores: [CheckedContinuation<Void, Never>] = []
-        /// Answers on their way; replaced by each ending, which waits for those that began before it.
-        var deliveries = Deliveries()
+        /// Answers that were decided under the lock and are on their way to whoever asked, outside it. An ending that did not wait for them
+        /// could be overtaken: the image would arrive behind the receipt (I3). It replaces the group under the lock, so that answers
+        /// decided later hold up nobody; they never block, so it never waits long.
+        var deliveries = DrainGroup()
+
+        /// Counts an answer among those on their way. Whoever calls it calls `leave()` when the answer is with whoever asked.
+        mutating func beginDelivery() -> DrainGroup {
+            // Never closed: who drains it has replaced it before.
+            _ = deliveries.enter()
+            return deliveries
+        }
         /// Grows when an image that was read from disk before may no longer be the one to serve.
         var invalidations: UInt64 = 0
 

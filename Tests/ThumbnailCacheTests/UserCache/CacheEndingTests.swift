@@ -146,7 +146,7 @@ import Testing
         }
         // Whatever fails, nobody is left standing at the gate.
         defer { gate.open() }
-        while !before.isAwaited {
+        while !before.isClosed {
             try await turn()
         }
         #expect(!world.log.events.contains("ended"))

@@ -1,7 +1,7 @@
 import NIOConcurrencyHelpers
 
-/// Lets operations in until it is closed; closing waits for those inside. What they use may be wiped after that (F56).
-final class OperationGate: Sendable {
+/// Work under way that somebody may have to see the end of: it lets work in until it is drained, which waits for what is inside.
+public final class DrainGroup: Sendable {
     private struct State {
         var inside = 0
         var isClosed = false
@@ -10,8 +10,13 @@ final class OperationGate: Sendable {
     private let state = NIOLockedValueBox(State())
     private let isDrained = ConditionLock(value: false)
 
-    /// False when the gate is closed. Whoever was let in calls ``leave()`` once.
-    func enter() -> Bool {
+    public init() {}
+
+    /// Whether somebody waits for what is inside, or has waited.
+    public var isClosed: Bool { state.withLockedValue { $0.isClosed } }
+
+    /// False when the group is closed. Whoever was let in calls ``leave()`` once.
+    public func enter() -> Bool {
         state.withLockedValue { state in
             if state.isClosed { return false }
             state.inside += 1
@@ -19,7 +24,7 @@ final class OperationGate: Sendable {
         }
     }
 
-    func leave() {
+    public func leave() {
         let isLast = state.withLockedValue { state in
             state.inside -= 1
             return state.isClosed && state.inside == 0
@@ -27,9 +32,8 @@ final class OperationGate: Sendable {
         if isLast { announceDrained() }
     }
 
-    /// Lets nobody in any more and waits until the last has left. Any number may call it, at any time, but nobody from
-    /// inside.
-    func close() {
+    /// Lets nobody in any more and blocks until the last has left. Any number may call it, at any time, but nobody from inside.
+    public func drain() {
         let isEmpty = state.withLockedValue { state in
             state.isClosed = true
             return state.inside == 0
