@@ -32,7 +32,7 @@ public final class DiskStore: ImageStore {
     public init(
         configuration: DiskStoreConfiguration, system: any FileSystem = LinuxFileSystem(),
         random: any RandomSource = SecureRandom(), now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
-        pause: @escaping @Sendable () -> Void = { usleep(2_000) }, yield: @escaping StepAside, log: Logger
+        pause: @escaping @Sendable () -> Void = { usleep(2_000) }, yield: @escaping YieldToOthers, log: Logger
     ) throws {
         let disk = Disk(
             system: system, directories: DirectoryCache(capacity: configuration.openDirectories),

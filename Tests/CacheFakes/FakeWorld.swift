@@ -34,7 +34,7 @@ public final class FakeWorld: Sendable {
         store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(),
         lifecycle: any BlockingPool = ImmediatePool(), endings: (any BlockingPool)? = nil,
         tasks: any TaskExecutor = globalConcurrentExecutor, memory: Int = 1 << 20, time: ManualTime = ManualTime(),
-        yield: @escaping StepAside = {}, writes: WriteBehind.Limits? = nil,
+        yield: @escaping YieldToOthers = {}, writes: WriteBehind.Limits? = nil,
         budget: MemoryBudget = MemoryBudget(),
         settings: CacheSettings = CacheSettings(origins: ["default": FakeWorld.origin])
     ) {

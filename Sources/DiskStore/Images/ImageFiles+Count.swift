@@ -4,7 +4,7 @@ import ThumbnailCache
 extension ImageFiles {
     /// Counts what a generation held at the start, bucket by bucket, each with its commit lock held; so that the sum is
     /// exact beside writes going on. Does nothing where all is counted. On the way it removes what does not belong.
-    func count(_ generation: Generation, until isStopped: () -> Bool, yield: StepAside) throws {
+    func count(_ generation: Generation, until isStopped: () -> Bool, yield: YieldToOthers) throws {
         guard ledger.withLockedValue({ $0.usage(of: generation.number) }) == nil else { return }
         let directory = try existingDirectory(of: generation)
         if let directory { try tidy(directory) }

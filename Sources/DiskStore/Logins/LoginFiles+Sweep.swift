@@ -4,7 +4,7 @@ import ThumbnailCache
 extension LoginFiles {
     /// After a start: ends the log-ins that did not survive it, and removes what interrupted commits have left.
     /// What cannot be looked at now is left alone, and is met again when somebody asks for it.
-    func sweep(until isStopped: () -> Bool, yield: StepAside) {
+    func sweep(until isStopped: () -> Bool, yield: YieldToOthers) {
         logged("the roots") {
             for root in [keys, sessions] {
                 for entry in try disk.names(in: root) where directorySync.isStale(entry.name) {

@@ -12,7 +12,7 @@ final class Maintenance: Sendable {
     private let images: ImageFiles
     private let signal: MaintenanceSignal
     private let pause: @Sendable () -> Void
-    private let yield: StepAside
+    private let yield: YieldToOthers
     private let log: Logger
     private let running = NIOLock()
     private let isSwept = NIOLockedValueBox(false)
@@ -22,7 +22,7 @@ final class Maintenance: Sendable {
 
     init(
         logins: LoginFiles, images: ImageFiles, signal: MaintenanceSignal, pause: @escaping @Sendable () -> Void,
-        yield: @escaping StepAside, log: Logger
+        yield: @escaping YieldToOthers, log: Logger
     ) {
         self.logins = logins
         self.images = images

@@ -56,7 +56,7 @@ final class Trash: Sendable {
     /// Deletes at most `budget` names, for nobody in particular.
     /// - Parameter yield: called after each name, unless somebody has come who waits for the room: then that one has its
     ///   turn, as long as this one might be kept from the processor.
-    func emptySome(budget: Int, yield: @escaping StepAside) throws -> Progress {
+    func emptySome(budget: Int, yield: @escaping YieldToOthers) throws -> Progress {
         try deleting.withLock {
             try empty(
                 Turn(budget: budget) {

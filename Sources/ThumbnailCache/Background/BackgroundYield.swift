@@ -2,9 +2,9 @@ import Synchronization
 
 /// Lets others have the processor: called after each small step of work that nobody waits for, and never with a lock held that
 /// somebody who is waited for may need.
-public typealias StepAside = @Sendable () -> Void
+public typealias YieldToOthers = @Sendable () -> Void
 
-/// Steps aside as ``StepAside`` says, but never for good.
+/// Yields as ``YieldToOthers`` says, but never for good.
 ///
 /// On Linux from 6.6 on, a thread that has been given a processor mostly keeps it for its slice, some milliseconds, even where an
 /// event loop is woken that ought to run there (EEVDF; RUN_TO_PARITY among the features of the scheduler). Deleting what a purge

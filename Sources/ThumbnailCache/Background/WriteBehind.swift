@@ -70,7 +70,7 @@ public final class WriteBehind: Sendable {
 
     private let writer: any BlockingPool
     private let time: any Timekeeping
-    private let yield: StepAside
+    private let yield: YieldToOthers
     private let isBusy: @Sendable () -> Bool
     private let limits: Limits
     private let state = NIOLockedValueBox(State())
@@ -81,7 +81,7 @@ public final class WriteBehind: Sendable {
     ///   - isBusy: whether downloads are under way. That the last has ended need not be told (``downloadEnded()``): it only takes
     ///     until the longest wait is over then.
     public init(
-        writer: any BlockingPool, time: any Timekeeping, yield: @escaping StepAside, limits: Limits,
+        writer: any BlockingPool, time: any Timekeeping, yield: @escaping YieldToOthers, limits: Limits,
         isBusy: @escaping @Sendable () -> Bool
     ) {
         self.writer = writer

@@ -101,7 +101,7 @@ public final class MemoryTier: Sendable {
 
     /// Forgets entries and gives them up, the last first, so that they are wiped a few at a time, too.
     /// - Parameter yield: called after each few, with no lock held.
-    func giveUp(_ entries: inout [MemoryEntry], yield: StepAside) {
+    func giveUp(_ entries: inout [MemoryEntry], yield: YieldToOthers) {
         while !entries.isEmpty {
             remove(Array(entries.suffix(Self.removedAtOnce)))
             entries.removeLast(min(entries.count, Self.removedAtOnce))

@@ -24,7 +24,7 @@ public struct CacheServices: Sendable {
     public let framing: ReplyFraming
     public let counters: CacheCounters
     /// Between the steps of what nobody waits for.
-    public let yield: StepAside
+    public let yield: YieldToOthers
     /// Looked at anew for each use, since a reload may change them.
     public let settings: @Sendable () -> CacheSettings
 
@@ -33,7 +33,7 @@ public struct CacheServices: Sendable {
         budget: MemoryBudget, disk: any BlockingPool, judging: any BlockingPool, writes: WriteBehind,
         lifecycle: any BlockingPool,
         endings: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping, framing: ReplyFraming,
-        counters: CacheCounters, yield: @escaping StepAside, settings: @escaping @Sendable () -> CacheSettings
+        counters: CacheCounters, yield: @escaping YieldToOthers, settings: @escaping @Sendable () -> CacheSettings
     ) {
         self.store = store
         self.fetcher = fetcher

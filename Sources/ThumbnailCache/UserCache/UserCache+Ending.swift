@@ -36,7 +36,7 @@ extension UserCache {
 
     /// Takes the entries out of the tier and wipes them, which takes 100 ms for a hundred thousand. Nothing leads to them any more.
     private static func wipe(
-        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, of tier: MemoryTier, yield: StepAside
+        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, of tier: MemoryTier, yield: YieldToOthers
     ) {
         var entries = takeOut(memory, yield: yield)
         tier.giveUp(&entries, yield: yield)
@@ -45,7 +45,7 @@ extension UserCache {
     /// Out of the box and the dictionary, so that each goes with the last reference when the tier gives it up, and not all at the end.
     /// To look at a hundred thousand takes milliseconds, in which the receipt of a purge is on its way.
     private static func takeOut(
-        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, yield: StepAside
+        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, yield: YieldToOthers
     ) -> [MemoryEntry] {
         let held = memory.withLockedValue { memory in
             defer { memory = [:] }

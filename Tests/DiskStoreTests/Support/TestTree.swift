@@ -12,7 +12,7 @@ final class TestTree: Sendable {
     let root: String
     let clock = NIOLockedValueBox(Int64(time(nil)))
     /// What stores that are opened from then on call between the steps of their maintenance.
-    let yield = NIOLockedValueBox<StepAside>({})
+    let yield = NIOLockedValueBox<YieldToOthers>({})
 
     var cache: String { root + "/cache" }
     var state: String { root + "/state" }

@@ -11,7 +11,8 @@ import Testing
     private let isBusy = NIOLockedValueBox(false)
     private let written = NIOLockedValueBox<[Int]>([])
 
-    private func line(_ limits: WriteBehind.Limits = .init(tier: 0), yield: @escaping StepAside = {}) -> WriteBehind {
+    private func line(_ limits: WriteBehind.Limits = .init(tier: 0), yield: @escaping YieldToOthers = {}) -> WriteBehind
+    {
         WriteBehind(writer: pool, time: time, yield: yield, limits: limits) { isBusy.withLockedValue { $0 } }
     }
 
