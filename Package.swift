@@ -116,7 +116,8 @@ let package = Package(
             name: "ThumbcacheProtocolTests", dependencies: ["ThumbcacheProtocol", "RESP", nioCore],
             swiftSettings: swiftRules),
         .testTarget(
-            name: "ThumbnailCacheTests", dependencies: ["CacheFakes", "ThumbnailCache", nioCore, nioLocks, logging],
+            name: "ThumbnailCacheTests",
+            dependencies: ["CacheFakes", "ThumbnailCache", "LinuxSupport", nioCore, nioLocks, logging],
             swiftSettings: swiftRules),
         .testTarget(
             name: "DiskStoreTests",
