@@ -43,9 +43,9 @@ extension Configuration {
 
     /// Reads `[origins]`.
     mutating func readOrigins(_ node: TOMLNode, _ validate: (Origin) throws -> Void) -> [ConfigurationError.Problem] {
-        guard case .table(let table) = node.value else {
+        guard case .table(let table) = node else {
             let sentence = "is \(node.typeName), but each origin is a section of its own: write [origins.default]"
-            return [.init(line: node.line, key: "origins", sentence: sentence)]
+            return [.init(key: "origins", sentence: sentence)]
         }
         var problems: [ConfigurationError.Problem] = []
         for (name, node) in table.sorted(by: { $0.key < $1.key }) {
@@ -58,23 +58,23 @@ extension Configuration {
         _ name: String, _ node: TOMLNode, _ validate: (Origin) throws -> Void
     ) -> [ConfigurationError.Problem] {
         let key = "origins.\(keyText(name))"
-        guard case .table(let table) = node.value else {
+        guard case .table(let table) = node else {
             let sentence = "is \(node.typeName), but each origin is a section of its own: write [origins.default]"
-            return [.init(line: node.line, key: key, sentence: sentence)]
+            return [.init(key: key, sentence: sentence)]
         }
         guard (1...64).contains(name.utf8.count), name.utf8.allSatisfy(isWordByte) else {
             let sentence = "the name of an origin has 1 to 64 letters, digits, - and _"
-            return [.init(line: node.line, key: key, sentence: sentence)]
+            return [.init(key: key, sentence: sentence)]
         }
         var draft = OriginDraft(origin: Origin(name: name, url: ""))
         var reader = SettingReader(Self.originSettings, prefix: key + ".")
         reader.read(table, into: &draft)
         var problems = reader.problems
 
-        if reader.found["url"] == nil {
+        if !reader.found.contains("url") {
             let example = "\"https://avatars.example.org/{profile}?s={size}\""
             problems.append(
-                .init(line: node.line, key: key + ".url", sentence: "is missing; write a URL, as in \(example)"))
+                .init(key: key + ".url", sentence: "is missing; write a URL, as in \(example)"))
         }
         problems += readTokenEndpoint(key, reader.found, &draft)
         problems += Self.settleBackoff(&draft.origin.breaker, found: reader.found, key)
@@ -82,21 +82,21 @@ extension Configuration {
         do {
             try validate(draft.origin)
         } catch {
-            return [.init(line: node.line, key: key, sentence: "\(error)")]
+            return [.init(key: key, sentence: "\(error)")]
         }
         origins[name] = draft.origin
         return []
     }
 
     private func readTokenEndpoint(
-        _ key: String, _ found: [String: Int?], _ draft: inout OriginDraft
+        _ key: String, _ found: Set<String>, _ draft: inout OriginDraft
     ) -> [ConfigurationError.Problem] {
-        guard let line = found["token"] else { return [] }
-        let missing = ["token.endpoint", "token.client-id"].filter { found[$0] == nil }
+        guard found.contains("token") else { return [] }
+        let missing = ["token.endpoint", "token.client-id"].filter { !found.contains($0) }
         guard missing.isEmpty else {
             let sentence =
                 "is missing; a token endpoint has endpoint and client-id, and client-secret-file if the client has a secret"
-            return missing.map { .init(line: line, key: "\(key).\($0)", sentence: sentence) }
+            return missing.map { .init(key: "\(key).\($0)", sentence: sentence) }
         }
         var endpoint = TokenEndpoint(url: draft.token.endpoint, clientID: draft.token.clientID)
         if !draft.token.clientSecretFile.isEmpty {
@@ -104,7 +104,7 @@ extension Configuration {
             do throws(SettingError) {
                 endpoint.clientSecret = try SecretFile.read(draft.token.clientSecretFile)
             } catch {
-                return [.init(line: found[name] ?? nil, key: "\(key).\(name)", sentence: error.sentence)]
+                return [.init(key: "\(key).\(name)", sentence: error.sentence)]
             }
         }
         draft.origin.tokenEndpoint = endpoint
@@ -113,22 +113,22 @@ extension Configuration {
 
     /// `backoff` cannot be more than `backoff-max`. A default gives way to what is set, as with all keys like that.
     private static func settleBackoff(
-        _ policy: inout BreakerPolicy, found: [String: Int?], _ key: String
+        _ policy: inout BreakerPolicy, found: Set<String>, _ key: String
     ) -> [ConfigurationError.Problem] {
         let (first, most) = (policy.backoff, policy.backoffMax)
         guard first > most else { return [] }
-        guard let line = found["backoff"] else {
+        guard found.contains("backoff") else {
             policy.backoff = most
             return []
         }
-        guard found["backoff-max"] != nil else {
+        guard found.contains("backoff-max") else {
             policy.backoffMax = first
             return []
         }
         let sentence =
             "\(TimeSpan.format(Int(first))) is more than \(key).backoff-max (\(TimeSpan.format(Int(most)))): "
             + "lower the one or raise the other"
-        return [.init(line: line, key: "\(key).backoff", sentence: sentence)]
+        return [.init(key: "\(key).backoff", sentence: sentence)]
     }
 
     private static var pixels: SettingKind<UInt16> {

@@ -48,22 +48,22 @@ extension Configuration {
     ///
     /// A default gives way, so that `quota = "16MiB"` alone is a whole configuration; a value that somebody wrote
     /// is never changed behind their back.
-    mutating func settleRelations(found: [String: Int?]) -> [ConfigurationError.Problem] {
+    mutating func settleRelations(found: Set<String>) -> [ConfigurationError.Problem] {
         var problems: [ConfigurationError.Problem] = []
         for relation in Self.relations {
             let most = self[keyPath: relation.bound] - relation.margin
             guard self[keyPath: relation.place] > most else { continue }
-            guard let line = found[relation.lesser] else {
+            guard found.contains(relation.lesser) else {
                 self[keyPath: relation.place] = most
                 continue
             }
             let value = relation.format(self[keyPath: relation.place])
-            let isDefault = found[relation.greater] == nil ? ", the default" : ""
+            let isDefault = !found.contains(relation.greater) ? ", the default" : ""
             let bound = "\(relation.greater) (\(relation.format(self[keyPath: relation.bound]))\(isDefault))"
             let sentence =
                 relation.margin == 0 ? "\(value) is more than \(bound)" : "\(value) is not less than \(bound)"
             problems.append(
-                .init(line: line, key: relation.lesser, sentence: "\(sentence): lower the one or raise the other"))
+                .init(key: relation.lesser, sentence: "\(sentence): lower the one or raise the other"))
         }
         return problems
     }

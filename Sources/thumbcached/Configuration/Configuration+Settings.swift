@@ -78,7 +78,7 @@ extension Configuration {
     /// Permission bits, in quotes: a bare 0666 is no TOML number, and a bare 666 would be a trap.
     private static var mode: SettingKind<UInt32> {
         SettingKind<String> { node throws(SettingError) in
-            guard case .string(let text) = node.value else {
+            guard case .string(let text) = node else {
                 throw SettingError("is \(node.typeName); write the mode in quotes, as in \"0666\"")
             }
             return text

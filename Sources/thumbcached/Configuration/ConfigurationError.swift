@@ -2,23 +2,16 @@
 struct ConfigurationError: Error, Equatable, CustomStringConvertible {
     /// Path of the file as it was named; empty when no file was read.
     let file: String
-    /// At least one, in the order of their lines.
+    /// At least one.
     let problems: [Problem]
 
     struct Problem: Error, Equatable {
-        /// Line in the file, from 1; nil where the fault is not on a line.
+        /// Line in the file, from 1; known only of what is no TOML.
         var line: Int?
         /// Full name such as `origins.default.timeout`; nil where the fault is not in a key.
         var key: String?
         /// What is wrong and what would be right.
         var sentence: String
-    }
-
-    init(file: String, problems: [Problem]) {
-        self.file = file
-        self.problems = problems.enumerated()
-            .sorted { ($0.element.line ?? 0, $0.offset) < ($1.element.line ?? 0, $1.offset) }
-            .map(\.element)
     }
 
     /// One line for each problem: `FILE:LINE: KEY: SENTENCE`, without the parts that are not known.
@@ -36,8 +29,6 @@ struct SettingError: Error, Equatable {
     let sentence: String
     /// What to add to the key's name: `[2]` for the third element of a list.
     var keySuffix = ""
-    /// A line closer to the fault than that of the key.
-    var line: Int?
 
     init(_ sentence: String) {
         self.sentence = sentence

@@ -51,31 +51,31 @@ struct ConfigurationLoader: Sendable {
         reader.read(document, into: &configuration)
         var problems = reader.problems
         if let origins = document["origins"] { problems += configuration.readOrigins(origins, validateOrigin) }
-        if reader.found["sessions.pending-logouts"] == nil, !configuration.storage.state.isEmpty {
+        if !reader.found.contains("sessions.pending-logouts"), !configuration.storage.state.isEmpty {
             // Beside the state directory and not in it: that one is the daemon's own, and this one root's.
             configuration.sessions.pendingLogouts = configuration.storage.state.trimmingSlashes + "-pending"
         }
         // Relations between values of which one is wrong already would only confuse.
         if problems.isEmpty {
             problems += configuration.settleRelations(found: reader.found)
-            problems += missingPaths(configuration, line: reader.found["storage.keys"] ?? nil)
+            problems += missingPaths(configuration)
         }
         guard problems.isEmpty else { throw ConfigurationError(file: file, problems: problems) }
         return configuration
     }
 
-    private func missingPaths(_ configuration: Configuration, line: Int?) -> [ConfigurationError.Problem] {
+    private func missingPaths(_ configuration: Configuration) -> [ConfigurationError.Problem] {
         var problems: [ConfigurationError.Problem] = []
-        func require(_ path: String?, _ key: String, line: Int? = nil, or variables: String) {
+        func require(_ path: String?, _ key: String, or variables: String) {
             guard path?.isEmpty ?? true else { return }
             let sentence = "nothing says where this is: set it, or \(variables) in the environment"
-            problems.append(.init(line: line, key: key, sentence: sentence))
+            problems.append(.init(key: key, sentence: sentence))
         }
         require(configuration.storage.cache, "storage.cache", or: "CACHE_DIRECTORY, XDG_CACHE_HOME or HOME")
         require(configuration.storage.state, "storage.state", or: "STATE_DIRECTORY, XDG_STATE_HOME or HOME")
         if configuration.storage.keys == .runtime {
             let variables = "RUNTIME_DIRECTORY or XDG_RUNTIME_DIR"
-            require(configuration.storage.runtime, "storage.runtime", line: line, or: variables)
+            require(configuration.storage.runtime, "storage.runtime", or: variables)
         }
         if environment["LISTEN_FDS"] == nil {
             require(configuration.socket.path, "socket.path", or: "RUNTIME_DIRECTORY or XDG_RUNTIME_DIR")
@@ -99,7 +99,7 @@ struct ConfigurationLoader: Sendable {
             case .notText: sentence = "is not UTF-8 text"
             }
         }
-        throw ConfigurationError(file: file, problems: [.init(line: nil, key: nil, sentence: sentence)])
+        throw ConfigurationError(file: file, problems: [.init(key: nil, sentence: sentence)])
     }
 }
 

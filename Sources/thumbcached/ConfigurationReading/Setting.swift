@@ -33,8 +33,8 @@ struct SettingReader<Root> {
     /// Top-level tables that somebody else reads.
     var ignoring: Set<String> = []
     private(set) var problems: [ConfigurationError.Problem] = []
-    /// Names of the settings that the table holds, with their lines.
-    private(set) var found: [String: Int?] = [:]
+    /// Names of the settings that the table holds.
+    private(set) var found: Set<String> = []
 
     init(_ settings: [Setting<Root>], prefix: String = "", ignoring: Set<String> = []) {
         self.settings = settings
@@ -52,29 +52,29 @@ struct SettingReader<Root> {
             if let setting = settings.first(where: { $0.name == name }) {
                 read(setting, node, into: &root)
             } else if settings.contains(where: { $0.name.hasPrefix(name + ".") }) {
-                if case .table(let inner) = node.value {
-                    found[name] = .some(node.line)
+                if case .table(let inner) = node {
+                    found.insert(name)
                     read(inner, under: name + ".", into: &root)
                 } else {
-                    complain(name, node.line, "is \(node.typeName), but it is a section: write [\(prefix)\(name)]")
+                    complain(name, "is \(node.typeName), but it is a section: write [\(prefix)\(name)]")
                 }
             } else {
-                complain(name, node.line, unknownKey(name))
+                complain(name, unknownKey(name))
             }
         }
     }
 
     private mutating func read(_ setting: Setting<Root>, _ node: TOMLNode, into root: inout Root) {
-        found[setting.name] = .some(node.line)
+        found.insert(setting.name)
         do throws(SettingError) {
             try setting.read(node, &root)
         } catch {
-            complain(setting.name + error.keySuffix, error.line ?? node.line, error.sentence)
+            complain(setting.name + error.keySuffix, error.sentence)
         }
     }
 
-    private mutating func complain(_ name: String, _ line: Int?, _ sentence: String) {
-        problems.append(.init(line: line, key: prefix + name, sentence: sentence))
+    private mutating func complain(_ name: String, _ sentence: String) {
+        problems.append(.init(key: prefix + name, sentence: sentence))
     }
 
     private func unknownKey(_ name: String) -> String {

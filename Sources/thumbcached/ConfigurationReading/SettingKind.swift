@@ -24,7 +24,7 @@ struct SettingKind<Value>: Sendable {
 extension SettingKind where Value == Bool {
     static var flag: Self {
         Self { node throws(SettingError) in
-            guard case .boolean(let value) = node.value else {
+            guard case .boolean(let value) = node else {
                 throw SettingError("is \(node.typeName); write true or false, without quotes")
             }
             return value
@@ -35,7 +35,7 @@ extension SettingKind where Value == Bool {
 extension SettingKind where Value == Int {
     static func count(_ range: ClosedRange<Int>) -> Self {
         Self { node throws(SettingError) in
-            guard case .integer(let value) = node.value else {
+            guard case .integer(let value) = node else {
                 throw SettingError(
                     "is \(node.typeName); write a whole number without quotes, as in \(range.lowerBound)")
             }
@@ -147,7 +147,7 @@ extension SettingKind {
     static func list<Element>(of element: SettingKind<Element>, such example: String) -> SettingKind
     where Value == [Element] {
         SettingKind { node throws(SettingError) in
-            guard case .array(let nodes) = node.value else {
+            guard case .array(let nodes) = node else {
                 throw SettingError("is \(node.typeName); write a list, as in \(example)")
             }
             var values: [Element] = []
@@ -155,10 +155,9 @@ extension SettingKind {
                 do throws(SettingError) {
                     values.append(try element.read(node))
                 } catch {
-                    var complaint = error
-                    complaint.keySuffix = "[\(index)]" + complaint.keySuffix
-                    complaint.line = complaint.line ?? node.line
-                    throw complaint
+                    var error = error
+                    error.keySuffix = "[\(index)]" + error.keySuffix
+                    throw error
                 }
             }
             return values
@@ -167,7 +166,7 @@ extension SettingKind {
 }
 
 private func string(_ node: TOMLNode, as expected: String) throws(SettingError) -> String {
-    guard case .string(let text) = node.value else { throw SettingError("is \(node.typeName); write \(expected)") }
+    guard case .string(let text) = node else { throw SettingError("is \(node.typeName); write \(expected)") }
     return text
 }
 

@@ -1,28 +1,21 @@
 import TOMLKit
 
-/// A value of a TOML document, with the line its key stands on.
+/// A value of a TOML document.
 ///
-/// A tree of our own, because TOMLKit's decoder reports a wrong type as a missing key, traps on integers
-/// that do not fit, and forgets where a value stood.
-struct TOMLNode: Equatable, Sendable {
-    enum Value: Equatable, Sendable {
-        case table([String: TOMLNode])
-        case array([TOMLNode])
-        case string(String)
-        case integer(Int)
-        case float(Double)
-        case boolean(Bool)
-        /// A date, a time or both: no key takes one.
-        case date
-    }
-
-    let value: Value
-    /// From 1.
-    let line: Int?
+/// A tree of our own, because TOMLKit's decoder reports a wrong type as a missing key, and traps on integers that do not fit.
+enum TOMLNode: Equatable, Sendable {
+    case table([String: TOMLNode])
+    case array([TOMLNode])
+    case string(String)
+    case integer(Int)
+    case float(Double)
+    case boolean(Bool)
+    /// A date, a time or both: no key takes one.
+    case date
 
     /// The type in words, with its article.
     var typeName: String {
-        switch value {
+        switch self {
         case .table: "a table"
         case .array: "a list"
         case .string: "a string"
@@ -41,7 +34,7 @@ extension TOMLNode {
         if let line = lineOfNUL(in: text) {
             throw .init(line: line, key: nil, sentence: "a NUL character cannot be part of a configuration")
         }
-        let lines = try TOMLLines(text)
+        try TOMLGuard.check(text)
         let table: TOMLTable
         do {
             table = try TOMLTable(string: text)
@@ -50,7 +43,7 @@ extension TOMLNode {
         } catch {
             throw .init(line: nil, key: nil, sentence: "not TOML: \(error)")
         }
-        return convert(table, path: [], lines: lines)
+        return convert(table)
     }
 
     private static func lineOfNUL(in text: String) -> Int? {
@@ -61,30 +54,21 @@ extension TOMLNode {
         return nil
     }
 
-    private static func convert(_ table: TOMLTable, path: [String], lines: TOMLLines) -> [String: TOMLNode] {
+    private static func convert(_ table: TOMLTable) -> [String: TOMLNode] {
         var nodes: [String: TOMLNode] = [:]
         for key in table.keys {
-            guard let value = table[key] else { continue }
-            nodes[key] = convert(value, path: path + [key], lines: lines)
+            if let value = table[key] { nodes[key] = convert(value) }
         }
         return nodes
     }
 
-    private static func convert(_ value: any TOMLValueConvertible, path: [String], lines: TOMLLines) -> TOMLNode {
-        let line = lines[path]
-        if let table = value.table {
-            return TOMLNode(value: .table(convert(table, path: path, lines: lines)), line: line)
-        }
-        if let array = value.array {
-            let elements = (0..<array.count).map { index in
-                convert(array[index], path: path + ["[\(index)]"], lines: lines)
-            }
-            return TOMLNode(value: .array(elements), line: line)
-        }
-        if let string = value.string { return TOMLNode(value: .string(string), line: line) }
-        if let integer = value.int { return TOMLNode(value: .integer(integer), line: line) }
-        if let boolean = value.bool { return TOMLNode(value: .boolean(boolean), line: line) }
-        if let float = value.double { return TOMLNode(value: .float(float), line: line) }
-        return TOMLNode(value: .date, line: line)
+    private static func convert(_ value: any TOMLValueConvertible) -> TOMLNode {
+        if let table = value.table { return .table(convert(table)) }
+        if let array = value.array { return .array((0..<array.count).map { convert(array[$0]) }) }
+        if let string = value.string { return .string(string) }
+        if let integer = value.int { return .integer(integer) }
+        if let boolean = value.bool { return .boolean(boolean) }
+        if let float = value.double { return .float(float) }
+        return .date
     }
 }

@@ -17,7 +17,7 @@ import Testing
     static let origin = "[origins.default]\nurl = \"https://a.example/{profile}\"\n"
 
     private static let badProxy =
-        "f.toml:3: origins.default.proxy: is not the URL of a proxy: it begins with http://, https://, "
+        "f.toml: origins.default.proxy: is not the URL of a proxy: it begins with http://, https://, "
         + "socks5h:// (not socks5://) or socks4a:// (not socks4://), since the proxy is to resolve names itself; "
         + "\"\" is for none"
 
@@ -38,201 +38,201 @@ import Testing
         Case("# \0", "f.toml:1: a NUL character cannot be part of a configuration"),
 
         // Keys that are none.
-        Case("colour = 1", "f.toml:1: colour: unknown key; thumbcached.toml(5) lists all that there are"),
-        Case("thread = 1", "f.toml:1: thread: unknown key; did you mean threads?"),
-        Case("[limits]\nimages = \"1MiB\"", "f.toml:2: limits.images: unknown key; did you mean limits.image?"),
-        Case("[limit]\nimage = \"1MiB\"", "f.toml:1: limit: unknown key; did you mean limits?"),
+        Case("colour = 1", "f.toml: colour: unknown key; thumbcached.toml(5) lists all that there are"),
+        Case("thread = 1", "f.toml: thread: unknown key; did you mean threads?"),
+        Case("[limits]\nimages = \"1MiB\"", "f.toml: limits.images: unknown key; did you mean limits.image?"),
+        Case("[limit]\nimage = \"1MiB\"", "f.toml: limit: unknown key; did you mean limits?"),
         Case(
             "limits.quota = \"1MiB\"",
-            "f.toml:1: limits.quota: unknown key; thumbcached.toml(5) lists all that there are"),
+            "f.toml: limits.quota: unknown key; thumbcached.toml(5) lists all that there are"),
         Case(
             "[socket]\n\"a\\nb\" = 1",
             "f.toml: socket.\"a\\u{a}b\": unknown key; thumbcached.toml(5) lists all that there are"),
         Case(
             origin + "time-out = \"2s\"",
-            "f.toml:3: origins.default.time-out: unknown key; did you mean origins.default.timeout?"),
+            "f.toml: origins.default.time-out: unknown key; did you mean origins.default.timeout?"),
         Case(
             origin + "token = { endpoint = \"https://a/t\", client-id = \"a\", secret = \"s\" }",
             """
-            f.toml:3: origins.default.token.secret: unknown key; thumbcached.toml(5) lists all that there are
+            f.toml: origins.default.token.secret: unknown key; thumbcached.toml(5) lists all that there are
             """),
         Case(
             origin + "token = { client-secret-file = \"/nonexistent\" }",
             """
-            f.toml:3: origins.default.token.endpoint: is missing; a token endpoint has endpoint and client-id, \
+            f.toml: origins.default.token.endpoint: is missing; a token endpoint has endpoint and client-id, \
             and client-secret-file if the client has a secret
-            f.toml:3: origins.default.token.client-id: is missing; a token endpoint has endpoint and client-id, \
+            f.toml: origins.default.token.client-id: is missing; a token endpoint has endpoint and client-id, \
             and client-secret-file if the client has a secret
             """),
         Case(
             origin + "token = { endpoint = \"https://a/t\", client-id = \"a\", client-secret-file = \"/nonexistent\" }",
             """
-            f.toml:3: origins.default.token.client-secret-file: "/nonexistent" cannot be read: \
+            f.toml: origins.default.token.client-secret-file: "/nonexistent" cannot be read: \
             No such file or directory
             """),
         Case(
             origin + "token = { endpoint = \"https://a/t\", client-id = \"a\", client-secret-file = \"/dev/null\" }",
-            "f.toml:3: origins.default.token.client-secret-file: \"/dev/null\" is not a plain file"),
+            "f.toml: origins.default.token.client-secret-file: \"/dev/null\" is not a plain file"),
 
         // Values of a wrong type.
-        Case("threads = \"1\"", "f.toml:1: threads: is a string; write a whole number without quotes, as in 1"),
-        Case("threads = 1.5", "f.toml:1: threads: is a decimal number; write a whole number without quotes, as in 1"),
-        Case("socket = \"/x\"", "f.toml:1: socket: is a string, but it is a section: write [socket]"),
-        Case("[[limits]]", "f.toml:1: limits: is a list, but it is a section: write [limits]"),
-        Case("[socket]\npath = true", "f.toml:2: socket.path: is true or false; write a path in quotes"),
+        Case("threads = \"1\"", "f.toml: threads: is a string; write a whole number without quotes, as in 1"),
+        Case("threads = 1.5", "f.toml: threads: is a decimal number; write a whole number without quotes, as in 1"),
+        Case("socket = \"/x\"", "f.toml: socket: is a string, but it is a section: write [socket]"),
+        Case("[[limits]]", "f.toml: limits: is a list, but it is a section: write [limits]"),
+        Case("[socket]\npath = true", "f.toml: socket.path: is true or false; write a path in quotes"),
         Case(
-            "[socket]\nmode = 666", "f.toml:2: socket.mode: is an integer; write the mode in quotes, as in \"0666\""),
+            "[socket]\nmode = 666", "f.toml: socket.mode: is an integer; write the mode in quotes, as in \"0666\""),
         Case(
             "[storage]\nquota = 1000",
-            "f.toml:2: storage.quota: is an integer; write a size in quotes with its unit, as in \"64MiB\""),
+            "f.toml: storage.quota: is an integer; write a size in quotes with its unit, as in \"64MiB\""),
         Case(
             "[sessions]\npending-logouts = \"pending\"",
-            "f.toml:2: sessions.pending-logouts: \"pending\" is not an absolute path: it must begin with /, or be \"\" for "
+            "f.toml: sessions.pending-logouts: \"pending\" is not an absolute path: it must begin with /, or be \"\" for "
                 + "none"),
         Case(
             "[sessions]\npurge-on-boot = \"no\"",
-            "f.toml:2: sessions.purge-on-boot: is a string; write true or false, without quotes"
+            "f.toml: sessions.purge-on-boot: is a string; write true or false, without quotes"
         ),
         Case(
             "[limits]\nstall = 2024-01-01",
-            "f.toml:2: limits.stall: is a date; write a time in quotes with its unit, as in \"2s\""),
+            "f.toml: limits.stall: is a date; write a time in quotes with its unit, as in \"2s\""),
         Case(
             "[access]\nadmins = \"root\"",
-            "f.toml:2: access.admins: is a string; write a list, as in [\"root\", \"@wheel\"]"),
+            "f.toml: access.admins: is a string; write a list, as in [\"root\", \"@wheel\"]"),
         Case(
             "[access]\nadmins = [\n  \"root\",\n  0,\n]",
-            "f.toml:4: access.admins[1]: is an integer; write a text in quotes"),
+            "f.toml: access.admins[1]: is an integer; write a text in quotes"),
         Case(
             "[log]\nlevel = {}",
-            "f.toml:2: log.level: is a table; write one of "
+            "f.toml: log.level: is a table; write one of "
                 + "\"trace\", \"debug\", \"info\", \"notice\", \"warning\", \"error\", \"critical\""),
         Case(
             "origins = []",
-            "f.toml:1: origins: is a list, but each origin is a section of its own: write [origins.default]"),
+            "f.toml: origins: is a list, but each origin is a section of its own: write [origins.default]"),
         Case(
             "[origins]\nurl = \"https://a.example\"",
-            "f.toml:2: origins.url: is a string, but each origin is a section of its own: write [origins.default]"),
+            "f.toml: origins.url: is a string, but each origin is a section of its own: write [origins.default]"),
         Case(
             origin + "token = \"x\"",
-            "f.toml:3: origins.default.token: is a string, but it is a section: write [origins.default.token]"),
+            "f.toml: origins.default.token: is a string, but it is a section: write [origins.default.token]"),
 
         // Values that cannot be.
         Case(
             origin + "backoff = \"2m\"\nbackoff-max = \"1m\"",
-            "f.toml:3: origins.default.backoff: 2m is more than origins.default.backoff-max (1m): "
+            "f.toml: origins.default.backoff: 2m is more than origins.default.backoff-max (1m): "
                 + "lower the one or raise the other"),
         Case(
-            origin + "failures = 0", "f.toml:3: origins.default.failures: 0 is out of range: 1 to 1000000 can be"),
+            origin + "failures = 0", "f.toml: origins.default.failures: 0 is out of range: 1 to 1000000 can be"),
         Case(
-            origin + "backoff = \"0s\"", "f.toml:3: origins.default.backoff: \"0s\" is too short: at least 1ms"),
+            origin + "backoff = \"0s\"", "f.toml: origins.default.backoff: \"0s\" is too short: at least 1ms"),
         Case(
             origin + "retry-after-max = \"2d\"",
-            "f.toml:3: origins.default.retry-after-max: \"2d\" is too long: at most 1d"),
+            "f.toml: origins.default.retry-after-max: \"2d\" is too long: at most 1d"),
         Case(
             origin + "lowest-speed = 100",
-            "f.toml:3: origins.default.lowest-speed: is an integer; write a size in quotes with its unit, as in \"64MiB\""
+            "f.toml: origins.default.lowest-speed: is an integer; write a size in quotes with its unit, as in \"64MiB\""
         ),
-        Case("threads = 0", "f.toml:1: threads: 0 is out of range: 1 to 256 can be"),
+        Case("threads = 0", "f.toml: threads: 0 is out of range: 1 to 256 can be"),
         Case(
-            "threads = -9223372036854775808", "f.toml:1: threads: -9223372036854775808 is out of range: 1 to 256 can be"
+            "threads = -9223372036854775808", "f.toml: threads: -9223372036854775808 is out of range: 1 to 256 can be"
         ),
         Case(
             "[socket]\npath = \"run/s\"",
-            "f.toml:2: socket.path: \"run/s\" is not an absolute path: it must begin with /"),
+            "f.toml: socket.path: \"run/s\" is not an absolute path: it must begin with /"),
         Case(
             "[socket]\npath = \"/\(String(repeating: "x", count: 107))\"",
-            "f.toml:2: socket.path: is 108 bytes long; the path of a Unix socket can have 107"),
+            "f.toml: socket.path: is 108 bytes long; the path of a Unix socket can have 107"),
         Case(
             "[socket]\nmode = \"0888\"",
-            "f.toml:2: socket.mode: \"0888\" is no mode: write three octal digits after a 0, as in \"0666\""),
+            "f.toml: socket.mode: \"0888\" is no mode: write three octal digits after a 0, as in \"0666\""),
         Case(
             "[socket]\nmode = \"4755\"",
-            "f.toml:2: socket.mode: \"4755\" is no mode: write three octal digits after a 0, as in \"0666\""),
-        Case("[storage]\nkeys = \"memory\"", "f.toml:2: storage.keys: \"memory\" is none of \"disk\", \"runtime\""),
-        Case("[storage]\nquota = \"0\"", "f.toml:2: storage.quota: \"0\" is too little: at least 1B"),
+            "f.toml: socket.mode: \"4755\" is no mode: write three octal digits after a 0, as in \"0666\""),
+        Case("[storage]\nkeys = \"memory\"", "f.toml: storage.keys: \"memory\" is none of \"disk\", \"runtime\""),
+        Case("[storage]\nquota = \"0\"", "f.toml: storage.quota: \"0\" is too little: at least 1B"),
         Case(
             "[storage]\nquota = \"5MB\"",
-            "f.toml:2: storage.quota: \"5MB\" is no size: write a whole number with B, KiB, MiB or GiB, as in \"64MiB\""
+            "f.toml: storage.quota: \"5MB\" is no size: write a whole number with B, KiB, MiB or GiB, as in \"64MiB\""
         ),
         Case(
             "[storage]\nquota = \"9223372036854775807GiB\"",
-            "f.toml:2: storage.quota: \"9223372036854775807GiB\" is no size: "
+            "f.toml: storage.quota: \"9223372036854775807GiB\" is no size: "
                 + "write a whole number with B, KiB, MiB or GiB, as in \"64MiB\""),
         Case(
             "[memory]\ntier = \"-1MiB\"",
-            "f.toml:2: memory.tier: \"-1MiB\" is no size: write a whole number with B, KiB, MiB or GiB, as in \"64MiB\""
+            "f.toml: memory.tier: \"-1MiB\" is no size: write a whole number with B, KiB, MiB or GiB, as in \"64MiB\""
         ),
         Case(
             "[limits]\nstall = \"30\"",
-            "f.toml:2: limits.stall: \"30\" is no time: write a whole number with ms, s, m, h or d, as in \"2s\""),
-        Case("[limits]\nstall = \"0s\"", "f.toml:2: limits.stall: \"0s\" is too short: at least 100ms"),
-        Case("[limits]\nstall = \"2d\"", "f.toml:2: limits.stall: \"2d\" is too long: at most 1d"),
-        Case("[limits]\nid = 513", "f.toml:2: limits.id: 513 is out of range: 1 to 512 can be"),
-        Case("[limits]\nimage = \"2GiB\"", "f.toml:2: limits.image: \"2GiB\" is too much: at most 1GiB"),
+            "f.toml: limits.stall: \"30\" is no time: write a whole number with ms, s, m, h or d, as in \"2s\""),
+        Case("[limits]\nstall = \"0s\"", "f.toml: limits.stall: \"0s\" is too short: at least 100ms"),
+        Case("[limits]\nstall = \"2d\"", "f.toml: limits.stall: \"2d\" is too long: at most 1d"),
+        Case("[limits]\nid = 513", "f.toml: limits.id: 513 is out of range: 1 to 512 can be"),
+        Case("[limits]\nimage = \"2GiB\"", "f.toml: limits.image: \"2GiB\" is too much: at most 1GiB"),
         Case(
             "[access]\nadmins = [\"mallory\"]",
-            "f.toml:2: access.admins[0]: this machine knows no user \"mallory\""),
+            "f.toml: access.admins[0]: this machine knows no user \"mallory\""),
         Case(
             "[access]\nadmins = [\"root\", \"@staff\"]",
-            "f.toml:2: access.admins[1]: this machine knows no group \"staff\""),
+            "f.toml: access.admins[1]: this machine knows no group \"staff\""),
         Case(
             "[access]\nadmins = [\"@\"]",
-            "f.toml:2: access.admins[0]: \"@\" names nobody: write a user, as in \"root\", or a group, as in \"@wheel\""
+            "f.toml: access.admins[0]: \"@\" names nobody: write a user, as in \"root\", or a group, as in \"@wheel\""
         ),
         Case(
             "[access]\nadmins = [\"4294967295\"]",
-            "f.toml:2: access.admins[0]: \"4294967295\" is no uid: 0 to 4294967294 can be"),
+            "f.toml: access.admins[0]: \"4294967295\" is no uid: 0 to 4294967294 can be"),
         Case(
             "[access]\nadmins = [\"broken\"]",
-            "f.toml:2: access.admins[0]: \"broken\" could not be looked up: look up user: Input/output error"),
+            "f.toml: access.admins[0]: \"broken\" could not be looked up: look up user: Input/output error"),
         // What is not built cannot be configured.
         Case(
             "[metrics]\nlisten = \"127.0.0.1:9187\"",
-            "f.toml:1: metrics: unknown key; thumbcached.toml(5) lists all that there are"),
+            "f.toml: metrics: unknown key; thumbcached.toml(5) lists all that there are"),
         Case(
             "[limits]\nsubscriptions = 1024",
-            "f.toml:2: limits.subscriptions: unknown key; thumbcached.toml(5) lists all that there are"),
+            "f.toml: limits.subscriptions: unknown key; thumbcached.toml(5) lists all that there are"),
         Case(
             "[log]\nlevel = \"loud\"",
-            "f.toml:2: log.level: \"loud\" is none of "
+            "f.toml: log.level: \"loud\" is none of "
                 + "\"trace\", \"debug\", \"info\", \"notice\", \"warning\", \"error\", \"critical\""),
 
         // Origins.
         Case(
             "[origins.default]",
-            "f.toml:1: origins.default.url: is missing; "
+            "f.toml: origins.default.url: is missing; "
                 + "write a URL, as in \"https://avatars.example.org/{profile}?s={size}\""),
         Case(
             "[origins.default]\nurl = \"ftp://a.example/\"",
-            "f.toml:2: origins.default.url: is not a URL that begins with http:// or https:// and names a host"),
+            "f.toml: origins.default.url: is not a URL that begins with http:// or https:// and names a host"),
         Case(
             "[origins.default]\nurl = \"https:///x\"",
-            "f.toml:2: origins.default.url: is not a URL that begins with http:// or https:// and names a host"),
+            "f.toml: origins.default.url: is not a URL that begins with http:// or https:// and names a host"),
         Case(
             "[origins.default]\nurl = \"https://a.example/{nonsense}\"",
-            "f.toml:1: origins.default: {nonsense} is no placeholder"),
+            "f.toml: origins.default: {nonsense} is no placeholder"),
         Case(
             "[origins.\"a b\"]\nurl = \"https://a.example/\"",
-            "f.toml:1: origins.\"a b\": the name of an origin has 1 to 64 letters, digits, - and _"),
+            "f.toml: origins.\"a b\": the name of an origin has 1 to 64 letters, digits, - and _"),
         Case(
             origin + "default-size = 4097",
-            "f.toml:3: origins.default.default-size: 4097 is out of range: 1 to 4096 can be"),
-        Case(origin + "timeout = \"0s\"", "f.toml:3: origins.default.timeout: \"0s\" is too short: at least 1ms"),
+            "f.toml: origins.default.default-size: 4097 is out of range: 1 to 4096 can be"),
+        Case(origin + "timeout = \"0s\"", "f.toml: origins.default.timeout: \"0s\" is too short: at least 1ms"),
         Case(
             origin + "default-ttl = \"1500ms\"",
-            "f.toml:3: origins.default.default-ttl: \"1500ms\" is not a whole number of seconds, and ages are counted so"
+            "f.toml: origins.default.default-ttl: \"1500ms\" is not a whole number of seconds, and ages are counted so"
         ),
         Case(
             origin + "allow = [\"https://cdn.example/\", \"cdn.example\"]",
-            "f.toml:3: origins.default.allow[1]: "
+            "f.toml: origins.default.allow[1]: "
                 + "is not a URL that begins with http:// or https:// and names a host"),
         Case(
             origin + "ca-file = \"ca.pem\"",
-            "f.toml:3: origins.default.ca-file: "
+            "f.toml: origins.default.ca-file: "
                 + "\"ca.pem\" is not an absolute path: it must begin with /; \"\" is for none"),
         Case(
             origin + "ca-file = \"/nonexistent/ca.pem\"",
-            "f.toml:3: origins.default.ca-file: \"/nonexistent/ca.pem\" cannot be read: No such file or directory"),
+            "f.toml: origins.default.ca-file: \"/nonexistent/ca.pem\" cannot be read: No such file or directory"),
         Case(origin + "proxy = \"user:secret@proxy\"", badProxy),
         Case(origin + "proxy = \"socks5://proxy:1080\"", badProxy),
         Case(origin + "proxy = \"socks4://proxy:1080\"", badProxy),
@@ -240,51 +240,50 @@ import Testing
         // Values that contradict each other.
         Case(
             "[storage]\nquota = \"1MiB\"\nuser-quota = \"2MiB\"",
-            "f.toml:3: storage.user-quota: 2MiB is more than storage.quota (1MiB): lower the one or raise the other"),
+            "f.toml: storage.user-quota: 2MiB is more than storage.quota (1MiB): lower the one or raise the other"),
         Case(
             "[storage]\nuser-quota = \"2GiB\"",
-            "f.toml:2: storage.user-quota: 2GiB is more than storage.quota (1GiB, the default): "
+            "f.toml: storage.user-quota: 2GiB is more than storage.quota (1GiB, the default): "
                 + "lower the one or raise the other"),
         Case(
             "[limits]\nimage = \"20MiB\"",
-            "f.toml:2: limits.image: 20MiB is more than limits.input (16MiB, the default): "
+            "f.toml: limits.image: 20MiB is more than limits.input (16MiB, the default): "
                 + "lower the one or raise the other"),
         Case(
             "[limits]\nimage = \"3MiB\"\n[storage]\nuser-quota = \"2MiB\"",
-            "f.toml:2: limits.image: 3MiB is more than storage.user-quota (2MiB): lower the one or raise the other"),
+            "f.toml: limits.image: 3MiB is more than storage.user-quota (2MiB): lower the one or raise the other"),
         Case(
             "[limits]\ninput = \"65MiB\"",
-            "f.toml:2: limits.input: 65MiB is more than limits.memory-per-uid (64MiB, the default): "
+            "f.toml: limits.input: 65MiB is more than limits.memory-per-uid (64MiB, the default): "
                 + "lower the one or raise the other"),
         Case(
             "[limits]\nmemory-per-uid = \"4095B\"",
-            "f.toml:2: limits.memory-per-uid: \"4095B\" is too little: at least 4KiB"),
+            "f.toml: limits.memory-per-uid: \"4095B\" is too little: at least 4KiB"),
         Case(
             "[limits]\nconnections = 8\nconnections-per-uid = 9",
-            "f.toml:3: limits.connections-per-uid: 9 is more than limits.connections (8): "
+            "f.toml: limits.connections-per-uid: 9 is more than limits.connections (8): "
                 + "lower the one or raise the other"),
         Case(
             "[limits]\nconnections = 8\nadmin-connections = 8",
-            "f.toml:3: limits.admin-connections: 8 is not less than limits.connections (8): "
+            "f.toml: limits.admin-connections: 8 is not less than limits.connections (8): "
                 + "lower the one or raise the other"),
         Case(
             "[limits]\ndownloads-per-uid = 257",
-            "f.toml:2: limits.downloads-per-uid: 257 is more than limits.downloads (256, the default): "
+            "f.toml: limits.downloads-per-uid: 257 is more than limits.downloads (256, the default): "
                 + "lower the one or raise the other"),
 
-        // Several at once, in the order of their lines.
+        // Several at once.
         Case(
             "[log]\nlevel = 1\n[limits]\nid = 0\nimages = 1",
             """
-            f.toml:2: log.level: is an integer; write one of \
+            f.toml: log.level: is an integer; write one of \
             "trace", "debug", "info", "notice", "warning", "error", "critical"
-            f.toml:4: limits.id: 0 is out of range: 1 to 512 can be
-            f.toml:5: limits.images: unknown key; did you mean limits.image?
+            f.toml: limits.id: 0 is out of range: 1 to 512 can be
+            f.toml: limits.images: unknown key; did you mean limits.image?
             """),
     ]
 
-    @Test(arguments: cases) func `F50: a bad file is refused with file, line, key and what would be right`(_ bad: Case)
-    {
+    @Test(arguments: cases) func `F50: a bad file is refused with file, key and what would be right`(_ bad: Case) {
         let error = #expect(throws: ConfigurationError.self) { try Fixture.decode(bad.text) }
         #expect(error?.description == bad.error)
     }
@@ -326,7 +325,7 @@ import Testing
                 set it, or STATE_DIRECTORY, XDG_STATE_HOME or HOME in the environment
                 f.toml: socket.path: nothing says where this is: \
                 set it, or RUNTIME_DIRECTORY or XDG_RUNTIME_DIR in the environment
-                f.toml:1: storage.runtime: nothing says where this is: \
+                f.toml: storage.runtime: nothing says where this is: \
                 set it, or RUNTIME_DIRECTORY or XDG_RUNTIME_DIR in the environment
                 """)
     }

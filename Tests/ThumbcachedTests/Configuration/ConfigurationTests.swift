@@ -24,7 +24,7 @@ import ThumbnailCache
             let parts = setting.name.split(separator: ".").map(String.init)
             var table = document
             for part in parts.dropLast() {
-                guard case .table(let inner)? = table[part]?.value else { continue }
+                guard case .table(let inner)? = table[part] else { continue }
                 table = inner
             }
             #expect(table[try #require(parts.last)] != nil, "\(setting.name)")

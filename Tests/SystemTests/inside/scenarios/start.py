@@ -13,9 +13,9 @@ from waiting import check, wait_until
 from scenarios.logout import hook
 
 BAD = [
-    ("thread = 1\n", "thumbcached.toml:1: thread: unknown key"),
-    ("\n[storage]\nquota = 5\n", "thumbcached.toml:3: storage.quota"),
-    ('threads = 1\n\n[limits]\nstall = "soon"\n', "thumbcached.toml:4: limits.stall"),
+    ("thread = 1\n", "thumbcached.toml: thread: unknown key"),
+    ("\n[storage]\nquota = 5\n", "thumbcached.toml: storage.quota"),
+    ('threads = 1\n\n[limits]\nstall = "soon"\n', "thumbcached.toml: limits.stall"),
     ("[limits\n", "thumbcached.toml:1"),
 ]
 
