@@ -276,10 +276,10 @@ import Testing
         Case(
             "[log]\nlevel = 1\n[limits]\nid = 0\nimages = 1",
             """
-            f.toml: log.level: is an integer; write one of \
-            "trace", "debug", "info", "notice", "warning", "error", "critical"
             f.toml: limits.id: 0 is out of range: 1 to 512 can be
             f.toml: limits.images: unknown key; did you mean limits.image?
+            f.toml: log.level: is an integer; write one of \
+            "trace", "debug", "info", "notice", "warning", "error", "critical"
             """),
     ]
 
@@ -323,9 +323,9 @@ import Testing
                 set it, or CACHE_DIRECTORY, XDG_CACHE_HOME or HOME in the environment
                 f.toml: storage.state: nothing says where this is: \
                 set it, or STATE_DIRECTORY, XDG_STATE_HOME or HOME in the environment
-                f.toml: socket.path: nothing says where this is: \
-                set it, or RUNTIME_DIRECTORY or XDG_RUNTIME_DIR in the environment
                 f.toml: storage.runtime: nothing says where this is: \
+                set it, or RUNTIME_DIRECTORY or XDG_RUNTIME_DIR in the environment
+                f.toml: socket.path: nothing says where this is: \
                 set it, or RUNTIME_DIRECTORY or XDG_RUNTIME_DIR in the environment
                 """)
     }

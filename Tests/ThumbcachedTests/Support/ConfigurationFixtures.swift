@@ -49,3 +49,4 @@ enum Fixture {
 /// The repository, found from where this file stood when it was compiled.
 let repository = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()
+    .deletingLastPathComponent()
