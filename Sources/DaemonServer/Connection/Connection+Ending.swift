@@ -68,7 +68,7 @@ extension Connection {
         }
         forgetWaiting()
         batch = nil
-        for session in held { release(session) }
+        release(held)
         held = []
         letGo()
         turns.leave(share)
@@ -110,9 +110,9 @@ extension Connection {
             self.watchdog = nil
             guard self.progress.hasStalled(since: before) else { return self.watch() }
             guard looks >= Self.looksInStall else { return self.lookAgain(since: before, looks: looks + 1) }
-            self.context.log.info(
-                "disconnected a peer that stalled",
-                metadata: ["uid": "\(self.peer.uid)", "pid": "\(self.peer.pid)", "unread": "\(self.unread)"])
+            self.context.sessions.uidLog.write(
+                "disconnected a peer that stalled", uid: self.peer.uid,
+                ["pid": "\(self.peer.pid)", "unread": "\(self.unread)"], at: self.context.time.now)
             self.stream.close()
         }
     }

@@ -98,9 +98,9 @@ extension Connection {
     }
 
     private func refuseToRead() {
-        context.log.info(
-            "disconnected a peer whose uid has no memory left",
-            metadata: ["uid": "\(peer.uid)", "pid": "\(peer.pid)", "held": "\(memory.bytes)"])
+        context.sessions.uidLog.write(
+            "disconnected a peer whose uid has no memory left", uid: peer.uid,
+            ["pid": "\(peer.pid)", "held": "\(memory.bytes)"], at: context.time.now)
         respond(noRoom)
         finish()
         work()

@@ -32,7 +32,7 @@ extension Connection {
             if request.heldBy != nil {
                 if connection.isClosed {
                     // The peer went while it was being logged in: nothing else will ever end this session.
-                    connection.release(session)
+                    connection.release([session])
                 } else {
                     connection.held.insert(session)
                 }
@@ -60,15 +60,18 @@ extension Connection {
         lifecycle { .users(try await $0.sessions.userList(of: $1.uid)) }
     }
 
-    /// Ends a session that this connection held.
-    func release(_ held: HeldSession) {
+    /// Ends sessions that this connection held, one after another: a connection is one task, however many it holds.
+    func release(_ sessions: Set<HeldSession>) {
+        guard !sessions.isEmpty else { return }
         let (logout, log, id) = (context.logout, context.log, place.id)
         Task(executorPreference: context.tasks) {
-            do throws(CacheFailure) {
-                try await logout.release(held.owner, session: held.session, connection: id)
-            } catch {
-                // What could not be made durable is closed and tried again by the service; it has logged why.
-                log.debug("a held session did not end at once", metadata: ["uid": "\(held.owner.uid)"])
+            for held in sessions {
+                do throws(CacheFailure) {
+                    try await logout.release(held.owner, session: held.session, connection: id)
+                } catch {
+                    // What could not be made durable is closed and tried again by the service; it has logged why.
+                    log.debug("a held session did not end at once", metadata: ["uid": "\(held.owner.uid)"])
+                }
             }
         }
     }

@@ -3,8 +3,8 @@ import ThumbnailCache
 
 /// Who is logged in and how: the account's name, sessions, origin and tokens, sealed under the log-in's session key.
 ///
-/// The record has a version of its own. The first knew of no refresh token and of no token's life, the second of no token's family;
-/// both are still read.
+/// The record has a version of its own. The first knew of no refresh token and of no token's life, the second of no token's family, the
+/// third of no family of the refresh token's own; all are still read.
 ///
 ///     0   "TCSESS", 0, and the format's version
 ///     8   nonce
@@ -13,7 +13,7 @@ package struct SessionRecord: Equatable {
     package let user: OpaqueID
     package let login: LoginRecord
 
-    private static let version: UInt8 = 3
+    private static let version: UInt8 = 4
 
     init(user: OpaqueID, login: LoginRecord) {
         self.user = user
@@ -65,9 +65,18 @@ package struct SessionRecord: Equatable {
             guard let refresh = reader.field() else { return nil }
             tokens.refresh = Secret(refresh)
         }
-        guard version >= 3 else { return tokens }
-        guard let family = reader.integer(UInt32.self) else { return nil }
-        tokens.family = family
+        if version >= 3 {
+            guard let family = reader.integer(UInt32.self) else { return nil }
+            tokens.family = family
+        }
+        if version >= 4 {
+            guard let family = reader.integer(UInt32.self) else { return nil }
+            tokens.refreshFamily = family
+        } else {
+            // Nobody wrote down whether a LOGIN's access token came with the refresh token.
+            let isKin = tokens.access == nil || tokens.life != nil || tokens.refresh == nil
+            tokens.refreshFamily = isKin ? tokens.family : tokens.family &+ 1
+        }
         return tokens
     }
 
@@ -82,6 +91,7 @@ package struct SessionRecord: Equatable {
         writer.integer(UInt8(tokens.refresh == nil ? 0 : 1))
         tokens.refresh?.withBytes { writer.field($0) }
         writer.integer(tokens.family)
+        writer.integer(tokens.refreshFamily)
     }
 
     /// The record as it is sealed; holds the tokens, so wipe it. Throws when a field is too long to be kept.

@@ -100,7 +100,7 @@ final class TokenScheduler {
         do throws(CircuitBreaker.Rejection) {
             transfer.permit = try hosts.ask(transfer.host, for: ticket.request.uid, at: .now())
         } catch {
-            return end(ticket, .failure(.origin(error.sentence(about: transfer.host.authority))))
+            return end(ticket, .failure(.notAsked(error.sentence(about: transfer.host.authority))))
         }
         let code = curl_multi_add_handle(multi, transfer.easy.raw)
         guard code == CURLM_OK else {

@@ -8,16 +8,18 @@ import DequeModule
 ///
 /// A cost can be told afterwards, too: ``charge(_:to:)`` takes what a piece really cost from the owner's next turns.
 ///
-/// A value without effects. Each call costs a look at every owner that has something in line, at most.
+/// A value without effects. To take a piece out costs three looks at every owner that has something in line, at most, however long their
+/// lines are and whatever they owe.
 public struct FairQueue<Owner: Hashable & Sendable, Element: Sendable>: Sendable {
-    private struct Line {
+    struct Line {
         var waiting: Deque<(element: Element, cost: Int)> = []
         /// What the owner may still spend; below zero when a piece cost more than was thought.
         var credit = 0
     }
 
     private let quantum: Int
-    private var lines: [Owner: Line] = [:]
+    /// Of those who have something in line.
+    private(set) var lines: [Owner: Line] = [:]
     /// The owners with something in line, the one whose turn it is first.
     private var turns: Deque<Owner> = []
     /// Pieces in all lines.
@@ -46,27 +48,44 @@ public struct FairQueue<Owner: Hashable & Sendable, Element: Sendable>: Sendable
     /// Takes the next piece out; nil when there is none, or only of owners that may have none.
     /// - Parameter mayHave: asked for each owner whose turn it is. One that may not keeps its place in line, and saves nothing.
     public mutating func popFirst(mayHave: (Owner) -> Bool = { _ in true }) -> (owner: Owner, element: Element)? {
-        var refused = 0
-        while refused < turns.count, let owner = turns.first, var line = lines[owner], let first = line.waiting.first {
-            guard mayHave(owner) else {
-                refused += 1
-                passTurn()
-                continue
-            }
-            refused = 0
-            guard line.credit >= first.cost else {
+        if let next = goRound(mayHave) { return next }
+        // Nobody could pay. Turns in which nobody can are taken all at once.
+        var idle = Int.max
+        let owners = turns.filter(mayHave)
+        for owner in owners { idle = min(idle, turnsToSave(owner)) }
+        for owner in owners { lines[owner]?.credit += idle * quantum }
+        return goRound(mayHave)
+    }
+
+    /// A turn for each owner, up to the first that can pay for what stands first in its line.
+    private mutating func goRound(_ mayHave: (Owner) -> Bool) -> (owner: Owner, element: Element)? {
+        for _ in 0..<turns.count {
+            guard let owner = turns.first else { return nil }
+            if mayHave(owner) {
+                if turnsToSave(owner) == 0, let element = pay(owner) { return (owner, element) }
                 lines[owner]?.credit += quantum
-                passTurn()
-                continue
             }
-            line.credit -= first.cost
-            line.waiting.removeFirst()
-            count -= 1
-            lines[owner] = line.waiting.isEmpty ? nil : line
-            if line.waiting.isEmpty { turns.removeFirst() }
-            return (owner, first.element)
+            turns.append(turns.removeFirst())
         }
         return nil
+    }
+
+    /// Turns in which the owner can only save for what stands first in its line.
+    private func turnsToSave(_ owner: Owner) -> Int {
+        guard let line = lines[owner], let first = line.waiting.first else { return 0 }
+        return max(0, (first.cost - line.credit + quantum - 1) / quantum)
+    }
+
+    /// Takes out what stands first in the line of the owner whose turn it is. Where it lies: a line may be thousands long.
+    private mutating func pay(_ owner: Owner) -> Element? {
+        guard let first = lines[owner]?.waiting.popFirst() else { return nil }
+        count -= 1
+        lines[owner]?.credit -= first.cost
+        if lines[owner]?.waiting.isEmpty == true {
+            lines[owner] = nil
+            turns.removeFirst()
+        }
+        return first.element
     }
 
     /// Takes a cost from the owner's next turns, or gives it back where it is negative; the credit never exceeds a quantum. An owner with
@@ -74,9 +93,5 @@ public struct FairQueue<Owner: Hashable & Sendable, Element: Sendable>: Sendable
     public mutating func charge(_ cost: Int, to owner: Owner) {
         guard let line = lines[owner] else { return }
         lines[owner]?.credit = min(quantum, max(-64 * quantum, line.credit - cost))
-    }
-
-    private mutating func passTurn() {
-        turns.append(turns.removeFirst())
     }
 }

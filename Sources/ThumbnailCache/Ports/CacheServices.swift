@@ -16,7 +16,7 @@ public struct CacheServices: Sendable {
     public let writes: WriteBehind
     /// For log-ins, so that none waits behind reads.
     public let lifecycle: any BlockingPool
-    /// For purges and log-outs, and the markers of those that are pending: they wait behind no log-in.
+    /// For all that purges and log-outs ask the disk, and the markers of those that are pending: they wait behind no log-in.
     public let endings: any BlockingPool
     /// Where tasks run. Each is started with it as its preference: where the runtime would run it is not for a daemon (F75).
     public let tasks: any TaskExecutor

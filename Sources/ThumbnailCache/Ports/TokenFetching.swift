@@ -26,7 +26,7 @@ public struct TokenEndpoint: Sendable, Equatable {
 
 /// All that a refresh needs.
 public struct TokenRequest: Sendable {
-    /// Who it is for: requests of one uid do not keep those of others waiting.
+    /// The account that it is for: requests of one do not keep those of others waiting.
     public let uid: UInt32
     /// Whose timeouts, proxy, authorities and permission for private addresses hold for its endpoint, too.
     public let origin: Origin
@@ -65,6 +65,8 @@ public enum TokenFailure: Error, Sendable, Equatable {
     case origin(String)
     /// An answer without an access token that can be used, but with a refresh token that takes the place of the one that was sent.
     case unusable(String, refreshToken: Secret)
+    /// Nothing was sent: the endpoint's host has failed, and the circuit breaker that says when it is asked again is the fetcher's own.
+    case notAsked(String)
     /// The address is one that the origin may not reach.
     case denied(String)
     /// Too many refreshes wait already.
@@ -72,12 +74,17 @@ public enum TokenFailure: Error, Sendable, Equatable {
     case shuttingDown
 }
 
+extension TokenFailure {
+    /// Whether a request was sent, or meant to be.
+    var wasAsked: Bool { if case .notAsked = self { false } else { true } }
+}
+
 extension CacheFailure {
     init(_ failure: TokenFailure) {
         switch failure {
         case .refused(let reason): self = .unauthorized(reason)
         case .timedOut(let reason): self = .timedOut(reason)
-        case .origin(let reason), .unusable(let reason, _): self = .origin(reason)
+        case .origin(let reason), .notAsked(let reason), .unusable(let reason, _): self = .origin(reason)
         case .denied(let reason): self = .denied(reason)
         case .busy(let reason): self = .busy(reason)
         case .shuttingDown: self = .shuttingDown

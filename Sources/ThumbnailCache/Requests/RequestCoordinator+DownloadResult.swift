@@ -4,8 +4,8 @@ extension RequestCoordinator {
         case image(Image, storable: Bool)
         /// The image that the download was conditional on still holds, with what is now known of it.
         case confirmed(Image, storable: Bool)
-        /// There is none; remember that until this moment (seconds since 1970).
-        case missing(until: Int64)
+        /// There is none for the tokens of that family; remember that until this moment (seconds since 1970).
+        case missing(until: Int64, family: UInt32)
         case failed(CacheFailure)
 
         var image: Image? {

@@ -70,6 +70,15 @@ struct RequestCoordinator: Sendable {
         image.record.tokenFamily.map { $0 == tokenFamily } ?? true
     }
 
+    /// The same of what an origin said.
+    func suits(_ result: DownloadResult) -> Bool {
+        switch result {
+        case .image(let image, _), .confirmed(let image, _): suits(image)
+        case .missing(_, let family): family == tokenFamily
+        case .failed: true
+        }
+    }
+
     /// A number larger than any given before: names flights, waiters, graces and PUTs.
     mutating func nextNumber() -> UInt64 {
         lastNumber += 1
@@ -244,7 +253,7 @@ struct RequestCoordinator: Sendable {
             let served = ServedImage(image, from: result.source, at: now)
             effects += waiters.map { .answer($0, .success(served)) }
             effects += take(served, storable: storable, into: slot, flight: number, route: route, now: now)
-        case .missing(let until):
+        case .missing(let until, _):
             negativeCache.remember(slot, url: url, until: until, leavesSlotEmpty: flight.ownsSlot, now: now)
             for waiter in waiters { effects += answerNone(waiter, route, now) }
             if flight.ownsSlot {

@@ -23,7 +23,8 @@ public final class EndingService: Sendable {
     /// - Throws: `inputOutput` when it could not be made durable: the user is then closed to reads, and it is tried again.
     public func logOut(_ owner: Owner, session: OpaqueID? = nil) async throws(CacheFailure) -> Receipt {
         services.counters.logouts.count()
-        return try await sessions.withTurn(owner, evenUnreadable: session == nil) { entry throws(CacheFailure) in
+        return try await sessions.withTurn(owner, on: services.endings, evenUnreadable: session == nil) {
+            entry throws(CacheFailure) in
             // What is left of the sessions is known again only when the purge that failed is done.
             if session != nil, case .broken(.purge, _) = entry.phase { _ = try await self.end(entry, for: .purge) }
             let remaining = try await self.close(session, of: entry)
@@ -41,7 +42,7 @@ public final class EndingService: Sendable {
 
     /// A connection that held a session is gone.
     public func release(_ owner: Owner, session: OpaqueID, connection: UInt64) async throws(CacheFailure) {
-        try await sessions.withTurn(owner) { entry throws(CacheFailure) in
+        try await sessions.withTurn(owner, on: services.endings) { entry throws(CacheFailure) in
             let isLast = entry.state.withLockedValue { state in
                 guard state.held[session]?.remove(connection) != nil else { return false }
                 if state.held[session]?.isEmpty == true { state.held[session] = nil }
@@ -62,7 +63,7 @@ public final class EndingService: Sendable {
             return (state.login, after, after.sessions.union(state.held.keys.filter { $0 != session }).count)
         }
         guard remaining > 0 else { return 0 }
-        if after != before { try await sessions.save(after, of: entry.owner) }
+        if after != before { try await sessions.save(after, of: entry.owner, on: services.endings) }
         sessions.uidLog.write(
             "logged out", uid: entry.owner.uid, ["sessions": "\(remaining)"], at: services.time.now)
         entry.state.withLockedValue { state in
@@ -88,7 +89,7 @@ public final class EndingService: Sendable {
 
     private func empty(_ owner: Owner) async throws(CacheFailure) -> Receipt {
         services.counters.purges.count()
-        return try await sessions.withTurn(owner) { entry throws(CacheFailure) in
+        return try await sessions.withTurn(owner, on: services.endings) { entry throws(CacheFailure) in
             try await self.end(entry, for: .purge)
         }
     }
@@ -96,7 +97,7 @@ public final class EndingService: Sendable {
     private func remove(_ profiles: [OpaqueID], of owner: Owner) async throws(CacheFailure) -> Receipt {
         services.counters.purges.count()
         let profiles = profiles.map { $0.detached() }
-        return try await sessions.withTurn(owner) { entry throws(CacheFailure) in
+        return try await sessions.withTurn(owner, on: services.endings) { entry throws(CacheFailure) in
             // An end that is owed is tried again; who is not logged in has zeros.
             guard case .open(let cache) = entry.phase else { return try await self.end(entry, for: .purge) }
             do {
@@ -122,7 +123,7 @@ public final class EndingService: Sendable {
         var failure: CacheFailure?
         let users: [OpaqueID]
         do throws(CacheFailure) {
-            users = try await sessions.users(of: uid)
+            users = try await sessions.users(of: uid, on: services.endings)
         } catch {
             // The disk does not say who is logged in: those that are known to be end all the same.
             failure = error
@@ -137,7 +138,7 @@ public final class EndingService: Sendable {
         }
         if let failure { throw failure }
         // Of who was not listed it says that they are logged out.
-        try await sessions.settle(uid)
+        try await sessions.settle(uid, on: services.endings)
         total.epoch = max(total.epoch, sessions.epochs.next(of: uid))
         return total
     }
@@ -169,7 +170,7 @@ public final class EndingService: Sendable {
             return Receipt(
                 users: 1, usage: nil, cancelled: 0, sessions: 0, epoch: try await commit(.logout, of: entry))
         case .loggedOut, .ending, .unknown, .stopped:
-            try await sessions.settle(entry.owner.uid)
+            try await sessions.settle(entry.owner.uid, on: services.endings)
             return receipt(of: entry)
         }
     }
@@ -237,7 +238,7 @@ public final class EndingService: Sendable {
 
     private func tryAgain(_ owner: Owner, pause: Int64) async {
         do {
-            try await sessions.withTurn(owner) { entry throws(CacheFailure) in
+            try await sessions.withTurn(owner, on: services.endings) { entry throws(CacheFailure) in
                 guard case .broken(let owed, _) = entry.phase else { return }
                 do {
                     _ = try await self.commit(owed, of: entry)

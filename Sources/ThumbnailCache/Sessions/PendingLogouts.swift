@@ -28,13 +28,22 @@ public struct LogoutMarker: Hashable, Sendable {
 ///
 /// Nothing tells a log-in that came after a marker from one that came before it but the order in which they are met. So
 /// a log-in waits until the markers of its uid are honoured and removed, and those who honour a uid's markers take turns, each with
-/// a listing that began in its turn: what it logs out was logged in before the marker was found. Uids do not wait for each other.
+/// a listing that began in its turn: what it logs out was logged in before the marker was found. Uids do not wait for each other, nor does
+/// the next look for those that the last one found.
 public final class PendingLogouts: Sendable {
     private struct State {
         /// Of the uids whose markers are being honoured, or are about to be.
         var turns: [UInt32: Turn] = [:]
+        /// What the looks of ``watch()`` have to do with: the uids whose markers they found last.
+        var watched: [UInt32: Watched] = [:]
         var timer: (any Timer)?
         var isStopped = false
+    }
+
+    private enum Watched {
+        case underWay(failures: Int)
+        /// Failed so many times in a row; tried again by the look after so many that pass it over.
+        case failed(Int, passes: Int)
     }
 
     private struct Turn {
@@ -154,10 +163,17 @@ public final class PendingLogouts: Sendable {
     /// Milliseconds between looks; doubled after each look that failed, up to the last.
     private static var pause: Int64 { 1_000 }
     private static var longestPause: Int64 { 30_000 }
+    /// Looks that pass over a uid that keeps failing.
+    private static var mostPasses: Int { 30 }
 
     /// Looks again and again from here on: a hook that found the daemon stuck has left its marker while it runs.
     public func watch() {
         look(after: Self.pause)
+    }
+
+    /// How many uids are being logged out that a look has found.
+    var underWay: Int {
+        state.withLockedValue { $0.watched.values.count { if case .underWay = $0 { true } else { false } } }
     }
 
     /// Ends the looking. Returns when no look is under way any more; none begins after that.
@@ -180,15 +196,56 @@ public final class PendingLogouts: Sendable {
         }
     }
 
+    /// Lists the markers and has those honoured that are not yet. Waits for the listing alone.
     private func look(pause: Int64) async {
         guard !state.withLockedValue({ $0.isStopped }) else { return }
         do throws(CacheFailure) {
-            try await honourAll()
+            let due = try await list().keys
+            for uid in state.withLockedValue({ Self.takeUp(Set(due), &$0) }) {
+                Task(executorPreference: services.tasks) { await self.honourWatched(uid: uid) }
+            }
             look(after: Self.pause)
         } catch {
             if error == .shuttingDown { return }
-            log.error("the pending log-outs are not all done", metadata: ["reason": "\(error)"])
+            log.error("the pending log-outs cannot be listed", metadata: ["reason": "\(error)"])
             look(after: min(2 * pause, Self.longestPause))
+        }
+    }
+
+    /// Those whose turn it is: not those under way, nor those that failed a moment ago.
+    private static func takeUp(_ due: Set<UInt32>, _ state: inout State) -> [UInt32] {
+        state.watched = state.watched.filter { uid, watched in
+            if case .underWay = watched { true } else { due.contains(uid) }
+        }
+        return due.filter { uid in
+            switch state.watched[uid] {
+            case .underWay: return false
+            case .failed(let failures, let passes) where passes > 0:
+                state.watched[uid] = .failed(failures, passes: passes - 1)
+                return false
+            case .failed(let failures, _): state.watched[uid] = .underWay(failures: failures)
+            case nil: state.watched[uid] = .underWay(failures: 0)
+            }
+            return true
+        }
+    }
+
+    private func honourWatched(uid: UInt32) async {
+        let isDone: Bool
+        do throws(CacheFailure) {
+            try await honour(uid: uid)
+            isDone = true
+        } catch {
+            // Why, has been logged. Behind a stop nobody looks again.
+            isDone = false
+        }
+        state.withLockedValue { state in
+            guard !isDone, case .underWay(let failures) = state.watched[uid] else {
+                state.watched[uid] = nil
+                return
+            }
+            let passes = failures < 5 ? (1 << failures) - 1 : Self.mostPasses - 1
+            state.watched[uid] = .failed(failures + 1, passes: passes)
         }
     }
 }

@@ -34,7 +34,7 @@ extension UserSessions {
             let known = settings.origins.keys.sorted().joined(separator: ", ")
             throw .invalid("no origin of that name is configured; configured: \(known.isEmpty ? "none" : known)")
         }
-        try await withTurn(owner) { entry throws(CacheFailure) in
+        try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
             switch entry.phase {
             case .open(let cache):
                 try await self.join(entry, cache, request, limit: settings.sessionsPerUser)
@@ -103,9 +103,9 @@ extension UserSessions {
         // What was not kept counts no more.
         defer { entry.settleMemory() }
         if login != before {
-            try await save(login, of: entry.owner)
+            try await save(login, of: entry.owner, on: services.lifecycle)
         } else {
-            try await settle(entry.owner.uid)
+            try await settle(entry.owner.uid, on: services.lifecycle)
         }
         keep(login, request, in: entry)
         let account = entry.account
@@ -114,17 +114,17 @@ extension UserSessions {
     }
 
     /// What was found on disk holds from here on through loss of power (I4): before anything is answered that no commit stands behind.
-    func settle(_ uid: UInt32) async throws(CacheFailure) {
+    func settle(_ uid: UInt32, on pool: any BlockingPool) async throws(CacheFailure) {
         do {
-            try await services.lifecycle.run(for: uid) { try self.services.store.settle(uid) }
+            try await pool.run(for: uid) { try self.services.store.settle(uid) }
         } catch {
             throw CacheFailure(error)
         }
     }
 
-    func save(_ login: LoginRecord, of owner: Owner) async throws(CacheFailure) {
+    func save(_ login: LoginRecord, of owner: Owner, on pool: any BlockingPool) async throws(CacheFailure) {
         do {
-            try await services.lifecycle.run(for: owner.uid) { try self.services.store.commitSessions(owner, login) }
+            try await pool.run(for: owner.uid) { try self.services.store.commitSessions(owner, login) }
         } catch {
             throw CacheFailure(error)
         }

@@ -8,9 +8,10 @@ extension UserSessions {
     func tokenService(_ owner: Owner, _ tokens: LoginTokens) -> AccessTokenService {
         let log = self.log
         return AccessTokenService(
-            tokens, uid: owner.uid,
+            tokens, payer: services.budget.account(of: owner.uid),
             keeper: TokenKeeper(
                 keep: { [weak self] service throws(CacheFailure) in try await self?.keepTokens(of: service, owner) },
+                adopt: { [weak self] service in self?.adopt(service, of: owner) },
                 tell: { what, failure in
                     log.warning("\(what)", metadata: ["uid": "\(owner.uid)", "reason": "\(failure)"])
                 }))
@@ -18,7 +19,7 @@ extension UserSessions {
 
     /// Makes the tokens of a service durable, with the owner's turn, so that a log-in, log-out or purge comes before or after it.
     private func keepTokens(of service: AccessTokenService, _ owner: Owner) async throws(CacheFailure) {
-        try await withTurn(owner) { entry throws(CacheFailure) in
+        try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
             // Looked at only now: whatever was before it in the line may have brought others, or ended the log-in.
             let login = entry.state.withLockedValue { state -> LoginRecord? in
                 guard state.tokens === service, let tokens = service.worthKeeping else { return nil }
@@ -27,8 +28,16 @@ extension UserSessions {
             }
             guard let login else { return }
             if case .broken(_, let reason) = entry.phase { throw .inputOutput(Self.closed(reason)) }
-            try await self.save(login, of: owner)
+            try await self.save(login, of: owner, on: self.services.lifecycle)
         }
+    }
+
+    /// Has the cache of a log-in show the family of the tokens that there are now. A cache that is being made looks itself.
+    private func adopt(_ service: AccessTokenService, of owner: Owner) {
+        guard let entry = entry(owner), case .open(let cache) = entry.phase, cache.account.tokens === service else {
+            return
+        }
+        cache.update(cache.account)
     }
 
     /// Begins no refresh any more and waits for those under way, all at once; see ``AccessTokenService/settle(_:)``.

@@ -9,7 +9,7 @@ public final class UserSessions: Sendable {
     let epochs: Epochs
     let log: Logger
     /// For what a uid may do all the time.
-    let uidLog: UIDLog
+    public let uidLog: UIDLog
     private let directory = NIOLockedValueBox(Directory())
 
     private struct Directory {
@@ -28,7 +28,7 @@ public final class UserSessions: Sendable {
         self.services = services
         self.epochs = Epochs(base: services.store.epochBase)
         self.log = log
-        self.uidLog = UIDLog(log)
+        self.uidLog = UIDLog(log) { services.budget.account(of: $0) }
     }
 
     // MARK: Looking up
@@ -57,7 +57,7 @@ public final class UserSessions: Sendable {
     /// - Throws: ``CacheFailure/notLoggedIn``; `inputOutput` while a purge or log-out could not be made durable.
     public func cache(_ owner: Owner) async throws(CacheFailure) -> UserCache {
         try checkRoom(for: owner)
-        let cache: UserCache? = try await withTurn(owner) { entry throws(CacheFailure) in
+        let cache: UserCache? = try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
             switch entry.phase {
             case .open(let cache): return cache
             case .broken(_, let reason): throw .inputOutput(Self.closed(reason))
@@ -70,13 +70,14 @@ public final class UserSessions: Sendable {
 
     /// The users of a uid that are logged in, also those who are owed a log-out, in no order. Blocks nobody; costs one read per user where it is
     /// first asked for, none afterwards.
-    public func users(of uid: UInt32) async throws(CacheFailure) -> [OpaqueID] {
+    /// - Parameter pool: where the disk is asked.
+    func users(of uid: UInt32, on pool: any BlockingPool) async throws(CacheFailure) -> [OpaqueID] {
         do {
             let users = directory.withLockedValue { $0.users(of: uid) }
             defer { leave(users, uid: uid) }
             return Array(
                 try await users.loggedIn {
-                    try await services.lifecycle.run(for: uid) { try self.services.store.users(of: uid) }
+                    try await pool.run(for: uid) { try self.services.store.users(of: uid) }
                 })
         } catch {
             throw CacheFailure(error)
@@ -86,7 +87,7 @@ public final class UserSessions: Sendable {
     /// The same as one object, which all who ask share until it changes.
     public func userList(of uid: UInt32) async throws(CacheFailure) -> UserList {
         if let known = knownUserList(of: uid) { return known }
-        let users = try await users(of: uid)
+        let users = try await users(of: uid, on: services.lifecycle)
         return UserList(users, services.budget.lease(for: uid))
     }
 
@@ -133,7 +134,7 @@ public final class UserSessions: Sendable {
     /// Nil when not logged in.
     public func status(_ owner: Owner) async throws(CacheFailure) -> Status? {
         try checkRoom(for: owner)
-        return try await withTurn(owner) { entry throws(CacheFailure) in
+        return try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
             switch entry.phase {
             case .open(let cache):
                 let login = entry.state.withLockedValue { $0.login }
@@ -179,10 +180,12 @@ public final class UserSessions: Sendable {
 
     /// Runs `body` when everybody who came earlier for this owner is done, with the owner looked up on disk. The phase is
     /// then one of `open`, `loggedOut` and `broken`.
-    /// - Parameter evenUnreadable: whether an owner who cannot be looked up is no error but leaves the phase `unknown`.
+    /// - Parameters:
+    ///   - pool: where the disk is asked.
+    ///   - evenUnreadable: whether an owner who cannot be looked up is no error but leaves the phase `unknown`.
     /// - Throws: `shuttingDown` once the daemon is stopping; what the look on disk throws; what `body` throws.
     func withTurn<Result: Sendable>(
-        _ owner: Owner, evenUnreadable: Bool = false,
+        _ owner: Owner, on pool: any BlockingPool, evenUnreadable: Bool = false,
         _ body: @Sendable (UserEntry) async throws(CacheFailure) -> Result
     ) async throws(CacheFailure) -> Result {
         let entry = enter(owner.detached())
@@ -190,7 +193,7 @@ public final class UserSessions: Sendable {
         do {
             return try await entry.lock.withLock {
                 do {
-                    try await load(entry)
+                    try await load(entry, on: pool)
                 } catch  where evenUnreadable {
                     log.warning(
                         "a log-in cannot be read; it can still be ended",
@@ -242,10 +245,10 @@ public final class UserSessions: Sendable {
         }
     }
 
-    private func load(_ entry: UserEntry) async throws {
+    private func load(_ entry: UserEntry, on pool: any BlockingPool) async throws {
         guard case .unknown = entry.phase else { return }
         let owner = entry.owner
-        let stored = try await services.lifecycle.run(for: owner.uid) { try self.services.store.load(owner) }
+        let stored = try await pool.run(for: owner.uid) { try self.services.store.load(owner) }
         guard let stored else {
             entry.phase = .loggedOut
             changed(owner, isLoggedIn: false)
@@ -264,6 +267,8 @@ public final class UserSessions: Sendable {
         let account = entry.account
         let cache = UserCache(owner: entry.owner, epoch: epoch, vault: vault, account: account, services: services)
         entry.phase = .open(cache)
+        // A refresh may have brought tokens of another family in between, when there was no cache to adopt it.
+        cache.update(account)
     }
 
     static func closed(_ reason: String) -> String {

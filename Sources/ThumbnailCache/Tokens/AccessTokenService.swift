@@ -22,10 +22,10 @@ public final class AccessTokenService: Sendable {
     private let keeper: TokenKeeper?
 
     /// - Parameters:
-    ///   - uid: whose log-in it is.
+    ///   - payer: the account whose share of token requests it takes.
     ///   - keeper: nil where nothing outlives the process.
-    init(_ tokens: LoginTokens = LoginTokens(), uid: UInt32 = 0, keeper: TokenKeeper? = nil) {
-        state = NIOLockedValueBox(State(tokens: AccessTokens(tokens, uid: uid)))
+    init(_ tokens: LoginTokens = LoginTokens(), payer: UInt32 = 0, keeper: TokenKeeper? = nil) {
+        state = NIOLockedValueBox(State(tokens: AccessTokens(tokens, payer: payer)))
         self.keeper = keeper
     }
 
@@ -161,6 +161,9 @@ public final class AccessTokenService: Sendable {
         switch outcome {
         case .success:
             services.counters.tokenRefreshes.count()
+        case .failure(.notAsked):
+            // The fetcher has told when the breaker opened.
+            break
         case .failure(let failure):
             services.counters.tokenRefreshFailures.count()
             keeper?.tell("an access token could not be renewed", CacheFailure(failure))
@@ -187,6 +190,7 @@ public final class AccessTokenService: Sendable {
 
     private func keep(_ number: UInt64, _ services: CacheServices) {
         guard let keeper else { return change(services) { $0.kept(number) } }
+        let adopt = { keeper.adopt(self) }
         Task(executorPreference: services.tasks) { [self] in
             do throws(CacheFailure) {
                 try await keeper.keep(self)
@@ -196,7 +200,7 @@ public final class AccessTokenService: Sendable {
                 keeper.tell("renewed tokens could not be made durable; it is tried again", error)
                 keepLater(services, after: Self.firstPause)
             }
-            change(services) { $0.kept(number) }
+            change(services, first: adopt) { $0.kept(number) }
         }
     }
 
@@ -252,6 +256,8 @@ public final class AccessTokenService: Sendable {
 struct TokenKeeper: Sendable {
     /// Makes ``AccessTokenService/worthKeeping`` durable, unless the log-in of that service is over.
     let keep: @Sendable (AccessTokenService) async throws(CacheFailure) -> Void
+    /// What a refresh brought is what is shown from now on: before any download goes on with it.
+    let adopt: @Sendable (AccessTokenService) -> Void
     /// Says in the log what went wrong.
     let tell: @Sendable (String, CacheFailure) -> Void
 }

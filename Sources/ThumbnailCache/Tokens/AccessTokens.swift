@@ -65,12 +65,12 @@ struct AccessTokens: Sendable {
     /// whatever it is shown would otherwise cost a refresh with every download.
     private static let futility: Int64 = 60
 
-    private let uid: UInt32
+    private let payer: UInt32
 
-    /// - Parameter uid: whose log-in it is.
-    init(_ tokens: LoginTokens, uid: UInt32) {
+    /// - Parameter payer: the account whose share of token requests it takes.
+    init(_ tokens: LoginTokens, payer: UInt32) {
         self.tokens = tokens
-        self.uid = uid
+        self.payer = payer
     }
 
     /// A number larger than any given before.
@@ -125,7 +125,7 @@ struct AccessTokens: Sendable {
         let refresh = Refresh(
             number: nextNumber(), origin: origin, endpoint: endpoint, askedAt: now, waiters: [waiter])
         self.refresh = refresh
-        let request = TokenRequest(uid: uid, origin: origin, endpoint: endpoint, refreshToken: refreshToken)
+        let request = TokenRequest(uid: payer, origin: origin, endpoint: endpoint, refreshToken: refreshToken)
         return [.request(refresh.number, request)]
     }
 
@@ -183,7 +183,10 @@ struct AccessTokens: Sendable {
             self.refresh?.gain = .grant(grant)
             return [.keep(number)]
         case .failure(let failure):
-            backoff = RefreshBackoff(failure, after: backoff, endpoint: refresh.endpoint, now: now)
+            // What was not sent has failed nobody: the next to ask may find the host back.
+            if failure.wasAsked {
+                backoff = RefreshBackoff(failure, after: backoff, endpoint: refresh.endpoint, now: now)
+            }
             if case .unusable(_, let refreshToken) = failure {
                 self.refresh?.gain = .refreshToken(refreshToken, CacheFailure(failure), at: now)
                 return [.keep(number)]
@@ -216,10 +219,7 @@ struct AccessTokens: Sendable {
                 if case .refreshToken(let refreshToken, _, _) = gain { tokens.refresh = refreshToken }
                 return tokens
             }
-            if !refresh.bringsRefreshTokenOnly {
-                tokens.access = grant.accessToken
-                tokens.life = TokenLife(issuedAt: refresh.askedAt, seconds: grant.lifetime)
-            }
+            if !refresh.bringsRefreshTokenOnly { tokens.take(grant, askedAt: refresh.askedAt) }
             tokens.refresh = grant.refreshToken ?? tokens.refresh
             return tokens
         }

@@ -6,32 +6,57 @@ public struct LoginTokens: Sendable, Equatable {
     public var life: TokenLife?
     /// Gets new access tokens (RFC 6749 section 6). Sent to the origin's token endpoint only.
     public var refresh: Secret?
-    /// Tells ``access`` and what a refresh makes of it from what the log-in showed before: grows when a LOGIN brings another. An answer
-    /// that varies by Authorization is for one family alone (RFC 9111 section 4.1). It is a number and nothing that is made of a
-    /// token: kept with the log-in, it ends with it, as the images do that name it.
+    /// Tells whose ``access`` is: another where a LOGIN brings another, or where it came of a refresh token that did not come with the one
+    /// before. An answer that varies by Authorization is for one family alone (RFC 9111 section 4.1). It is a number and nothing that is
+    /// made of a token: kept with the log-in, it ends with it, as the images do that name it.
     public var family: UInt32
+    /// The family of what ``refresh`` brings: ``family``, where that came with ``access`` or one from the other. Chosen by the LOGIN
+    /// and durable with it, so that whatever becomes of what a refresh brought, no number ever names two families.
+    public var refreshFamily: UInt32
 
-    public init(access: Secret? = nil, life: TokenLife? = nil, refresh: Secret? = nil, family: UInt32 = 0) {
+    /// - Parameter refreshFamily: nil where the two tokens came together.
+    public init(
+        access: Secret? = nil, life: TokenLife? = nil, refresh: Secret? = nil, family: UInt32 = 0,
+        refreshFamily: UInt32? = nil
+    ) {
         self.access = access
         self.life = life
         self.refresh = refresh
         self.family = family
+        self.refreshFamily = refreshFamily ?? family
     }
 
     /// A LOGIN brings tokens; nil keeps what there is. With another refresh token alone, an access token that the old one had brought goes:
     /// whose it is, nobody can tell any more. One that a LOGIN brought stays until the origin refuses it.
     mutating func logIn(access: Secret?, refresh: Secret?) {
+        let isOtherAccess = access != nil && access != self.access
         let isOtherRefresh = refresh != nil && refresh != self.refresh
+        let next = max(family, refreshFamily) &+ 1
         self.refresh = refresh ?? self.refresh
-        if let access {
-            guard access != self.access else { return }
-            self.access = access
-        } else {
-            guard isOtherRefresh, self.access == nil || life != nil else { return }
-            self.access = nil
+        if isOtherAccess {
+            replaceAccess(by: access, of: next)
+            // Of the one that is there nobody said whose it is.
+            if refresh == nil, self.refresh != nil { refreshFamily = next &+ 1 }
+        } else if access != nil {
+            // Now it is said that they belong together.
+            if refresh != nil, refreshFamily != family { (family, refreshFamily) = (next, next) }
+        } else if isOtherRefresh {
+            if self.access == nil || life != nil { replaceAccess(by: nil, of: next) } else { refreshFamily = next }
         }
+    }
+
+    private mutating func replaceAccess(by token: Secret?, of family: UInt32) {
+        access = token
         life = nil
-        family &+= 1
+        self.family = family
+        refreshFamily = family
+    }
+
+    /// What the refresh token brought.
+    mutating func take(_ grant: TokenGrant, askedAt: Int64) {
+        access = grant.accessToken
+        life = TokenLife(issuedAt: askedAt, seconds: grant.lifetime)
+        family = refreshFamily
     }
 }
 

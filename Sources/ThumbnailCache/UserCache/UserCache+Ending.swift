@@ -18,7 +18,7 @@ extension UserCache {
             state.ending = state.ending ?? failure
             let ended = state.coordinator.end(failure)
             let memory = NIOLockedValueBox(state.memory)
-            state.memory = [:]
+            state.memory = MemoryTable()
             services.counters.memoryHitsOfEndedCaches.count(state.memoryHits)
             state.memoryHits = 0
             state.account = Account(origin: state.account.origin)
@@ -36,7 +36,7 @@ extension UserCache {
 
     /// Takes the entries out of the tier and wipes them, which takes 100 ms for a hundred thousand. Nothing leads to them any more.
     private static func wipe(
-        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, of tier: MemoryTier, yield: YieldToOthers
+        _ memory: NIOLockedValueBox<MemoryTable>, of tier: MemoryTier, yield: YieldToOthers
     ) {
         var entries = takeOut(memory, yield: yield)
         tier.giveUp(&entries, yield: yield)
@@ -45,11 +45,11 @@ extension UserCache {
     /// Out of the box and the dictionary, so that each goes with the last reference when the tier gives it up, and not all at the end.
     /// To look at a hundred thousand takes milliseconds, in which the receipt of a purge is on its way.
     private static func takeOut(
-        _ memory: NIOLockedValueBox<[Slot: MemoryEntry]>, yield: YieldToOthers
+        _ memory: NIOLockedValueBox<MemoryTable>, yield: YieldToOthers
     ) -> [MemoryEntry] {
         let held = memory.withLockedValue { memory in
-            defer { memory = [:] }
-            return memory
+            defer { memory = MemoryTable() }
+            return memory.entries
         }
         var entries: [MemoryEntry] = []
         entries.reserveCapacity(held.count)
@@ -86,10 +86,7 @@ extension UserCache {
                     let ended = state.coordinator.purge(profile: profile)
                     cancelled += ended.cancelled
                     effects += ended.effects
-                    for (slot, entry) in state.memory where slot.profile == profile {
-                        entries.append(entry)
-                        state.memory[slot] = nil
-                    }
+                    entries += state.memory.removeAll(of: profile)
                 }
             }
             return (usage, cancelled)

@@ -238,7 +238,8 @@ extension UserCache {
         let now = services.time.now
         let route = self.route(for: slot, held: nil)
         change { state in
-            if let image = result.image, !state.coordinator.suits(image) {
+            // Looked at where it takes effect: other tokens may be shown since it was judged.
+            guard state.coordinator.suits(result) else {
                 return Consequences(effects: state.coordinator.askAgain(slot, flight, target))
             }
             let ended = state.coordinator.downloadEnded(

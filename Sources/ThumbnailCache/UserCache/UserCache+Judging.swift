@@ -27,7 +27,7 @@ extension UserCache {
             return confirmed(basis, headers, origin: origin, family, at: responseTime)
         case .missing(let headers):
             return .missing(
-                until: NegativePolicy.believedUntil(headers, origin: origin, at: responseTime))
+                until: NegativePolicy.believedUntil(headers, origin: origin, at: responseTime), family: family)
         case .failed(let failure):
             services.counters.downloadFailures.count()
             return .failed(CacheFailure(failure))

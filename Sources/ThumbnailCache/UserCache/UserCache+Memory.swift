@@ -19,13 +19,13 @@ extension UserCache {
         let entry = MemoryEntry(
             served: ServedImage(image, from: .memory, at: services.time.now), slot: slot, uid: payer,
             onEvict: { [weak self] entry in self?.evicted(entry) })
-        state.memory[slot] = entry
+        state.memory.insert(entry)
         change.added = entry
         return change
     }
 
     func forget(_ slot: Slot, _ state: inout State) -> MemoryChange {
-        MemoryChange(removed: state.memory.removeValue(forKey: slot).map { [$0] } ?? [])
+        MemoryChange(removed: state.memory.remove(slot).map { [$0] } ?? [])
     }
 
     /// Tells the tier. Never with the cache's lock held.
@@ -36,7 +36,7 @@ extension UserCache {
 
     private func evicted(_ entry: MemoryEntry) {
         state.withLockedValue { state in
-            if state.memory[entry.slot] === entry { state.memory[entry.slot] = nil }
+            if state.memory[entry.slot] === entry { _ = state.memory.remove(entry.slot) }
         }
     }
 }

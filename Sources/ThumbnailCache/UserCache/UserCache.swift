@@ -16,7 +16,7 @@ public final class UserCache: Sendable {
         var ending: CacheFailure?
         /// What the user logged in with; may change while the cache is open.
         var account: Account
-        var memory: [Slot: MemoryEntry] = [:]
+        var memory = MemoryTable()
         var memoryHits = 0
         var coordinator: RequestCoordinator
         /// Whoever waits until no downloaded image is on its way to the disk.
@@ -178,14 +178,15 @@ public final class UserCache: Sendable {
 
     var memoryHits: Int { state.withLockedValue { $0.memoryHits } }
 
-    /// The user has logged in once more. What is known to be missing was missing for the tokens that were shown before.
+    /// Other tokens may be shown from now on. What is known to be missing was missing for those that were shown before.
     func update(_ account: Account) {
-        let family = account.tokens.family
         let none = NegativeCache(
             limit: services.settings().negativeEntries, memory: services.budget.lease(for: owner.uid))
         // What is forgotten is given up when the lock is let go.
         _ = state.withLockedValue { state -> NegativeCache? in
             state.account = account
+            // Read here, so that of two that come at once neither leaves what the tokens no longer are.
+            let family = account.tokens.family
             guard state.coordinator.tokenFamily != family else { return nil }
             defer { state.coordinator.negativeCache = none }
             state.coordinator.tokenFamily = family

@@ -30,8 +30,8 @@ enum Daemon {
         let live = LiveConfiguration(wanted)
         let log = logger(setup, live)
         let notifier = SystemdNotifier(environment: setup.environment)
-        let accounts = LiveAccounts()
-        accounts.read(log: log)
+        let accounts = LiveAccounts(log: log)
+        accounts.read()
         let accountOf: @Sendable (UInt32) -> UInt32 = { accounts.account(of: $0) }
         let (configuration, descriptors) = try DescriptorLimit.fit(
             wanted, diskThreads: allDiskThreads, log: log)
@@ -74,7 +74,7 @@ enum Daemon {
         let pendingLogouts = store.logoutMarkers.map {
             PendingLogouts(markers: $0, logout: logout, services: services, log: log)
         }
-        let registry = PeerRegistry(accountOf: accountOf)
+        let registry = PeerRegistry { accounts.account(ofPeer: $0, at: nanoseconds(), lookingOn: disk) }
         let info = serverInfo(
             sessions: sessions, memory: memory, budget: budget, writes: writes, store: store, fetcher: fetcher,
             registry: registry,
@@ -135,14 +135,15 @@ enum Daemon {
     private static func pool(
         _ name: String, threads: Int, _ accountOf: @escaping @Sendable (UInt32) -> UInt32
     ) throws -> FairPool {
-        try FairPool(named: name, threads: threads, accountOf: accountOf) {
-            Int64(clamping: NIODeadline.now().uptimeNanoseconds)
-        }
+        try FairPool(named: name, threads: threads, accountOf: accountOf, now: nanoseconds)
     }
+
+    /// Of a clock that nobody sets.
+    @Sendable private static func nanoseconds() -> Int64 { Int64(clamping: NIODeadline.now().uptimeNanoseconds) }
 
     /// One for each part: they do not know how long the others were kept.
     private static func backgroundYield() -> BackgroundYield {
-        BackgroundYield(now: { Int64(clamping: NIODeadline.now().uptimeNanoseconds) }, giveWay: { _ = sched_yield() })
+        BackgroundYield(now: nanoseconds, giveWay: { _ = sched_yield() })
     }
 
     /// The uid that stands for those without a number here.

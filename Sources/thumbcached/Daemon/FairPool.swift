@@ -4,16 +4,16 @@ import NIOConcurrencyHelpers
 import NIOCore
 import ThumbnailCache
 
-/// Threads that may block on the disk, shared out between uids by turns.
+/// Threads that may block on the disk, shared out between accounts by turns.
 ///
 /// A turn is worth a tenth of a millisecond of a thread's time: who takes longer is passed over until the others have had as much. And no
-/// uid has more than half of the threads at once, however much it submits, so that whoever comes next finds one that is free.
+/// account has more than half of the threads at once, however much it submits, so that whoever comes next finds one that is free.
 final class FairPool: BlockingPool {
     private typealias Work = @Sendable () -> Void
 
     private struct State {
         var queue = FairQueue<UInt32, Work>(quantum: FairPool.turn)
-        /// Threads that work, by the uid that they work for.
+        /// Threads that work, by the account that they work for.
         var working: [UInt32: Int] = [:]
         /// Threads that wait for work.
         var asleep = 0
@@ -21,7 +21,7 @@ final class FairPool: BlockingPool {
     }
 
     private enum Step {
-        case work(uid: UInt32, Work)
+        case work(account: UInt32, Work)
         case sleep
         case end
     }
@@ -31,7 +31,7 @@ final class FairPool: BlockingPool {
     /// What a piece costs at least: waking a thread, and looking for the next piece.
     private static var leastCost: Int { 5_000 }
 
-    private let mostOfUID: Int
+    private let mostOfAccount: Int
     private let accountOf: @Sendable (UInt32) -> UInt32
     private let now: @Sendable () -> Int64
     private let wakeup = Semaphore()
@@ -40,7 +40,7 @@ final class FairPool: BlockingPool {
 
     /// - Parameters:
     ///   - name: of the threads, as the system's tools show it; 15 characters at most.
-    ///   - count: threads; a uid has half of them at most.
+    ///   - count: threads; an account has half of them at most.
     ///   - accountOf: the account that a uid's work counts for.
     ///   - now: nanoseconds of a clock that nobody sets.
     /// - Throws: when there is no thread to be had: pthread_create(3). Those that were started end then.
@@ -48,7 +48,7 @@ final class FairPool: BlockingPool {
         named name: String, threads count: Int, accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 },
         now: @escaping @Sendable () -> Int64
     ) throws {
-        mostOfUID = max(1, count / 2)
+        mostOfAccount = max(1, count / 2)
         self.accountOf = accountOf
         self.now = now
         do {
@@ -104,14 +104,14 @@ final class FairPool: BlockingPool {
     private func work() {
         while true {
             switch state.withLockedValue({ next(&$0) }) {
-            case .work(let uid, let work):
+            case .work(let account, let work):
                 let start = now()
                 work()
                 let duration = Int(clamping: now() - start)
                 state.withLockedValue { state in
-                    state.queue.charge(max(duration, Self.leastCost) - Self.turn, to: uid)
-                    let left = state.working[uid, default: 1] - 1
-                    state.working[uid] = left == 0 ? nil : left
+                    state.queue.charge(max(duration, Self.leastCost) - Self.turn, to: account)
+                    let left = state.working[account, default: 1] - 1
+                    state.working[account] = left == 0 ? nil : left
                 }
             case .sleep: wakeup.wait()
             case .end: return
@@ -120,11 +120,11 @@ final class FairPool: BlockingPool {
     }
 
     private func next(_ state: inout State) -> Step {
-        if let (uid, work) = state.queue.popFirst(mayHave: { state.working[$0, default: 0] < mostOfUID }) {
-            state.working[uid, default: 0] += 1
-            return .work(uid: uid, work)
+        if let (account, work) = state.queue.popFirst(mayHave: { state.working[$0, default: 0] < mostOfAccount }) {
+            state.working[account, default: 0] += 1
+            return .work(account: account, work)
         }
-        // What is left belongs to uids that have all that they may: the thread that comes back from one of them takes it.
+        // What is left belongs to accounts that have all that they may: the thread that comes back from one of them takes it.
         if state.isEnding { return .end }
         state.asleep += 1
         return .sleep

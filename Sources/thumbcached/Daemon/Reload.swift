@@ -23,7 +23,7 @@ struct Reload: Sendable {
             ).configuration
             live.replace(by: merged)
             fetcher.update(merged.fetcher)
-            accounts.read(log: log)
+            accounts.read()
             let ignored = new.changesNeedingRestart(from: old)
             if !ignored.isEmpty {
                 log.warning(

@@ -1,5 +1,3 @@
-import NIOConcurrencyHelpers
-
 /// Which account a uid counts for. An account may use thousands of uids beside its own, those that subuid(5) gives it: shares of what there
 /// is go to the account, or it would have thousands of them (F80).
 ///
@@ -72,18 +70,12 @@ struct SubordinateUIDs: Sendable, Equatable {
     }
 
     /// The account of a uid: itself, if it is in nobody's range.
-    func account(of uid: UInt32) -> UInt32 {
+    func account(of uid: UInt32) -> UInt32 { owner(of: uid) ?? uid }
+
+    /// The account that a uid was given to; nil if it is in nobody's range.
+    func owner(of uid: UInt32) -> UInt32? {
         let index = index(after: uid)
-        guard index > 0, uid <= ranges[index - 1].last else { return uid }
+        guard index > 0, uid <= ranges[index - 1].last else { return nil }
         return ranges[index - 1].account
     }
-}
-
-/// The accounts as they are now, read at the start and again at a reload.
-final class LiveAccounts: Sendable {
-    private let box = NIOLockedValueBox(SubordinateUIDs())
-
-    func account(of uid: UInt32) -> UInt32 { box.withLockedValue { $0.account(of: uid) } }
-
-    func replace(by accounts: SubordinateUIDs) { box.withLockedValue { $0 = accounts } }
 }

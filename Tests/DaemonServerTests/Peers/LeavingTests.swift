@@ -64,6 +64,22 @@ import ThumbnailCache
         }
     }
 
+    @Test func `F59, I8: a connection ends as one task, however many sessions it held`() async throws {
+        let tasks = HeldTasks()
+        try await TestDaemon.run {
+            $0.tasks = tasks
+        } _: { daemon in
+            let client = try await daemon.connect()
+            for user in ["alice", "bob", "carol"] { #expect(try await client.call("LOGIN", user, "HOLD") == .ok) }
+            tasks.hold()
+            try await client.close()
+            try await eventually { daemon.registry.statistics.connections == 0 }
+            #expect(tasks.held == 1)
+            tasks.letGo()
+            try await eventually { daemon.store.calls(.commitLogout) == 3 }
+        }
+    }
+
     @Test func `F59: another session keeps the cache, and its end ends it`() async throws {
         try await TestDaemon.run { daemon in
             let other = try await daemon.connect()

@@ -46,6 +46,7 @@ final class TestDaemon: Sendable {
         var memory = 64 << 20
         var info = ServerInfo([])
         var lifecycleThreads = 2
+        var tasks: any TaskExecutor = globalConcurrentExecutor
         /// nil: whoever a test says it is.
         var admins: AdminRule?
     }
@@ -83,7 +84,7 @@ final class TestDaemon: Sendable {
             disk: disk, judging: disk,
             writes: WriteBehind(writer: disk, time: time, yield: {}, limits: .init(tier: setup.memory)) { false },
             lifecycle: ThreadPool(threads: setup.lifecycleThreads),
-            endings: ThreadPool(threads: setup.lifecycleThreads), tasks: globalConcurrentExecutor, time: time,
+            endings: ThreadPool(threads: setup.lifecycleThreads), tasks: setup.tasks, time: time,
             framing: Self.framing,
             counters: CacheCounters(), yield: {}, settings: { settings })
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
@@ -91,7 +92,7 @@ final class TestDaemon: Sendable {
         let limits = setup.limits
         let context = ServerContext(
             sessions: sessions, logout: EndingService(sessions: sessions, log: log), disk: disk,
-            tasks: globalConcurrentExecutor, time: time,
+            tasks: setup.tasks, time: time,
             info: setup.info, registry: registry, budget: budget, version: "9.8.7", limits: { limits }, log: log)
         let peers = NIOLockedValueBox<[Peer]>([])
         self.peers = peers

@@ -101,7 +101,7 @@ func `a record of the second version is read, unless its answer may have varied 
         LoginTokens(refresh: Secret([1])), LoginTokens(access: Secret([2]), refresh: Secret([3, 4])),
         LoginTokens(access: Secret([2]), life: TokenLife(issuedAt: .min, seconds: nil)),
         LoginTokens(access: Secret([2]), life: TokenLife(issuedAt: 7, seconds: .max), refresh: Secret([])),
-        LoginTokens(access: Secret([2]), family: .max),
+        LoginTokens(access: Secret([2]), family: .max), LoginTokens(refresh: Secret([3]), family: 1, refreshFamily: 9),
     ] {
         var login = LoginRecord(sessions: [OpaqueID("s")], origin: "o", loggedInAt: 5)
         login.tokens = tokens
@@ -119,7 +119,11 @@ func `a record of the second version is read, unless its answer may have varied 
     #expect(first.withUnsafeBytes { SessionRecord($0) } == old)
     let second = [2] + first.dropFirst().prefix(24) + [0, 0] + first.suffix(5)
     #expect(second.withUnsafeBytes { SessionRecord($0) } == old)
-    for version in [0, 3, 4] as [UInt8] {
+    // It is not known whether its tokens came together.
+    let kin = Array(second[..<(second.count - 6)]) + [1, 0, 1, 7] + second.suffix(5)
+    let tokens = try #require(kin.withUnsafeBytes { SessionRecord($0) }).login.tokens
+    #expect(tokens == LoginTokens(access: Secret([8, 9]), refresh: Secret([7]), family: 0, refreshFamily: 1))
+    for version in [0, 3, 4, 5] as [UInt8] {
         #expect(([version] + first.dropFirst()).withUnsafeBytes { SessionRecord($0) } == nil)
     }
 }

@@ -45,6 +45,7 @@ extension Result<TokenGrant, TokenFailure> {
         case .failure(.refused): "refused"
         case .failure(.timedOut): "timedOut"
         case .failure(.origin): "origin"
+        case .failure(.notAsked): "notAsked"
         case .failure(.unusable): "unusable"
         case .failure(.denied): "denied"
         case .failure(.busy): "busy"
@@ -55,7 +56,8 @@ extension Result<TokenGrant, TokenFailure> {
     var sentence: String {
         switch self {
         case .failure(.refused(let text)), .failure(.timedOut(let text)), .failure(.origin(let text)),
-            .failure(.denied(let text)), .failure(.busy(let text)), .failure(.unusable(let text, _)):
+            .failure(.denied(let text)), .failure(.busy(let text)), .failure(.notAsked(let text)),
+            .failure(.unusable(let text, _)):
             text
         case .success, .failure(.shuttingDown): ""
         }

@@ -72,6 +72,41 @@ import Testing
         #expect(takeAll() == ["b"])
     }
 
+    /// The address of what stands first in the line of 1.
+    private var start: UInt? {
+        func address(_ line: some Collection) -> UInt? {
+            line.withContiguousStorageIfAvailable { UInt(bitPattern: $0.baseAddress) }
+        }
+        return queue.lines[1].flatMap { address($0.waiting) }
+    }
+
+    @Test mutating func `I8: a line stays where it lies when a piece is taken out, however long it is`() throws {
+        add((0..<1_000).map { "\($0)" }, of: 1)
+        let first = try #require(start)
+        for number in 0..<999 {
+            #expect(queue.popFirst()?.element == "\(number)")
+            #expect(start == first + UInt((number + 1) * MemoryLayout<(String, Int)>.stride))
+        }
+    }
+
+    @Test mutating func `I8: what owners owe costs no round for each turn`() {
+        for owner in 1...3 as ClosedRange<UInt32> {
+            add(["a", "b"], of: owner)
+            #expect(queue.popFirst()?.owner == owner)
+            queue.charge(.max, to: owner)
+        }
+        queue.charge(-300, to: 2)
+        var asked = 0
+        let next = queue.popFirst { _ in
+            asked += 1
+            return true
+        }
+        #expect(next?.owner == 2 && asked <= 9)
+        // What they saved meanwhile is theirs.
+        #expect(queue.popFirst()?.owner == 1)
+        #expect(queue.popFirst()?.owner == 3)
+    }
+
     @Test mutating func `owners without anything in line take up no room`() {
         for owner in 0..<1_000 as Range<UInt32> {
             add(["x"], of: owner)

@@ -1,4 +1,5 @@
 import CacheFakes
+import NIOConcurrencyHelpers
 import Testing
 
 @testable import ThumbnailCache
@@ -112,6 +113,83 @@ import Testing
         #expect(await daemon.get(.alice, "bob") == "a from memory")
     }
 
+    /// From here on the origin refuses one token, and the token endpoint brings others.
+    private func refuse(_ refused: String, on daemon: Daemon) {
+        daemon.fetcher.answer = { download in
+            let token = download.token?.text ?? "nobody"
+            if token == refused { return .failed(.unauthorized("HTTP status 401")) }
+            return SampleImage.downloaded(token, headers: Self.varies)
+        }
+        daemon.world.tokens.answer = { request in .success(.init("by \(request.refreshToken.text)")) }
+    }
+
+    @Test func `what a refresh token brings that did not come with the access token is not of its family`() async throws
+    {
+        for isRestarted in [false, true] {
+            var daemon = Self.daemon()
+            try await daemon.logIn(.alice, token: .init("a"))
+            #expect(await daemon.get(.alice, "bob") == "a from origin")
+            try await daemon.logIn(.alice, refresh: .init("r of b"))
+            if isRestarted {
+                let settings = daemon.world.settings
+                daemon = daemon.restarted()
+                daemon.world.settings = settings
+            }
+            #expect(await daemon.get(.alice, "bob") == "a from \(isRestarted ? "disk" : "memory")")
+            refuse("a", on: daemon)
+            #expect(await daemon.get(.alice, "eve") == "by r of b from origin")
+            #expect(await daemon.get(.alice, "bob", cached: true) == "null")
+            #expect(await daemon.get(.alice, "bob") == "by r of b from origin")
+            #expect(await daemon.get(.alice, "bob") == "by r of b from memory")
+            #expect(await daemon.restarted().get(.alice, "bob") == "by r of b from disk")
+        }
+    }
+
+    @Test func `nor what one brings that was there before the access token`() async throws {
+        let daemon = Self.daemon()
+        try await daemon.logIn(.alice, token: .init("a"), refresh: .init("r of a"))
+        #expect(await daemon.get(.alice, "carol") == "a from origin")
+        try await daemon.logIn(.alice, token: .init("b"))
+        #expect(await daemon.get(.alice, "bob") == "b from origin")
+        refuse("b", on: daemon)
+        #expect(await daemon.get(.alice, "eve") == "by r of a from origin")
+        for profile in ["bob", "carol"] { #expect(await daemon.get(.alice, profile) == "by r of a from origin") }
+    }
+
+    @Test func `what one brings that came with the access token is`() async throws {
+        let daemon = Self.daemon()
+        try await daemon.logIn(.alice, token: .init("a"), refresh: .init("r"))
+        #expect(await daemon.get(.alice, "bob") == "a from origin")
+        refuse("a", on: daemon)
+        #expect(await daemon.get(.alice, "eve") == "by r from origin")
+        #expect(await daemon.get(.alice, "bob") == "a from memory")
+    }
+
+    @Test func `I6: a 404 that was judged while a LOGIN came is not believed of its token`() async throws {
+        let world = FakeWorld()
+        let atNextLook = NIOLockedValueBox<(@Sendable () -> Void)?>(nil)
+        let services = world.services.with {
+            atNextLook.withLockedValue { look in
+                defer { look = nil }
+                return look
+            }?()
+            return world.settings
+        }
+        let account = UserCache.Account(token: .init("a"))
+        let vault = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
+        let cache = UserCache(owner: .alice, epoch: 1, vault: vault, account: account, services: services)
+        let answers = Answers()
+        cache.get(ImageQuery(slot: Slot(profile: OpaqueID("bob"))), resolve: answers.take)
+        atNextLook.withLockedValue {
+            $0 = { account.tokens.logIn(access: .init("b"), refresh: nil, services) { cache.update(account) } }
+        }
+        world.fetcher.downloads[0].end(.missing(ResponseHeaders()))
+        #expect(account.token == .init("b") && answers.told == [])
+        try #require(world.fetcher.downloads.count == 2)
+        world.fetcher.downloads[1].end(SampleImage.downloaded("b"))
+        #expect(answers.told == ["b from origin"])
+    }
+
     @Test func `I6: a download that showed the first token is done again with the other, also for who waits for it`()
         async throws
     {
@@ -184,5 +262,16 @@ import Testing
         try await daemon.logIn(.alice, token: .init("b"))
         #expect(await daemon.get(.alice, "bob") == "a from memory")
         #expect(await daemon.get(.alice, "eve") == "mine from memory")
+    }
+}
+
+extension CacheServices {
+    /// The same with settings of a test's own.
+    fileprivate func with(settings: @escaping @Sendable () -> CacheSettings) -> CacheServices {
+        CacheServices(
+            store: store, fetcher: fetcher, tokens: tokens, memory: memory, budget: budget, disk: disk,
+            judging: judging,
+            writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks, time: time, framing: framing,
+            counters: counters, yield: yield, settings: settings)
     }
 }

@@ -7,6 +7,25 @@ import Testing
 @Suite(.timeLimit(.minutes(1))) struct LogoutTests {
     private let daemon = Daemon()
 
+    @Test func `F66: log-outs and purges wait behind no log-in, also where the disk is asked who there is`()
+        async throws
+    {
+        let before = Daemon()
+        for session in ["one", "two"] { try await before.logIn(.alice, session: session) }
+        try await before.logIn(.carol)
+        func next() -> Daemon {
+            Daemon(FakeWorld(store: before.store.restarted(), lifecycle: ClosedPool(), endings: ImmediatePool()))
+        }
+        #expect(try await next().purge(.alice).users == 1)
+        #expect(try await next().purge(.alice, "bob").users == 1)
+        try await next().release(.alice, connection: 1)
+        #expect(try await next().logOut(.alice, session: "one").sessions == 1)
+        #expect(try await next().logout.purgeAll(uid: 1000, profiles: []).users == 2)
+        #expect(try await next().logOut(.alice).users == 1)
+        #expect(try await next().logout.logOutAll(uid: 1000).users == 1)
+        #expect(try await next().logOut(.alice).users == 0)
+    }
+
     @Test func `I2, I3: after a log-out nothing of the user is there, in memory or on disk`() async throws {
         try await daemon.logIn(.alice)
         try await daemon.put(.alice, "bob", "mine")
@@ -191,5 +210,13 @@ import Testing
         #expect(first.epoch < second.epoch)
         #expect(await read == "null")
         #expect(daemon.store.violations == [])
+    }
+}
+
+/// Where nothing is to be submitted.
+private struct ClosedPool: BlockingPool {
+    func submit(for uid: UInt32, _ work: @escaping @Sendable () -> Void) {
+        Issue.record("this waits behind log-ins")
+        work()
     }
 }

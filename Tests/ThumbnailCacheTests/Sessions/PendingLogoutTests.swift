@@ -196,6 +196,62 @@ import Testing
         await pending.stop()
     }
 
+    /// Lets a second pass, until the look then has listed the markers and what it began has ended but for so many.
+    private func lookAgain(_ pending: PendingLogouts, _ daemon: Daemon, stillUnderWay: Int = 0) async throws {
+        daemon.world.time.advance(milliseconds: 1_000)
+        while daemon.world.time.timers == 0 || pending.underWay > stillUnderWay { try await turn() }
+    }
+
+    @Test func `F46, I8: looks go on while a uid's log-out takes long, and begin it no second time`() async throws {
+        let daemon = Daemon(FakeWorld(endings: ThreadPool(threads: 3)))
+        try await daemon.logIn(.alice)
+        markers.leave(1000, "one")
+        let pending = self.pending(daemon)
+        pending.watch()
+        let gate = daemon.store.hold(.commitLogout)
+        defer { gate.open() }
+        try await lookAgain(pending, daemon, stillUnderWay: 1)
+        await gate.reached()
+        markers.leave(1001, "two")
+        let looks = markers.looks
+        try await lookAgain(pending, daemon, stillUnderWay: 1)
+        while markers.honoured != ["two"] { try await turn() }
+        // One by the look, one in the turn of the uid that came new.
+        #expect(markers.looks == looks + 2 && pending.waiting(uid: 1000) == 0)
+        gate.open()
+        while pending.underWay > 0 { try await turn() }
+        #expect(markers.honoured == ["one", "two"])
+        await pending.stop()
+    }
+
+    @Test func `F46, I8: a uid that fails has pauses of its own, which grow, and keeps no other waiting`() async throws
+    {
+        let daemon = Daemon()
+        daemon.store.fail(.settle, times: .max)
+        markers.leave(1000, "one")
+        let pending = self.pending(daemon)
+        pending.watch()
+        var tried: [Int] = []
+        for look in 1...94 {
+            let before = daemon.store.calls(.settle)
+            try await lookAgain(pending, daemon)
+            if daemon.store.calls(.settle) > before { tried.append(look) }
+        }
+        #expect(tried == [1, 2, 4, 8, 16, 32, 62, 92])
+        daemon.store.fail(.settle, times: 0)
+        markers.leave(1001, "two")
+        try await lookAgain(pending, daemon)
+        #expect(markers.honoured == ["two"])
+        for _ in 96...122 { try await lookAgain(pending, daemon) }
+        #expect(markers.honoured == ["one", "two"])
+        // Who has failed and is done has failed never.
+        daemon.store.fail(.settle)
+        markers.leave(1000, "three")
+        for _ in 1...2 { try await lookAgain(pending, daemon) }
+        #expect(markers.honoured.count == 3)
+        await pending.stop()
+    }
+
     @Test func `nobody looks behind the one who has stopped it, and who stops it waits for the look under way`()
         async throws
     {

@@ -189,3 +189,8 @@ extension Image {
 
     var label: String { SampleImage.label(of: bytes.image) }
 }
+
+extension RequestCoordinator.DownloadResult {
+    /// For the tokens of a bench.
+    static func missing(until: Int64) -> Self { .missing(until: until, family: 0) }
+}

@@ -69,7 +69,7 @@ struct Daemon {
     }
 
     func users(_ uid: UInt32 = 1000) async throws(CacheFailure) -> [String] {
-        try await sessions.users(of: uid).map(\.text).sorted()
+        try await sessions.users(of: uid, on: world.services.lifecycle).map(\.text).sorted()
     }
 }
 

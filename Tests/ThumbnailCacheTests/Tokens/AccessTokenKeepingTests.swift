@@ -20,7 +20,7 @@ import Testing
                     tries.withLockedValue { $0 += 1 }
                     if isFull.withLockedValue({ $0 }) { throw .noSpace("disk full") }
                 },
-                tell: { _, _ in }))
+                adopt: { _ in }, tell: { _, _ in }))
         let (services, time) = (world.services, world.time)
         var origin = FakeWorld.origin
         origin.tokenEndpoint = TokenEndpoint(url: "https://id.test/token", clientID: "c")

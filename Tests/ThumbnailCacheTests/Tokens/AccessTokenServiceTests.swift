@@ -35,6 +35,18 @@ import Testing
         }
     }
 
+    @Test func `F80: a token request takes the share of the account, and one that is not sent is no failure`()
+        async throws
+    {
+        let daemon = Daemon(
+            FakeWorld(budget: MemoryBudget(accountOf: { _ in 7 }), settings: self.daemon.world.settings))
+        try await daemon.logIn(.alice, refresh: .init("r1"))
+        daemon.world.tokens.answer = { _ in .failure(.notAsked("open")) }
+        for _ in 0..<2 { #expect(await daemon.get(.alice, "bob") == "origin open") }
+        #expect(daemon.world.tokens.requests.map(\.request.uid) == [7, 7])
+        #expect(daemon.sessions.statistics().counters.tokenRefreshFailures == 0)
+    }
+
     @Test func `with REFRESH alone the first download waits for a token, which is durable before it is sent`()
         async throws
     {

@@ -23,7 +23,7 @@ import Testing
         private var names: [UInt64: String] = [:]
 
         init(_ tokens: LoginTokens) {
-            machine = AccessTokens(tokens, uid: 1000)
+            machine = AccessTokens(tokens, payer: 1000)
         }
 
         func ask(_ name: String, refused: String? = nil) -> [String] {
@@ -207,6 +207,19 @@ import Testing
         }
         #expect(bench.ask("c") == ["request r1"])
         #expect(bench.grant("t1") == ["keep", "c=t1"])
+    }
+
+    @Test func `F37: what was not sent fails who waits, and neither begins a pause nor makes one longer`() {
+        let bench = Bench(.of(nil, "r1"))
+        for name in ["a", "b", "c"] {
+            #expect(bench.ask(name) == ["request r1"])
+            #expect(bench.end(.failure(.notAsked("open"))) == ["\(name)=ORIGIN"])
+        }
+        #expect(bench.ask("d") == ["request r1"])
+        #expect(bench.end(.failure(.origin("down"))) == ["d=ORIGIN"])
+        #expect(bench.ask("e") == ["e=ORIGIN"])
+        bench.now += 1
+        #expect(bench.ask("f") == ["request r1"])
     }
 
     @Test

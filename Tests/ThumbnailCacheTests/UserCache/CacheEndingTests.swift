@@ -106,8 +106,8 @@ import Testing
         let world = FakeWorld(disk: disk, memory: 1 << 20)
         let cache = try cache(world)
         try cache.put(Self.slot, SampleImage.png("old"), timeToLive: nil)
-        world.services.memory.remove(cache.state.withLockedValue { Array($0.memory.values) })
-        cache.state.withLockedValue { $0.memory = [:] }
+        world.services.memory.remove(cache.state.withLockedValue { Array($0.memory.entries.values) })
+        cache.state.withLockedValue { $0.memory = MemoryTable() }
         let answers = Answers()
         cache.get(Self.query, resolve: answers.take)
         _ = cache.close()
