@@ -25,13 +25,15 @@ public final class DiskStore: ImageStore {
     /// - Parameters:
     ///   - system: the machine's files.
     ///   - random: where keys come from.
+    ///   - accountOf: the account that a uid counts for: shares of the quota are an account's.
     ///   - now: seconds since 1970.
     ///   - pause: waits a little; called between batches of deletions, so that they do not starve everything else.
     ///   - yield: called between the small steps of all that happens in the background.
     /// - Throws: ``StoreStartError``, which says what to do; ``StoreError`` when the system fails.
     public init(
         configuration: DiskStoreConfiguration, system: any FileSystem = LinuxFileSystem(),
-        random: any RandomSource = SecureRandom(), now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
+        random: any RandomSource = SecureRandom(), accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 },
+        now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
         pause: @escaping @Sendable () -> Void = { usleep(2_000) }, yield: @escaping YieldToOthers, log: Logger
     ) throws {
         let disk = Disk(
@@ -65,7 +67,7 @@ public final class DiskStore: ImageStore {
             trash: Trash(disk: disk, directory: opened.directories.trash, random: random, costs: costs),
             temporaries: temporaries,
             directorySync: directorySync, random: random, now: now, quota: configuration.quota,
-            userQuota: configuration.userQuota, counters: counters, maintenance: signal, log: log)
+            userQuota: configuration.userQuota, accountOf: accountOf, counters: counters, maintenance: signal, log: log)
         maintenance = Maintenance(
             logins: logins, images: images, signal: signal, pause: pause, yield: yield, log: log)
     }

@@ -44,8 +44,13 @@ public final class FakeVault: ImageVault {
         return kept.map { Image(record: $0.record, bytes: ImageBytes(copying: $0.bytes, framing: framing)) }
     }
 
-    public func sizes(of profile: OpaqueID) throws -> [UInt16] {
+    public func sizes(of profile: OpaqueID) throws -> [UInt16]? {
         try work {
+            do {
+                if let late = try store.pass(.sizes) { throw late }
+            } catch {
+                return nil
+            }
             let images = store.disk.contents.withLockedValue { $0.images[generation] ?? [:] }
             return images.keys.filter { $0.profile == profile }.map(\.size)
         }

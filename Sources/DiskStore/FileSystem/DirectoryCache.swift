@@ -16,6 +16,8 @@ final class DirectoryCache: Sendable {
     private struct State {
         var held: [Key: (directory: Directory, lastUse: UInt64)] = [:]
         var uses: UInt64 = 0
+        /// Directories that were removed.
+        var removals: UInt64 = 0
     }
 
     private let state = NIOLockedValueBox(State())
@@ -35,9 +37,16 @@ final class DirectoryCache: Sendable {
         }
     }
 
-    func insert(_ directory: Directory, for key: Key) {
+    /// Grows whenever a directory is removed. To be looked at before one is opened.
+    var removals: UInt64 { state.withLockedValue { $0.removals } }
+
+    /// - Parameter removals: how many there had been before the directory was opened, for whoever does not keep it from
+    ///   being removed meanwhile: with one more since, it may be the one that is gone, and is not kept. nil for whoever
+    ///   does.
+    func insert(_ directory: Directory, for key: Key, unlessRemovedSince removals: UInt64? = nil) {
         // What goes out is returned from the lock, so that it is closed outside of it.
         _ = state.withLockedValue { state -> Directory? in
+            if let removals, removals != state.removals { return nil }
             var out: Directory?
             if state.held.count >= capacity, let oldest = state.held.min(by: { $0.value.lastUse < $1.value.lastUse }) {
                 out = oldest.value.directory
@@ -49,8 +58,12 @@ final class DirectoryCache: Sendable {
         }
     }
 
+    /// The directory is gone.
     func remove(_ key: Key) {
-        _ = state.withLockedValue { $0.held.removeValue(forKey: key) }
+        _ = state.withLockedValue { state in
+            state.removals += 1
+            return state.held.removeValue(forKey: key)
+        }
     }
 
     func removeAll(of generation: UInt64) {

@@ -14,20 +14,31 @@ final class DirectorySync: Sendable {
 
     private let disk: Disk
     private let temporaries: TemporaryNames
-    private let unsettled = NIOLockedValueBox<Set<Place>>([])
+    private let state = NIOLockedValueBox(State())
+
+    private struct State {
+        /// The last fsync of each place that failed, by its number, with what the system said.
+        var failures: [Place: (number: UInt64, error: SystemError)] = [:]
+        var last: UInt64 = 0
+    }
 
     init(disk: Disk, temporaries: TemporaryNames) {
         self.disk = disk
         self.temporaries = temporaries
     }
 
-    /// Whether the last fsync of a directory failed.
-    func isUnsettled(_ place: Place) -> Bool {
-        unsettled.withLockedValue { $0.contains(place) }
+    /// Whether an fsync of a directory failed and none that proves anything has succeeded since.
+    func isUnsettled(_ place: Place) -> Bool { failure(of: place) != nil }
+
+    private func failure(of place: Place) -> (number: UInt64, error: SystemError)? {
+        state.withLockedValue { $0.failures[place] }
     }
 
+    /// - Throws: also when this fsync succeeded and another of the same place failed meanwhile: what was to be made
+    ///   durable may be what the kernel dropped then.
     func sync(_ directory: Directory, _ place: Place) throws(SystemError) {
-        if isUnsettled(place) {
+        let before = failure(of: place)?.number
+        if before != nil {
             let name = temporaries.make()
             _ = try disk.open(name, in: directory, for: .creating)
             try disk.unlink(name, in: directory)
@@ -35,10 +46,18 @@ final class DirectorySync: Sendable {
         do {
             try disk.sync(directory)
         } catch {
-            unsettled.withLockedValue { _ = $0.insert(place) }
+            state.withLockedValue { state in
+                state.last += 1
+                state.failures[place] = (state.last, error)
+            }
             throw error
         }
-        unsettled.withLockedValue { _ = $0.remove(place) }
+        let since = state.withLockedValue { state -> SystemError? in
+            guard state.failures[place]?.number == before else { return state.failures[place]?.error }
+            state.failures[place] = nil
+            return nil
+        }
+        if let since { throw since }
     }
 
     /// Whether a name is one that ``sync(_:_:)`` made in a run that died over it.
@@ -48,8 +67,8 @@ final class DirectorySync: Sendable {
 
     /// A generation that is gone has nothing to settle.
     func forget(generation: UInt64) {
-        unsettled.withLockedValue { unsettled in
-            unsettled = unsettled.filter { place in
+        state.withLockedValue { state in
+            state.failures = state.failures.filter { place, _ in
                 switch place {
                 case .generation(generation), .bucket(generation, _): false
                 default: true

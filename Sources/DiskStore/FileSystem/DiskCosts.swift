@@ -12,7 +12,8 @@ struct DiskCosts: Sendable {
     let longest: Int
 
     init(block: Int, longest: Int) {
-        self.block = min(max(block, 512), 1 << 20)
+        // A file system that says more counts in blocks and packs several files in one, or says something else.
+        self.block = min(max(block, 512), 64 << 10)
         self.longest = longest
     }
 

@@ -186,6 +186,8 @@ public struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     var isMissing: Bool { code == ENOENT }
     /// No blocks, no inodes, or over a quota of the file system.
     var isNoSpace: Bool { code == ENOSPC || code == EDQUOT }
+    /// The disk, or what the file system keeps on it, is damaged at that place.
+    var isOfMedium: Bool { [EIO, EBADMSG, EUCLEAN].contains(code) }
     /// Nothing can be changed on that file system.
     var isReadOnly: Bool { code == EROFS }
     /// The process or the machine has run out of descriptors.

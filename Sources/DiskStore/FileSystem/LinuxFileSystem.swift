@@ -29,7 +29,8 @@ public struct LinuxFileSystem: FileSystem {
     public func blockSize(_ descriptor: Int32) -> Int {
         var found = statvfs()
         guard fstatvfs(descriptor, &found) == 0 else { return 4096 }
-        return Int(clamping: max(found.f_bsize, found.f_frsize))
+        // f_bsize is what is best read at once, a megabyte over NFS. A few file systems know only that one.
+        return Int(clamping: found.f_frsize > 0 ? found.f_frsize : found.f_bsize)
     }
 
     private static var reading: Int32 { O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | CLINUX_O_NOATIME }

@@ -1,3 +1,4 @@
+import Logging
 import NIOConcurrencyHelpers
 import ThumbnailCache
 
@@ -5,9 +6,16 @@ extension ImageFiles {
     /// Counts what a generation held at the start, bucket by bucket, each with its commit lock held; so that the sum is
     /// exact beside writes going on. Does nothing where all is counted. On the way it removes what does not belong.
     func count(_ generation: Generation, until isStopped: () -> Bool, yield: YieldToOthers) throws {
-        guard ledger.withLockedValue({ $0.usage(of: generation.number) }) == nil else { return }
-        let directory = try existingDirectory(of: generation)
-        if let directory { try tidy(directory) }
+        let isCounted = ledger.withLockedValue { $0.usage(of: generation.number) } != nil
+        if isCounted, generation.isTidy { return }
+        var failure: (any Error)?
+        do {
+            if let directory = try existingDirectory(of: generation) { try tidy(directory) }
+            generation.noteTidy()
+        } catch {
+            // What cannot be removed is no reason not to count.
+            failure = error
+        }
         for bucket in UInt8.min...UInt8.max {
             if isStopped() { return }
             guard ledger.withLockedValue({ $0.awaitsCount(generation.number, bucket: bucket) }) else { continue }
@@ -18,6 +26,7 @@ extension ImageFiles {
             }
             yield()
         }
+        if let failure { throw failure }
     }
 
     private func count(_ bucket: UInt8, in directory: Directory) throws -> Usage {
@@ -29,7 +38,11 @@ extension ImageFiles {
             guard status.kind == .file, status.linkCount == 1, status.size <= largestEntry,
                 EntryAddress(entry.name)?.bucket == bucket
             else {
-                try trash.take(entry.name, from: place)
+                do {
+                    try takeAway(entry.name, status.kind, from: place)
+                } catch {
+                    log.debug("what does not belong stays", metadata: ["error": "\(error)"])
+                }
                 continue
             }
             usage = usage + Usage(images: 1, bytes: costs.file(status.size))
@@ -42,7 +55,15 @@ extension ImageFiles {
         for entry in try disk.names(in: directory) {
             let isBucket = BucketName.bucket(of: entry.name) != nil && entry.kind != .file && entry.kind != .other
             let isOurs = temporaries.isTemporary(entry.name) && !temporaries.isStale(entry.name)
-            if !isBucket && !isOurs { try trash.take(entry.name, from: directory) }
+            guard !isBucket, !isOurs, let status = try disk.status(of: entry.name, in: directory) else { continue }
+            try takeAway(entry.name, status.kind, from: directory)
         }
+    }
+
+    /// Removes what does not belong. A file goes at once: it may be an image that a living key opens, and in the trash
+    /// it would outlive the receipt of a purge of its profile (I3).
+    private func takeAway(_ name: FileName, _ kind: FileStatus.Kind, from directory: Directory) throws {
+        if kind == .directory { return try trash.take(name, from: directory) }
+        try disk.unlinkIfPresent(name, in: directory)
     }
 }

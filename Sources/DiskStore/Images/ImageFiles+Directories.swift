@@ -21,22 +21,19 @@ extension ImageFiles {
         return found
     }
 
-    /// One of a generation's buckets, or nil, for whoever does not hold its commit lock.
-    func lookedUpDirectory(of generation: Generation, bucket: UInt8) throws -> Directory? {
-        let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
-        if let found = disk.directories[key] { return found }
-        return try withLock(generation, bucket) { try existingDirectory(of: generation, bucket: bucket) }
-    }
-
-    /// One of a generation's buckets, or nil. The commit lock is held: eviction and a purge take a bucket away with its last entry, and one that is gone must
-    /// not come back as an open directory.
+    /// One of a generation's buckets, or nil. Without the commit lock, which a purge may hold for as long as an fsync
+    /// takes.
+    ///
+    /// A bucket goes with its last entry, maybe while it is opened here: one that is gone holds nothing and does no
+    /// harm, but must not stay open for those who come after it was made anew.
     func existingDirectory(of generation: Generation, bucket: UInt8) throws -> Directory? {
         let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
         if let found = disk.directories[key] { return found }
+        let removals = disk.directories.removals
         guard let parent = try existingDirectory(of: generation),
             let found = try existing(BucketName.fileName(bucket), in: parent)
         else { return nil }
-        disk.directories.insert(found, for: key)
+        disk.directories.insert(found, for: key, unlessRemovedSince: removals)
         return found
     }
 
@@ -72,6 +69,16 @@ extension ImageFiles {
         }
         disk.directories.insert(found, for: key)
         return found
+    }
+
+    /// Removes a bucket if it holds nothing, behind something that has happened already: should it stay, eviction finds
+    /// it. The commit lock is held.
+    func tidyBucket(_ bucket: UInt8, of generation: Generation) {
+        do {
+            try removeDirectoryIfEmpty(of: generation, bucket: bucket)
+        } catch {
+            log.debug("an empty directory could not be removed", metadata: ["error": "\(error)"])
+        }
     }
 
     /// Removes a bucket that holds nothing any more. The commit lock is held.

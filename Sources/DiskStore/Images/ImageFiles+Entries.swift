@@ -31,19 +31,33 @@ extension ImageFiles {
         throws -> PreparedEntry?
     {
         let directory = try madeDirectory(of: generation)
+        for file in underWay.leftOver(in: generation) { try remove(file, from: directory, of: generation) }
         // Before anything is written, so that a full disk shows while there is nothing to undo.
         try withLock(generation, address.bucket) { _ = try madeDirectory(of: generation, bucket: address.bucket) }
         let temporary = temporaries.make()
-        underWay.begin(temporary, of: address.profile, in: generation)
+        var file = try made(temporary, of: address.profile, in: directory, of: generation)
         var isPrepared = false
         defer { if !isPrepared { removeTemporary(temporary, in: directory, of: generation) } }
-        var file = try disk.open(temporary, in: directory, for: .creating)
         // A purge that came before the file was there could not remove it; nor has it anything to fear from an empty one.
         guard underWay.contains(temporary, in: generation) else { return nil }
         try file.write(entry)
         try file.close()
         isPrepared = true
         return PreparedEntry(address: address, temporary: temporary, size: entry.count, directory: directory)
+    }
+
+    /// Makes a temporary file, noted before it is there.
+    private func made(
+        _ temporary: FileName, of profile: SealedName, in directory: Directory, of generation: Generation
+    ) throws -> OpenFile {
+        underWay.begin(temporary, of: profile, in: generation)
+        do {
+            return try disk.open(temporary, in: directory, for: .creating)
+        } catch {
+            // There is none, and on a read-only disk there would be one such note for each attempt.
+            underWay.end(temporary, in: generation)
+            throw error
+        }
     }
 
     /// Lets an entry appear under its name if it still may. See ``ThumbnailCache/ImageVault/write(_:_:isCurrent:committed:)``.
@@ -96,18 +110,23 @@ extension ImageFiles {
         underWay.end(entry.temporary, in: generation)
     }
 
-    /// What cannot be removed stays noted: a purge of its profile tries again, or gives no receipt.
+    /// What cannot be removed stays noted: a purge of its profile tries again, or gives no receipt. It does not go to
+    /// the trash, where it would outlive such a receipt.
     private func removeTemporary(_ name: FileName, in directory: Directory, of generation: Generation) {
         do {
-            do throws(SystemError) {
-                try disk.unlinkIfPresent(name, in: directory)
-            } catch {
-                try trash.take(name, from: directory)
-            }
-            underWay.end(name, in: generation)
+            try remove(name, from: directory, of: generation)
         } catch {
-            log.warning("a temporary file could not be removed; the next start will", metadata: ["error": "\(error)"])
+            underWay.leaveOver(name, in: generation)
+            log.warning("a temporary file could not be removed; the next write will", metadata: ["error": "\(error)"])
         }
+    }
+
+    private func remove(
+        _ temporary: FileName, from directory: Directory, of generation: Generation
+    ) throws(SystemError) {
+        try disk.unlinkIfPresent(temporary, in: directory)
+        // Only now: else nobody would try again.
+        underWay.end(temporary, in: generation)
     }
 
     /// Removes an entry that turned out bad, unless something else stands there by now. Counted.
@@ -124,6 +143,7 @@ extension ImageFiles {
                 // What could not be opened as a file and is one now has been replaced in between.
                 if status == nil, found.kind == .file, found.owner == geteuid() { return }
                 try remove(name, found, from: bucket, address.bucket, of: generation)
+                tidyBucket(address.bucket, of: generation)
             }
         } catch {
             log.warning("a bad entry could not be removed", metadata: ["error": "\(error)"])
@@ -134,11 +154,7 @@ extension ImageFiles {
     func removeAll(of profile: SealedName, in generation: Generation) throws -> Usage {
         guard let directory = try existingDirectory(of: generation) else { return Usage() }
         try removeLeftovers(of: generation)
-        for file in underWay.files(of: profile, in: generation) {
-            try disk.unlinkIfPresent(file, in: directory)
-            // Only now: else nobody would try again.
-            underWay.end(file, in: generation)
-        }
+        for file in underWay.files(of: profile, in: generation) { try remove(file, from: directory, of: generation) }
         let removed = try removeEntries(of: profile, in: generation)
         // Where the bucket went too, it is this directory that leads to the entry no more. And where it did not, it is this one
         // that leads to no temporary file.
@@ -167,12 +183,10 @@ extension ImageFiles {
         return removed
     }
 
-    /// Until a generation is counted, images may lie in it that a run before this one swapped out and was killed before it removed
+    /// Until a generation was tidied up, images may lie in it that a run before this one swapped out and was killed before it removed
     /// them: whole, sealed under a key that lives on, and of whatever profile. They go before any profile's receipt (I3).
     private func removeLeftovers(of generation: Generation) throws {
-        guard ledger.withLockedValue({ $0.usage(of: generation.number) }) == nil,
-            let directory = try existingDirectory(of: generation)
-        else { return }
+        guard !generation.isTidy, let directory = try existingDirectory(of: generation) else { return }
         var isChanged = false
         for entry in try disk.names(in: directory) where temporaries.isStale(entry.name) && entry.kind != .directory {
             try disk.unlinkIfPresent(entry.name, in: directory)

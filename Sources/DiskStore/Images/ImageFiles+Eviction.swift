@@ -1,3 +1,4 @@
+import Logging
 import NIOConcurrencyHelpers
 import Synchronization
 import ThumbnailCache
@@ -13,34 +14,61 @@ extension ImageFiles {
         if trashed > 0, ledger.withLockedValue({ $0.total.bytes }) + trashed > quota {
             _ = try trash.emptySome(budget: Eviction.batch)
         }
-        let keepsTotal = try makeRoomInStore(keeping: keeping)
-        return keepsOwn && keepsTotal
+        var nothingToGive: Set<UInt64> = []
+        for _ in 0..<Self.mostGiversAsked {
+            if makeRoomInStore(keeping: keeping, passingOver: &nothingToGive) { return keepsOwn }
+            // What was freed is enough for one write.
+            if nothingToGive.isEmpty { break }
+        }
+        return false
     }
+
+    /// How many are asked to give by somebody who has something else to do.
+    private static let mostGiversAsked = 4
 
     /// Evicts a batch from a user that is over its own quota. False when another batch would bring it on.
     func makeRoom(in generation: Generation, keeping: EntryAddress?) throws -> Bool {
         let held = ledger.withLockedValue { $0.counted(of: generation.number).bytes }
         guard held > userQuota else { return true }
         let freed = try evict(from: generation, bytes: held - Eviction.lowWater(of: userQuota), keeping: keeping)
-        return freed.images == 0 || held - freed.bytes <= userQuota
+        return freed.bytes == 0 || held - freed.bytes <= userQuota
     }
 
-    /// Evicts a batch from whoever is most over its share. False when another batch would bring it on.
-    func makeRoomInStore(keeping: EntryAddress?) throws -> Bool {
-        guard let giver = ledger.withLockedValue({ $0.giver(quota: quota) }) else { return true }
-        guard let generation = generation(number: giver.generation) else { return true }
-        let freed = try evict(from: generation, bytes: giver.bytes, keeping: keeping)
-        return freed.images == 0 ? true : ledger.withLockedValue { $0.total.bytes <= quota }
+    /// Evicts a batch from whoever is most over its share and has something to give. False when another call would
+    /// bring it on.
+    /// - Parameter passingOver: whoever gave nothing; one more with each call that freed nothing.
+    func makeRoomInStore(keeping: EntryAddress?, passingOver nothingToGive: inout Set<UInt64>) -> Bool {
+        let giver = ledger.withLockedValue {
+            $0.giver(quota: quota, accountOf: accountOf, passingOver: nothingToGive)
+        }
+        guard let giver else { return true }
+        var freed = Usage()
+        do {
+            if let generation = generation(number: giver.generation) {
+                freed = try evict(from: generation, bytes: giver.bytes, keeping: keeping)
+            }
+        } catch  where nothingToGive.isEmpty {
+            log.warning("images could not be evicted; others give", metadata: ["error": "\(error)"])
+        } catch {
+            // Said once: on a disk that fails all do.
+        }
+        if freed.bytes == 0 {
+            // Else one whose directory cannot be read, or was emptied by hand, would switch the quota off for all.
+            nothingToGive.insert(giver.generation)
+            return false
+        }
+        return ledger.withLockedValue { $0.total.bytes <= quota }
     }
 
-    /// Removes least recently used images of a generation, at most a batch, until `bytes` are free.
-    /// Costs a listing of its directory and of a bucket or two, and a look at ``Eviction/sampleSize`` files a round.
+    /// Removes least recently used images of a generation, at most a batch, until `bytes` are free; and what empty
+    /// buckets it meets. Costs a listing of its directory and of a bucket or two, and a look at ``Eviction/sampleSize``
+    /// files a round.
     @discardableResult
     func evict(from generation: Generation, bytes: Int, keeping: EntryAddress?) throws -> Usage {
         var freed = Usage()
         while freed.bytes < bytes, freed.images < Eviction.batch {
-            let (sample, isWhole) = try sample(of: generation, keeping: keeping)
             let before = freed.images
+            let (sample, isWhole) = try sample(of: generation, keeping: keeping, freed: &freed)
             for victim in Eviction.victims(of: sample, bytes: bytes - freed.bytes, isWhole: isWhole) {
                 // A directory that goes with its last image may have been enough.
                 if freed.bytes >= bytes { break }
@@ -56,8 +84,9 @@ extension ImageFiles {
     }
 
     /// Some images of a generation, from buckets in random order, and whether that is all of them.
+    /// - Parameter freed: grows by the buckets that held nothing and are gone now.
     private func sample(
-        of generation: Generation, keeping: EntryAddress?
+        of generation: Generation, keeping: EntryAddress?, freed: inout Usage
     ) throws -> (sample: [Eviction.Candidate], isWhole: Bool) {
         guard let directory = try existingDirectory(of: generation) else { return ([], true) }
         var buckets = try disk.names(in: directory).compactMap { BucketName.bucket(of: $0.name) }
@@ -65,7 +94,15 @@ extension ImageFiles {
         while !buckets.isEmpty {
             let bucket = buckets.swapRemove(at: try random.index(below: buckets.count))
             guard let place = try existing(BucketName.fileName(bucket), in: directory) else { continue }
-            var addresses = try disk.names(in: place, limit: 4096).compactMap { EntryAddress($0.name) }
+            let names = try disk.names(in: place, limit: 4096)
+            if names.isEmpty {
+                let isGone = try withLock(generation, bucket) {
+                    try removeDirectoryIfEmpty(of: generation, bucket: bucket)
+                }
+                if isGone { freed.bytes += costs.directory }
+                continue
+            }
+            var addresses = names.compactMap { EntryAddress($0.name) }
             while !addresses.isEmpty {
                 if sample.count == Eviction.sampleSize { return (sample, false) }
                 let address = addresses.swapRemove(at: try random.index(below: addresses.count))

@@ -8,7 +8,7 @@ extension ImageFiles {
     /// The sizes in which a profile has entries. Beside writes and removals going on: what it says was so at some moment.
     func sizes(of profile: SealedName, in generation: Generation) throws -> [UInt16] {
         guard !generation.holdsNothing(in: profile.bucket),
-            let bucket = try lookedUpDirectory(of: generation, bucket: profile.bucket)
+            let bucket = try existingDirectory(of: generation, bucket: profile.bucket)
         else { return [] }
         let prefix = profile.fileName.bytes
         var sizes: [UInt16] = []

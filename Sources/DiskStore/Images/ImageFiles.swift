@@ -17,6 +17,8 @@ final class ImageFiles: Sendable {
     let now: @Sendable () -> Int64
     let quota: Int
     let userQuota: Int
+    /// The account that a uid counts for: shares of the quota are an account's.
+    let accountOf: @Sendable (UInt32) -> UInt32
     let counters: Counters
     let maintenance: MaintenanceSignal
     let log: Logger
@@ -41,7 +43,8 @@ final class ImageFiles: Sendable {
         disk: Disk, costs: DiskCosts, users: Directory, trash: Trash, temporaries: TemporaryNames,
         directorySync: DirectorySync,
         random: any RandomSource, now: @escaping @Sendable () -> Int64, quota: Int, userQuota: Int,
-        counters: Counters, maintenance: MaintenanceSignal, log: Logger
+        accountOf: @escaping @Sendable (UInt32) -> UInt32, counters: Counters, maintenance: MaintenanceSignal,
+        log: Logger
     ) {
         self.disk = disk
         self.costs = costs
@@ -54,6 +57,7 @@ final class ImageFiles: Sendable {
         self.now = now
         self.quota = quota
         self.userQuota = userQuota
+        self.accountOf = accountOf
         self.counters = counters
         self.maintenance = maintenance
         self.log = log
@@ -121,6 +125,7 @@ final class ImageFiles: Sendable {
             if let usage = ledger.usage(of: generation.number) { generation.close(holding: usage) }
             _ = ledger.close(generation.number)
         }
+        underWay.forget(generation)
         disk.directories.removeAll(of: generation.number)
         directorySync.forget(generation: generation.number)
     }

@@ -6,13 +6,21 @@ import NIOConcurrencyHelpers
 /// A purge of the profile removes them (F78): else, after a kill behind its receipt, a file would be left that a living key opens. It does
 /// not wait for whoever writes one. Who has made a file looks whether it is still noted before it writes into it, and again
 /// before it lets it appear.
+///
+/// A file that could not be removed stays noted as left over. It goes before the next image is written, or nothing is
+/// written: so there are never more than there were writers at once (I8).
 final class ImagesUnderWay: Sendable {
+    private struct Note {
+        let profile: SealedName
+        var isLeftOver = false
+    }
+
     /// By generation, since a profile's name belongs to one.
-    private let noted = NIOLockedValueBox<[UInt64: [FileName: SealedName]]>([:])
+    private let noted = NIOLockedValueBox<[UInt64: [FileName: Note]]>([:])
 
     /// Before the file is made.
     func begin(_ file: FileName, of profile: SealedName, in generation: Generation) {
-        noted.withLockedValue { $0[generation.number, default: [:]][file] = profile }
+        noted.withLockedValue { $0[generation.number, default: [:]][file] = Note(profile: profile) }
     }
 
     func contains(_ file: FileName, in generation: Generation) -> Bool {
@@ -27,9 +35,25 @@ final class ImagesUnderWay: Sendable {
         }
     }
 
+    /// Nobody works on the file any more, and it is still there.
+    func leaveOver(_ file: FileName, in generation: Generation) {
+        noted.withLockedValue { $0[generation.number]?[file]?.isLeftOver = true }
+    }
+
+    func leftOver(in generation: Generation) -> [FileName] {
+        noted.withLockedValue { ($0[generation.number] ?? [:]).filter { $0.value.isLeftOver }.map(\.key) }
+    }
+
     func files(of profile: SealedName, in generation: Generation) -> [FileName] {
         noted.withLockedValue { noted in
-            (noted[generation.number] ?? [:]).filter { $0.value == profile }.map(\.key)
+            (noted[generation.number] ?? [:]).filter { $0.value.profile == profile }.map(\.key)
         }
     }
+
+    /// The generation is gone, and its directory with it.
+    func forget(_ generation: Generation) {
+        noted.withLockedValue { $0[generation.number] = nil }
+    }
+
+    var count: Int { noted.withLockedValue { $0.values.reduce(0) { $0 + $1.count } } }
 }

@@ -1,6 +1,7 @@
 import ThumbnailCache
 
-/// Who holds how much: per generation, per uid and in all. A value; whoever holds it locks it.
+/// Who holds how much: per generation, per uid and in all. A value; whoever holds it locks it. It is kept by uid, and
+/// uids are put together to ledger where shares are compared.
 ///
 /// After a start a generation's buckets are counted one after another. A change in a bucket that is not counted yet is
 /// ignored: its count, made with that bucket's entries standing still, will see it.
@@ -78,17 +79,37 @@ struct UsageLedger {
         ledger[generation]?.uncounted.contains(bucket) == true
     }
 
-    /// Who gives when the store is over its quota, and how much: the uid most over its share, which is the quota
-    /// through the uids that have a cache, and of that uid the user who holds most. It gives what brings the store back
-    /// to its quota, but not so much that it falls below its share itself (I8). Whoever gives *is* over its share: when
-    /// all hold more than the quota together, somebody holds more than an equal part of it.
-    func giver(quota: Int) -> (generation: UInt64, bytes: Int)? {
+    /// Who gives when the store is over its quota, and how much: the account most over its share, which is the quota
+    /// through the ledger that have a cache, and of that account the user who holds most. It gives what brings the
+    /// store back to its quota, but not so much that it falls below its share itself (I8). Whoever holds most *is* over
+    /// its share: when all hold more than the quota together, somebody holds more than an equal part of it.
+    ///
+    /// Costs a look at each uid that has a cache.
+    /// - Parameters:
+    ///   - accountOf: the account that a uid counts for. Asked each time, since a reload may change it.
+    ///   - passingOver: generations that have nothing to give. Then it is the turn of the account's next one, and of
+    ///     the next account that is over its share.
+    func giver(
+        quota: Int, accountOf: (UInt32) -> UInt32, passingOver: Set<UInt64> = []
+    ) -> (generation: UInt64, bytes: Int)? {
         let excess = total.bytes - quota
-        guard excess > 0, let most = holders.values.max(by: { $0.bytes < $1.bytes }),
-            let generation = most.generations.max(by: { counted(of: $0).bytes < counted(of: $1).bytes })
-        else { return nil }
-        let share = quota / holders.count
-        return (generation, min(excess, max(1, most.bytes - share)))
+        guard excess > 0 else { return nil }
+        var held: [UInt32: Int] = [:]
+        for (uid, holder) in holders { held[accountOf(uid), default: 0] += holder.bytes }
+        let share = quota / max(1, held.count)
+        var overShare = held.filter { $0.value > share }
+        while let (account, bytes) = overShare.max(by: { $0.value < $1.value }) {
+            var largest: (generation: UInt64, bytes: Int)?
+            for (uid, holder) in holders where accountOf(uid) == account {
+                for generation in holder.generations where !passingOver.contains(generation) {
+                    let bytes = counted(of: generation).bytes
+                    if bytes > largest?.bytes ?? 0 { largest = (generation, bytes) }
+                }
+            }
+            if let largest { return (largest.generation, min(excess, bytes - share)) }
+            overShare[account] = nil
+        }
+        return nil
     }
 }
 

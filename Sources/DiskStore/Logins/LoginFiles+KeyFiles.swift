@@ -31,26 +31,34 @@ extension LoginFiles {
         try keyFile.withEncoded(check: { try names.check($0, uid: sealedOwner.uid, user: sealedOwner.user, into: $1) })
         { bytes in
             try disk.create(temporary, in: directory, with: bytes)
+            try place(temporary, as: name, in: directory, holding: bytes)
         }
-        let replaced = try place(temporary, as: name, in: directory)
         try directorySync.sync(directory, .keysOf(uid: sealedOwner.uid))
-        if let replaced { try unlessNoSpace { try replaced.file.overwrite() } }
-        try destroy(temporary, in: directory)
+        try destroy(temporary, in: directory).throwDurably { try sync(directory, of: sealedOwner) }
     }
 
     /// Swaps a key file with the one in whose place it comes, if there is one.
-    /// - Returns: the old file, where the file system cannot swap: no name leads to that one any more.
-    private func place(_ temporary: FileName, as name: FileName, in directory: Directory) throws -> ReplacedFile? {
+    ///
+    /// Where the file system cannot swap, the old file is overwritten with the new one's bytes. A rename over it would
+    /// leave it without a name, and a kill before it was overwritten would leave its keys on the disk. A write of so
+    /// few bytes is whole or does not happen, as far as disks go; one that was torn is a damaged key file, which is a
+    /// log-out.
+    private func place(
+        _ temporary: FileName, as name: FileName, in directory: Directory, holding bytes: UnsafeRawBufferPointer
+    ) throws {
         do {
-            try disk.exchange(temporary, in: directory, with: name, in: directory)
-            return nil
+            return try disk.exchange(temporary, in: directory, with: name, in: directory)
         } catch {
             // There is none, or the file system cannot swap.
             if !error.isMissing && !error.isUnknownCall { throw error }
         }
-        let old = try ReplacedFile.open(name, in: directory, disk)
+        let old = try disk.status(of: name, in: directory)
+        if old?.kind == .file, old?.size == Int64(bytes.count) {
+            return try disk.overwrite(name, in: directory, with: bytes, at: 0)
+        }
+        // Nothing, or nothing that is a key file.
+        if let failure = try destroy(name, in: directory).failure { throw failure }
         try disk.rename(temporary, in: directory, to: name, in: directory)
-        return old
     }
 
     /// Destroys what an interrupted ``write(_:of:)`` has left, which may be the old key file or a new one. What stands under the
@@ -58,22 +66,57 @@ extension LoginFiles {
     func destroyLeftover(of sealedOwner: SealedOwner, in directory: Directory) throws {
         let temporary = Disk.temporaryName(for: sealedOwner.user.fileName)
         guard try disk.status(of: temporary, in: directory) != nil else { return }
+        try sync(directory, of: sealedOwner)
+        try destroy(temporary, in: directory).throwDurably { try sync(directory, of: sealedOwner) }
+    }
+
+    private func sync(_ directory: Directory, of sealedOwner: SealedOwner) throws(SystemError) {
         try directorySync.sync(directory, .keysOf(uid: sealedOwner.uid))
-        try destroy(temporary, in: directory)
+    }
+
+    /// What became of a key file that was to be destroyed.
+    struct Destruction {
+        /// Whether there was anything; there is nothing any more.
+        let isChange: Bool
+        /// Why it could not be overwritten. It is unlinked all the same: it would never be, on a disk that has lost the
+        /// sector. There is no receipt for that; whoever tries again finds nothing.
+        let failure: SystemError?
+
+        static let nothingThere = Destruction(isChange: false, failure: nil)
+
+        /// Throws the failure, if there is one, when it is durable that the file is gone.
+        func throwDurably(sync: () throws -> Void) throws {
+            guard let failure else { return }
+            try sync()
+            throw failure
+        }
     }
 
     /// Overwrites a key file and unlinks it.
-    /// - Returns: whether there was anything.
-    @discardableResult
-    func destroy(_ name: FileName, in directory: Directory) throws -> Bool {
-        guard let status = try disk.status(of: name, in: directory) else { return false }
+    func destroy(_ name: FileName, in directory: Directory) throws -> Destruction {
+        guard let status = try disk.status(of: name, in: directory) else { return .nothingThere }
         if status.kind == .directory {
             try disk.removeDirectory(name, in: directory)
-            return true
+            return Destruction(isChange: true, failure: nil)
         }
-        try unlessNoSpace { try disk.overwrite(name, in: directory) }
+        let failure = try overwriteIfPossible(name, in: directory)
         try disk.unlinkIfPresent(name, in: directory)
-        return true
+        return Destruction(isChange: true, failure: failure)
+    }
+
+    /// - Returns: why the disk did not take it, twice in a row.
+    private func overwriteIfPossible(_ name: FileName, in directory: Directory) throws -> SystemError? {
+        func attempt() throws { try unlessNoSpace { try disk.overwrite(name, in: directory) } }
+        do {
+            try attempt()
+        } catch let error as SystemError where error.isOfMedium {
+            do {
+                try attempt()
+            } catch let error as SystemError where error.isOfMedium {
+                return error
+            }
+        }
+        return nil
     }
 
     private func unlessNoSpace(_ overwrite: () throws -> Void) throws {
@@ -81,25 +124,6 @@ extension LoginFiles {
             try givingUpReserve(overwrite)
         } catch let error as SystemError where error.isNoSpace {
             // Only a file system that never writes in place says this; there is nothing to overwrite then.
-        }
-    }
-}
-
-/// A key file that was renamed over and is to be overwritten yet.
-private final class ReplacedFile: Sendable {
-    let file: OpenFile
-
-    private init(_ file: consuming OpenFile) {
-        self.file = file
-    }
-
-    /// nil where there is none.
-    static func open(_ name: FileName, in directory: Directory, _ disk: Disk) throws(SystemError) -> ReplacedFile? {
-        do {
-            return ReplacedFile(try disk.open(name, in: directory, for: .overwriting))
-        } catch {
-            if error.isMissing || error.isOfWrongKind { return nil }
-            throw error
         }
     }
 }

@@ -177,10 +177,14 @@ final class LoginFiles: Sendable {
         if let directory = try uidDirectory(sealedOwner.uid, in: keys) {
             let place = DirectorySync.Place.keysOf(uid: sealedOwner.uid)
             var isChanged = directorySync.isUnsettled(place)
+            var failure: SystemError?
             for name in [name, Disk.temporaryName(for: name)] {
-                isChanged = try destroy(name, in: directory) || isChanged
+                let destruction = try destroy(name, in: directory)
+                isChanged = destruction.isChange || isChanged
+                failure = failure ?? destruction.failure
             }
             if isChanged { try directorySync.sync(directory, place) }
+            if let failure { throw failure }
         }
         state.withLockedValue { state in
             state.live[sealedOwner] = nil

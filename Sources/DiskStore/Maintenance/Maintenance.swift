@@ -47,7 +47,7 @@ final class Maintenance: Sendable {
                 }
             }
             step("deleting trash") { try emptyTrash() }
-            step("evicting") { try evict() }
+            evict()
             images.disk.openEntries.removeAll(notOpenedAt: images.now())
             do {
                 try logins.reserve.restore()
@@ -134,11 +134,15 @@ final class Maintenance: Sendable {
         }
     }
 
-    private func evict() throws {
+    private func evict() {
         for generation in images.generations where !signal.isStopped {
-            while !signal.isStopped, try !images.makeRoom(in: generation, keeping: nil) { pause() }
+            // Each by itself: one whose directory cannot be read keeps no other from its quota.
+            step("evicting") {
+                while !signal.isStopped, try !images.makeRoom(in: generation, keeping: nil) { pause() }
+            }
         }
-        while !signal.isStopped, try !images.makeRoomInStore(keeping: nil) { pause() }
+        var nothingToGive: Set<UInt64> = []
+        while !signal.isStopped, !images.makeRoomInStore(keeping: nil, passingOver: &nothingToGive) { pause() }
     }
 
     // MARK: The thread

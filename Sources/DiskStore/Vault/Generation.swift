@@ -14,6 +14,8 @@ final class Generation: Sendable {
     /// One bit for each bucket that nothing has been put in, so that nothing need be looked for there. None where the generation was found:
     /// then only the disk can tell.
     private let untouched: InlineArray<4, Atomic<UInt64>>
+    /// Whether no file of an earlier run can lie in the directory any more.
+    private let tidy: Atomic<Bool>
     /// In place, since a box would take as much memory again as all the rest. No images but -1 while it is not known.
     private let lastImages = Atomic<Int>(-1)
     private let lastBytes = Atomic<Int>(0)
@@ -24,8 +26,14 @@ final class Generation: Sendable {
         self.uid = uid
         self.name = name
         self.isNew = isNew
+        tidy = Atomic(isNew)
         untouched = InlineArray { _ in Atomic(isNew ? UInt64.max : 0) }
     }
+
+    var isTidy: Bool { tidy.load(ordering: .acquiring) }
+
+    /// What earlier runs left beside the buckets is gone.
+    func noteTidy() { tidy.store(true, ordering: .releasing) }
 
     /// What it held when its account was closed; nil before.
     var lastUsage: Usage? {

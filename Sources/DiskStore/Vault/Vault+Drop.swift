@@ -11,6 +11,7 @@ extension Vault {
                         let status = try files.disk.status(of: address.fileName, in: bucket)
                     else { return }
                     try files.remove(address.fileName, status, from: bucket, address.bucket, of: generation)
+                    files.tidyBucket(address.bucket, of: generation)
                 }
             }
         }

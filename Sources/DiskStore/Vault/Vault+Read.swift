@@ -17,7 +17,7 @@ extension Vault {
     /// One entry, opened in the buffer that it is then sent from. Costs openat, fstat, pread and close, and one
     /// allocation of the image's size.
     func read(_ address: EntryAddress, with crypter: Crypter, framing: ReplyFraming) throws -> Image? {
-        guard let bucket = try files.lookedUpDirectory(of: generation, bucket: address.bucket) else { return nil }
+        guard let bucket = try files.existingDirectory(of: generation, bucket: address.bucket) else { return nil }
         for _ in 0..<Self.mostAttempts {
             switch try outcome(at: address, in: bucket, with: crypter, framing: framing) {
             case .image(let image):

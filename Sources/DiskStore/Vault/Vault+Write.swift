@@ -9,8 +9,14 @@ extension Vault {
             try storeErrors("writing an image") {
                 let entry = try seal(slot, image)
                 defer { entry.bytes.deallocate() }
+                var isPlaced = false
+                defer {
+                    let bucket = entry.address.bucket
+                    // Made for this entry, maybe; it counts towards the quota.
+                    if !isPlaced { files.withLock(generation, bucket) { files.tidyBucket(bucket, of: generation) } }
+                }
                 guard let prepared = try prepare(entry) else { return false }
-                let isPlaced = try files.commit(
+                isPlaced = try files.commit(
                     prepared, in: generation, isCurrent: isCurrent, committed: committed)
                 if isPlaced { makeRoom(keeping: entry.address) }
                 return isPlaced

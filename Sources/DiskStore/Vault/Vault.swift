@@ -40,14 +40,14 @@ final class Vault: ImageVault {
         }
     }
 
-    func sizes(of profile: OpaqueID) throws -> [UInt16] {
+    func sizes(of profile: OpaqueID) throws -> [UInt16]? {
         try whileOpen {
             do {
                 return try files.sizes(of: try withCrypter { try $0.names.profileName(of: profile) }, in: generation)
             } catch {
-                // As in a read: what cannot be listed is not known to be there.
+                // As in a read, and whoever asked must not take it for a bucket that holds none.
                 files.counters.failedReads.add(1, ordering: .relaxed)
-                return []
+                return nil
             }
         }
     }

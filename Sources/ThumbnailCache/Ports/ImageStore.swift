@@ -16,7 +16,9 @@ public protocol ImageStore: Sendable {
     func countUsers(of uid: UInt32) throws -> Int
 
     /// Makes durable what was found of a uid's log-ins, or found missing: a run before this one may have left it in memory only. To be
-    /// called before anything is promised that no commit stands behind. Costs a look-up from the second time on.
+    /// called before anything is promised that no commit stands behind. Of a uid that has no directory nothing is left
+    /// to do: the directory goes when the last key in it was destroyed durably. Costs a look-up from the second time
+    /// on.
     func settle(_ uid: UInt32) throws
 
     /// Makes a log-in durable: sessions first, then the key file, the commit point. The owner is not logged in.
@@ -81,15 +83,17 @@ public protocol ImageVault: AnyObject, Sendable {
     func read(_ slot: Slot, framing: ReplyFraming) throws -> Image?
 
     /// The sizes in which there may be images of a profile, in no order; 0 for the one of no size. Not all of them where the profile shares its
-    /// place on disk with more images than are looked through. Throws only ``StoreError/closed``.
-    func sizes(of profile: OpaqueID) throws -> [UInt16]
+    /// place on disk with more images than are looked through. Nil where the disk did not say: then nothing is known.
+    /// Throws only ``StoreError/closed``.
+    func sizes(of profile: OpaqueID) throws -> [UInt16]?
 
     /// The image in a slot as ``read(_:framing:)`` gives it, as far as it can be told without blocking: not where the answer would have to come from the disk, or takes so long to open
     /// that others would wait. Nothing is removed or counted. The one call that may be made on an event loop.
     func glance(_ slot: Slot, framing: ReplyFraming) -> Glance
 
-    /// Seals and writes an image. `isCurrent` is asked once, with the slot's commit lock held, right before the entry
-    /// appears under its name; when it answers false nothing is left behind and the result is false.
+    /// Seals and writes an image. `isCurrent` is asked once at most, with the slot's commit lock held, right before the
+    /// entry appears under its name; when it answers false nothing is left behind and the result is false. So it is,
+    /// and nobody is asked, when a removal of the profile has overtaken the write.
     /// `committed` runs with that lock still held, right after the entry appeared.
     func write(
         _ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void

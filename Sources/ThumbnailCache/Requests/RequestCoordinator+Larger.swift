@@ -45,16 +45,17 @@ extension RequestCoordinator {
     /// The look for a larger image has ended. Nothing follows when it is no longer the one that counts.
     /// - Parameters:
     ///   - found: with the slot that it was found in.
-    ///   - isUnchanged: whether no image has come since it began: then nothing found says that there is nothing.
+    ///   - isConclusive: whether all was looked at, and no image of the profile has come since: then nothing found says
+    ///     that there is nothing.
     mutating func largerEnded(
-        _ slot: Slot, _ number: UInt64, found: (image: ServedImage, slot: Slot)?, isUnchanged: Bool, now: Int64
+        _ slot: Slot, _ number: UInt64, found: (image: ServedImage, slot: Slot)?, isConclusive: Bool, now: Int64
     ) -> [Effect] {
         guard var flight = activity[slot]?.larger, flight.number == number else { return [] }
         activity[slot]?.larger = nil
         let waiters = flight.finish()
         for waiter in waiters { places[waiter.id] = nil }
         let served = found.flatMap { mayStandIn($0.image.image, of: $0.slot, now: now) ? $0.image : nil }
-        if found == nil && isUnchanged { negativeCache.noneLarger(than: slot) }
+        if found == nil && isConclusive { negativeCache.noneLarger(than: slot) }
         tidy(slot)
         return waiters.map { .answer($0, .success(served)) }
     }

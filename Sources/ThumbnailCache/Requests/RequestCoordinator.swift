@@ -11,7 +11,8 @@ struct RequestCoordinator: Sendable {
         case answer(Waiter, GetOutcome)
         /// Look on disk, then report with ``readEnded(_:_:image:route:now:)``.
         case read(Slot, flight: UInt64)
-        /// Look for a larger image of the slot's profile, then report with ``largerEnded(_:_:found:isUnchanged:now:)``.
+        /// Look for a larger image of the slot's profile, then report with
+        /// ``largerEnded(_:_:found:isConclusive:now:)``.
         case findLarger(Slot, flight: UInt64)
         /// Download, then report with ``downloadEnded(_:_:url:_:route:now:)``.
         case download(Slot, DownloadTarget, flight: UInt64)

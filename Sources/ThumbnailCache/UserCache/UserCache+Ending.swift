@@ -82,7 +82,7 @@ extension UserCache {
         do {
             let usage = try vault.remove(profiles) { profile in
                 state.withLockedValue { state in
-                    state.invalidations += 1
+                    state.invalidateLookups(of: profile)
                     let ended = state.coordinator.purge(profile: profile)
                     cancelled += ended.cancelled
                     effects += ended.effects

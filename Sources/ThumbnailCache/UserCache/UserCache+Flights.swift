@@ -245,7 +245,7 @@ extension UserCache {
             let ended = state.coordinator.downloadEnded(
                 slot, flight, url: target.url, result, route: route, now: now)
             guard let effects = ended else { return Consequences() }
-            state.invalidations += 1
+            state.invalidateLookups(of: slot.profile)
             var memory = MemoryChange()
             if let image = result.storable {
                 memory = remember(image, in: slot, &state)

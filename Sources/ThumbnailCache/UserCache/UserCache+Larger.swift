@@ -4,35 +4,90 @@ extension UserCache {
     /// Images that are looked at, at most, to find one that stands in for a size that is missing.
     private static var mostLookedAt: Int { 4 }
 
+    /// Lookups, at most, until one is not invalidated. To invalidate one takes somebody a PUT or a download of the profile.
+    private static var mostLookups: Int { 4 }
+
+    /// What a lookup of a larger image came to.
+    private struct Lookup {
+        /// With the slot that it was found in.
+        var found: (image: ServedImage, slot: Slot)?
+        /// Whether the disk has said of each image what it is. A lack of descriptors must not be taken for a lack of
+        /// images.
+        var isComplete = true
+    }
+
     /// Looks for a larger image; on the pool. Costs a listing of one bucket, and a read of what memory does not hold.
     func findLarger(_ slot: Slot, _ flight: UInt64) {
-        let before = state.withLockedValue { $0.invalidations }
-        let found = larger(than: slot)
-        let now = services.time.now
-        change { state in
-            let effects = state.coordinator.largerEnded(
-                slot, flight, found: found, isUnchanged: state.invalidations == before, now: now)
-            return Consequences(effects: effects)
+        defer { state.withLockedValue { $0.largerLookups.end(slot.profile) } }
+        state.withLockedValue { $0.largerLookups.begin(slot.profile) }
+        for number in 1...Self.mostLookups {
+            let before = state.withLockedValue { $0.largerLookups.invalidations(of: slot.profile) }
+            let lookup = larger(than: slot)
+            let now = services.time.now
+            var isOver = false
+            change { state in
+                // Whoever joined behind an image that has come since is not given an older one (I7).
+                let isInvalidated = state.largerLookups.invalidations(of: slot.profile) != before
+                isOver = !isInvalidated || number == Self.mostLookups
+                guard isOver else { return Consequences() }
+                let effects = state.coordinator.largerEnded(
+                    slot, flight, found: isInvalidated ? nil : lookup.found,
+                    isConclusive: lookup.isComplete && !isInvalidated, now: now)
+                return Consequences(effects: effects)
+            }
+            if isOver { return }
         }
     }
 
-    private func larger(than slot: Slot) -> (image: ServedImage, slot: Slot)? {
+    private func larger(than slot: Slot) -> Lookup {
+        var lookup = Lookup()
         do {
             let sizes = try vault.sizes(of: slot.profile)
+            lookup.isComplete = sizes != nil
             let now = services.time.now
-            let slots = state.withLockedValue { $0.coordinator.largerSlots(than: slot, onDisk: sizes) }
+            let slots = state.withLockedValue { $0.coordinator.largerSlots(than: slot, onDisk: sizes ?? []) }
             for slot in slots.prefix(Self.mostLookedAt) {
                 let inMemory = state.withLockedValue { $0.coordinator.storing(slot) ?? $0.memory[slot]?.served }
                 let read = inMemory == nil ? try vault.read(slot, framing: services.framing) : nil
-                guard let image = inMemory?.image ?? read,
-                    state.withLockedValue({ $0.coordinator.mayStandIn(image, of: slot, now: now) })
-                else { continue }
-                return (ServedImage(image, from: inMemory == nil ? .disk : .memory, at: now), slot)
+                guard let image = inMemory?.image ?? read else {
+                    // It was listed. If it went meanwhile, the next look costs little.
+                    lookup.isComplete = false
+                    continue
+                }
+                guard state.withLockedValue({ $0.coordinator.mayStandIn(image, of: slot, now: now) }) else { continue }
+                lookup.found = (ServedImage(image, from: inMemory == nil ? .disk : .memory, at: now), slot)
+                return lookup
             }
-            return nil
         } catch {
             // Closed under our feet: whoever waited has been answered by what closed it.
-            return nil
         }
+        return lookup
+    }
+}
+
+/// Looks for larger images under way, by profile, and how often each was overtaken by an image of the profile that
+/// came, or went.
+struct LargerLookups: Sendable {
+    private struct Lookups: Sendable {
+        var underWay = 0
+        var invalidations = 0
+    }
+
+    private var lookups: [OpaqueID: Lookups] = [:]
+
+    mutating func begin(_ profile: OpaqueID) {
+        lookups[profile, default: Lookups()].underWay += 1
+    }
+
+    mutating func end(_ profile: OpaqueID) {
+        lookups[profile]?.underWay -= 1
+        if lookups[profile]?.underWay == 0 { lookups[profile] = nil }
+    }
+
+    /// Since the first of those that are under way began.
+    func invalidations(of profile: OpaqueID) -> Int { lookups[profile]?.invalidations ?? 0 }
+
+    mutating func invalidate(_ profile: OpaqueID) {
+        lookups[profile]?.invalidations += 1
     }
 }

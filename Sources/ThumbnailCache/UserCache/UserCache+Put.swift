@@ -35,7 +35,7 @@ extension UserCache {
                 committed: {
                     state.withLockedValue { state in
                         guard state.isOpen else { return }
-                        state.invalidations += 1
+                        state.invalidateLookups(of: slot.profile)
                         consequences.effects = state.coordinator.putCommitted(
                             slot, ticket: ticket, image, now: services.time.now)
                         consequences.memory = remember(image, in: slot, &state)

@@ -33,7 +33,14 @@ public final class UserCache: Sendable {
             return deliveries
         }
         /// Grows when an image that was read from disk before may no longer be the one to serve.
-        var invalidations: UInt64 = 0
+        private(set) var invalidations: UInt64 = 0
+        var largerLookups = LargerLookups()
+
+        /// An image of a profile has come, or has gone.
+        mutating func invalidateLookups(of profile: OpaqueID) {
+            invalidations += 1
+            largerLookups.invalidate(profile)
+        }
 
         var isOpen: Bool { ending == nil }
 

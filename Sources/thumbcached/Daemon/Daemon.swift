@@ -42,7 +42,7 @@ enum Daemon {
         let store = try DiskStore(
             configuration: configuration.store(
                 openDirectories: descriptors.directories, openEntries: descriptors.entries),
-            yield: backgroundYield().yield, log: log)
+            accountOf: accountOf, yield: backgroundYield().yield, log: log)
         try settleBoot(store, setup, configuration, log)
         try store.start(after: restAtStart)
         let fetcher = CurlImageFetcher(configuration: configuration.fetcher, log: log)

@@ -38,6 +38,8 @@ func `F24, F26: what is planted in place of an entry is not followed, does not b
     try tree.withStore { store in
         let vault = try store.commitLogin(alice, .plain)
         try vault.put(slot("bob"), picture(1))
+        // Keeps the bucket in its place.
+        try vault.put(slot("bob", 1), picture(1))
         let path = try #require(tree.entries.first)
         // The victim is a good entry even, so that only the kind of thing it is speaks against it.
         try FileManager.default.moveItem(atPath: path, toPath: victim)

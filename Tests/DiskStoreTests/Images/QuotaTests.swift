@@ -13,7 +13,7 @@ private struct Costs {
     init(_ tree: TestTree) {
         var found = statvfs()
         let isKnown = statvfs(tree.root, &found) == 0
-        costs = DiskCosts(block: isKnown ? Int(found.f_bsize) : 4096, longest: 1 << 30)
+        costs = DiskCosts(block: isKnown ? Int(found.f_frsize) : 4096, longest: 1 << 30)
     }
 
     /// Of `picture`, with header, record and tag.

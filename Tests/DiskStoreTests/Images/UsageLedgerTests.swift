@@ -29,10 +29,46 @@ import ThumbnailCache
             ledger.open(generation, uid: UInt32(generation / 10), isEmpty: true)
             ledger.add(images: 1, bytes: bytes, to: generation, bucket: 0)
         }
-        let giver = ledger.giver(quota: test.quota)
+        let giver = ledger.giver(quota: test.quota, accountOf: { $0 })
         #expect(giver?.generation == test.giver, "case \(index)")
         #expect(giver?.bytes ?? 0 == test.bytes, "case \(index)")
     }
+}
+
+@Test func `I8: one that has nothing to give is passed over, but nobody gives below its share for it`() {
+    var ledger = UsageLedger()
+    for (generation, bytes) in [10: 30, 11: 40, 20: 36, 30: 10] as [UInt64: Int] {
+        ledger.open(generation, uid: UInt32(generation / 10), isEmpty: true)
+        ledger.add(images: 1, bytes: bytes, to: generation, bucket: 0)
+    }
+    func giver(passingOver: Set<UInt64>) -> UInt64? {
+        ledger.giver(quota: 100, accountOf: { $0 }, passingOver: passingOver)?.generation
+    }
+    #expect(giver(passingOver: []) == 11)
+    #expect(giver(passingOver: [11]) == 10)
+    #expect(giver(passingOver: [11, 10]) == 20)
+    #expect(giver(passingOver: [11, 10, 20]) == nil)
+}
+
+@Test func `I8, F80: shares are an account's, of all its uids`() {
+    var ledger = UsageLedger()
+    // Ten uids of account 1, and account 2 with more than any of them.
+    for uid in 10..<20 as Range<UInt32> {
+        ledger.open(UInt64(uid), uid: uid, isEmpty: true)
+        ledger.add(images: 1, bytes: Int(uid), to: UInt64(uid), bucket: 0)
+    }
+    ledger.open(2, uid: 2, isEmpty: true)
+    ledger.add(images: 1, bytes: 45, to: 2, bucket: 0)
+    let giver = ledger.giver(quota: 100) { $0 >= 10 ? 1 : $0 }
+    #expect(giver?.generation == 19)
+    #expect(giver?.bytes == 90)
+    #expect(ledger.giver(quota: 100) { $0 }?.generation == 2)
+}
+
+@Test func `F69: what a file system says of its blocks is believed within bounds`() {
+    #expect(DiskCosts(block: 1 << 20, longest: 1 << 30).file(1) == (64 << 10) + DiskCosts.inode)
+    #expect(DiskCosts(block: 0, longest: 1 << 30).file(1) == 512 + DiskCosts.inode)
+    #expect(DiskCosts(block: 8192, longest: 1 << 30).file(1) == 8192 + DiskCosts.inode)
 }
 
 @Test func `a generation's usage is unknown until all its buckets are counted, and exact beside writes`() {

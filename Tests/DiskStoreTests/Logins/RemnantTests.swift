@@ -65,9 +65,9 @@ private final class KeyWitness: Sendable {
         }
     }
 
-    @Test(arguments: [FaultySystem.Fault.die, .dieAfter])
+    @Test(arguments: [FaultySystem.Fault.die, .dieAfter], [true, false])
     func `F70: a purge that dies at any call has overwritten the old keys when the next start has swept`(
-        fault: FaultySystem.Fault
+        fault: FaultySystem.Fault, canSwap: Bool
     ) throws {
         var number = 1
         while true {
@@ -77,9 +77,10 @@ private final class KeyWitness: Sendable {
             let last = number
             try tree.withStore(system: system) { store in
                 _ = try store.commitLogin(alice, .plain)
-                system.plan { _, call, _ in
+                system.plan { kind, call, _ in
                     witness.look()
-                    return call == last ? fault : nil
+                    if call == last { return fault }
+                    return kind == .exchange && !canSwap ? .fail(EINVAL) : nil
                 }
                 do { _ = try store.commitPurge(alice) } catch { #expect(system.isDead) }
             }
@@ -126,5 +127,45 @@ private final class KeyWitness: Sendable {
             number += 1
         }
         #expect(number > 20)
+    }
+
+    @Test func `I4: a log-out whose key file cannot be overwritten has no receipt, the next attempt has one`() throws {
+        let tree = try TestTree()
+        let system = FaultySystem()
+        try tree.withStore(system: system) { store in
+            _ = try store.commitLogin(alice, .plain)
+            let calls = NIOLockedValueBox<[SystemCall]>([])
+            system.plan { call, _, _ in
+                calls.withLockedValue { $0.append(call) }
+                return call == .write ? .fail(EIO) : nil
+            }
+            #expect(throws: StoreError.self) { try store.commitLogout(alice) }
+            // It is gone, and durably so.
+            #expect(tree.keyFiles.isEmpty)
+            let seen = calls.withLockedValue { $0 }
+            let unlinked = try #require(seen.lastIndex(of: .unlink))
+            #expect(seen[unlinked...].contains(.sync))
+            // The sector is as bad as before.
+            try store.commitLogout(alice)
+            #expect(try store.load(alice) == nil)
+        }
+    }
+
+    @Test func `I4: a purge whose old key file cannot be overwritten has no receipt, the next one has`() throws {
+        let tree = try TestTree()
+        let system = FaultySystem()
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            try vault.put(slot("bob"), picture(1))
+            vault.close()
+            // The first one writes the new key file.
+            system.plan { call, _, ofKind in call == .write && ofKind > 1 ? .fail(EIO) : nil }
+            #expect(throws: StoreError.self) { _ = try store.commitPurge(alice) }
+            #expect(tree.keyFiles.count == 1)
+            system.heal()
+            let renewed = try store.commitPurge(alice)
+            #expect(tree.keyFiles.count == 1)
+            #expect(try renewed.bytes(slot("bob")) == nil)
+        }
     }
 }

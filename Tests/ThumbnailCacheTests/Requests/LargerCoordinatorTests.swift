@@ -54,7 +54,7 @@ import Testing
         _ = bench.readEnds()
         _ = bench.finishes(.missing(until: bench.now + 60))
         // An image came while it was looked for: what was not found says nothing.
-        #expect(bench.largerEnds(isUnchanged: false) == ["a: null"])
+        #expect(bench.largerEnds(isConclusive: false) == ["a: null"])
         #expect(bench.get("b", larger: true) == ["find larger"])
         #expect(bench.largerEnds() == ["b: null"])
         #expect(bench.get("c", larger: true) == ["c: null"])

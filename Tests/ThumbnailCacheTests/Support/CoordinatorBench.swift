@@ -54,12 +54,12 @@ struct CoordinatorBench {
     /// The look for a larger image has ended; with nothing, unless an image is given.
     mutating func largerEnds(
         _ image: Image? = nil, in slot: Slot = Slot(profile: CoordinatorBench.slot.profile, size: 96),
-        isUnchanged: Bool = true
+        isConclusive: Bool = true
     ) -> [String] {
         let found = image.map { (image: ServedImage($0, from: .disk, at: now), slot: slot) }
         return tell(
             coordinator.largerEnded(
-                CoordinatorBench.slot, flight("larger"), found: found, isUnchanged: isUnchanged, now: now))
+                CoordinatorBench.slot, flight("larger"), found: found, isConclusive: isConclusive, now: now))
     }
 
     /// The fetcher has taken a download, which can be stopped from now on.

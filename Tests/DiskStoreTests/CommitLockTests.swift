@@ -1,0 +1,57 @@
+import Dispatch
+import Foundation
+import NIOConcurrencyHelpers
+import Testing
+import ThumbnailCache
+
+@testable import DiskStore
+
+/// Reads beside a purge, which holds a lock that many share for as long as an fsync takes.
+@Suite struct CommitLockTests {
+    @Test func `a read whose bucket is not open waits for nobody's commit lock`() throws {
+        let tree = try TestTree()
+        try tree.withStore { store in
+            let vault = try #require(try store.commitLogin(alice, .plain) as? Vault)
+            try vault.put(slot("bob", 64), picture(1))
+            let path = try #require(tree.entries.first).split(separator: "/")
+            let bucket = try #require(BucketName.bucket(of: FileName(String(path[path.count - 2]))))
+            #expect(store.images.disk.directories.giveUpAll())
+            let seen = NIOLockedValueBox<([UInt8]?, [UInt16]?)>((nil, nil))
+            let isDone = DispatchSemaphore(value: 0)
+            store.images.withLock(vault.generation, bucket) {
+                Thread.detachNewThread {
+                    expectSuccess {
+                        let bytes = try vault.bytes(slot("bob", 64))
+                        _ = store.images.disk.directories.giveUpAll()
+                        let sizes = try vault.sizes(of: OpaqueID("bob"))
+                        seen.withLockedValue { $0 = (bytes, sizes) }
+                    }
+                    isDone.signal()
+                }
+                // So long only where it does wait.
+                #expect(isDone.wait(timeout: .now() + 20) == .success)
+            }
+            #expect(seen.withLockedValue { $0.0 } == picture(1).content)
+            #expect(seen.withLockedValue { $0.1 } == [64])
+        }
+    }
+
+    @Test func `F73: a directory that may be the one that was removed meanwhile is not kept open`() throws {
+        let tree = try TestTree()
+        let cache = DirectoryCache(capacity: 4)
+        let disk = Disk(system: LinuxFileSystem(), directories: cache, openEntries: OpenEntries(capacity: 0))
+        let directory = try disk.openRoot(tree.root)
+        let (key, other) = (DirectoryCache.Key(generation: 1, bucket: 2), DirectoryCache.Key(generation: 1, bucket: 3))
+        let before = cache.removals
+        cache.insert(directory, for: key, unlessRemovedSince: before)
+        #expect(cache[key] != nil)
+        cache.remove(key)
+        cache.insert(directory, for: key, unlessRemovedSince: before)
+        #expect(cache[key] == nil)
+        cache.insert(directory, for: other, unlessRemovedSince: cache.removals)
+        #expect(cache[other] != nil)
+        // Under the commit lock nothing is removed meanwhile.
+        cache.insert(directory, for: key)
+        #expect(cache[key] != nil)
+    }
+}
