@@ -55,8 +55,10 @@ public final class CurlImageFetcher: ImageFetching {
         do throws(ThreadError) {
             let started = try startThread(named: "downloads") {
                 [scheduler, tokenInbox, rulesCache, log, multi = Handed(multi)] in
+                let lookups = NameLookups(limits: .init(all: 0, perUID: 0))
                 DownloadLoop(
-                    scheduler: scheduler, tokens: tokenInbox, rulesCache: rulesCache, multi: multi.value, log: log
+                    scheduler: scheduler, tokens: tokenInbox, lookups: lookups, rulesCache: rulesCache,
+                    multi: multi.value, log: log
                 ).run()
             }
             thread.withLockedValue { $0 = started }

@@ -25,6 +25,9 @@ public struct FetcherConfiguration: Sendable {
     /// request. For tests, which have no name server.
     var resolverOverrides: @Sendable () -> [String] = { [] }
 
+    /// Names that are looked up at once at most. Tests have other limits; else there is room for as many as requests.
+    var lookups: Int?
+
     /// Milliseconds that a token request has at least once it has begun, however short the origin's `timeout` is for images.
     var leastTokenTime: Int64 = 10_000
     /// Seconds over which an origin's lowest speed is measured.
@@ -51,6 +54,11 @@ public struct FetcherConfiguration: Sendable {
     /// together keep about as many as there are downloads.
     func idleConnections(pools: Int) -> Int {
         max(1, downloads / max(1, pools, origins?.count ?? 0))
+    }
+
+    var lookupLimits: NameLookups.Limits {
+        let ofTokens = TokenScheduler.mostAtOnce
+        return NameLookups.Limits(all: lookups ?? downloads + ofTokens, perUID: lookups ?? downloadsPerUID + ofTokens)
     }
 
     var queueLimits: DownloadQueue.Limits {

@@ -30,6 +30,10 @@ static inline CURLcode ccurl_easy_set_open_socket_function(CURL *easy, curl_open
   return curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, function);
 }
 
+static inline CURLcode ccurl_easy_set_resolver_start_function(CURL *easy, curl_resolver_start_callback function) {
+  return curl_easy_setopt(easy, CURLOPT_RESOLVER_START_FUNCTION, function);
+}
+
 static inline CURLcode ccurl_easy_set_close_socket_function(CURL *easy, curl_closesocket_callback function) {
   return curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, function);
 }

@@ -28,8 +28,9 @@ extension Connection {
         do throws(CommandError) {
             command = try Command(kept, limits: limits.command)
         } catch {
-            // Of a LOGIN, it may be.
+            // Of a LOGIN, it may be. What was detached is a copy.
             request.wipe()
+            kept.wipe()
             return respond(.error(error))
         }
         switch command {

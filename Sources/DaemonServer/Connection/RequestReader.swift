@@ -67,8 +67,10 @@ struct RequestReader {
         return try take()
     }
 
-    /// Forgets what has come.
+    /// Forgets what has come, and wipes it: it may be the first half of a LOGIN. No request given has a share in these bytes.
     mutating func clear() {
+        front.wipeReadableBytesOfAll()
+        behind.wipeReadableBytesOfAll()
         front = ByteBuffer()
         behind = ByteBuffer()
     }

@@ -56,6 +56,12 @@ struct CircuitBreaker: Equatable, Sendable {
 
     private(set) var state = State.closed(failures: 0)
 
+    var isClosed: Bool { if case .closed = state { true } else { false } }
+    /// Whether it is open, be its time over or not.
+    var isOpen: Bool { if case .open = state { true } else { false } }
+    /// The attempts before the request that is finding out; nil where none is.
+    var probedAttempt: Int? { if case .halfOpen(let attempt) = state { attempt } else { nil } }
+
     /// Whether there is nothing to remember.
     var isFine: Bool { state == .closed(failures: 0) }
 
@@ -64,8 +70,7 @@ struct CircuitBreaker: Equatable, Sendable {
         switch state {
         case .closed: nil
         case .open(let until, _):
-            // Rounded up: at the time that is told, it may be asked.
-            until > now ? .open(milliseconds: ((until - now).nanoseconds + 999_999) / 1_000_000) : nil
+            until > now ? .open(milliseconds: until.millisecondsLeft(at: now)) : nil
         case .halfOpen: .probed
         }
     }
@@ -76,6 +81,13 @@ struct CircuitBreaker: Equatable, Sendable {
         guard case .open(_, let attempt) = state else { return .usual }
         state = .halfOpen(attempt: attempt)
         return .probe
+    }
+
+    /// The request that is finding out has found that it works, though it has not ended. Returns whether that closes it.
+    mutating func close(from permit: Permit) -> Bool {
+        guard permit == .probe, case .halfOpen = state else { return false }
+        state = .closed(failures: 0)
+        return true
     }
 
     /// What the request with that permit showed. Returns whether it is open from now on, and was not before.
@@ -142,4 +154,9 @@ struct CircuitBreaker: Equatable, Sendable {
         let wait = max(asked, rules.backoff.wait(attempt: attempt, draw: draw))
         state = .open(until: now + .milliseconds(wait), attempt: attempt)
     }
+}
+
+extension NIODeadline {
+    /// Rounded up: when they are over, it is that time.
+    func millisecondsLeft(at now: NIODeadline) -> Int64 { ((self - now).nanoseconds + 999_999) / 1_000_000 }
 }

@@ -27,6 +27,9 @@ struct CircuitBreakers: Sendable {
     /// Breakers of single uids, all together.
     static let mostOfUIDs = 8_192
 
+    /// Uids that one host's next probe passes over.
+    static let mostPassedOver = 256
+
     /// What a request showed of its host.
     enum Finding: Equatable, Sendable {
         /// It answers: with an image, without one, or with a refusal that is the asker's own matter.
@@ -47,17 +50,21 @@ struct CircuitBreakers: Sendable {
         fileprivate(set) var shared = CircuitBreaker.Permit.usual
         fileprivate(set) var own = CircuitBreaker.Permit.usual
 
-        /// For whom a breaker is closed by what this request of the uid showed; nil where none was open.
-        func isClosed(by finding: Finding, of uid: UInt32) -> Scope? {
-            if shared == .probe, finding.ofConnection == .works { return .everyone }
-            return own == .probe && finding.ofAnswer == .works ? .uid(uid) : nil
-        }
+        /// Whether everybody waits for what this request shows of the way to the host.
+        var isProbeForAll: Bool { shared == .probe }
     }
 
-    /// Whose requests are rejected from now on.
+    /// Whose requests a breaker is about.
     enum Scope: Equatable, Sendable {
         case everyone
         case uid(UInt32)
+    }
+
+    /// What a finding did to a breaker.
+    enum Change: Equatable, Sendable {
+        /// Rejected from now on, and not before.
+        case opened(Scope)
+        case closed(Scope)
     }
 
     private var hosts: [HostKey: Host] = [:]
@@ -69,7 +76,7 @@ struct CircuitBreakers: Sendable {
 
     /// Why a request of the uid to the host would not be sent now; nil when it would.
     func rejection(of host: HostKey, for uid: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
-        hosts[host]?.breaker.rejection(at: now) ?? own[uid]?[host]?.rejection(at: now)
+        hosts[host]?.rejection(for: uid, at: now) ?? own[uid]?[host]?.rejection(at: now)
     }
 
     /// Asks to send a request, of which ``learn(_:of:for:from:at:rules:draw:)`` has to be told the end.
@@ -79,27 +86,43 @@ struct CircuitBreakers: Sendable {
         // Both are asked before either is changed: a probe that is not sent would never be reported on.
         if let rejection = rejection(of: host, for: uid, at: now) { throw rejection }
         return Permit(
-            shared: try hosts[host]?.breaker.ask(at: now) ?? .usual, own: try own[uid]?[host]?.ask(at: now) ?? .usual)
+            shared: try hosts[host]?.ask(at: now) ?? .usual, own: try own[uid]?[host]?.ask(at: now) ?? .usual)
     }
 
-    /// What the request with that permit showed. Returns for whom the host is open from now on, and was not before.
+    /// The request with that permit has a connection. Nobody waits for its answer to be told that the host can be reached: who asks for
+    /// something slow would else keep the others out meanwhile, and by cancelling it for longer.
+    mutating func connected(_ host: HostKey, for uid: UInt32, with permit: inout Permit) -> [Change] {
+        guard permit.isProbeForAll, var shared = hosts[host] else { return [] }
+        let isClosed = shared.connected(with: permit.shared)
+        permit.shared = .usual
+        keep(shared, of: host)
+        return isClosed ? [.closed(.everyone)] : []
+    }
+
+    /// What the request with that permit showed. Returns what that did to the breakers.
     @discardableResult
     mutating func learn(
         _ finding: Finding, of host: HostKey, for uid: UInt32, from permit: Permit, at now: NIODeadline,
         rules: CircuitBreaker.Rules, draw: Backoff.Draw
-    ) -> Scope? {
+    ) -> [Change] {
+        var changes: [Change] = []
         var shared = hosts[host] ?? Host(uid: uid)
-        let isOpenForAll = shared.breaker.learn(
-            finding.ofConnection, from: permit.shared, at: now, rules: rules, draw: draw)
+        let wasClosed = shared.breaker.isClosed
+        let isOpenForAll = shared.learn(finding, of: uid, from: permit.shared, at: now, rules: rules, draw: draw)
+        if isOpenForAll { changes.append(.opened(.everyone)) }
+        if shared.breaker.isClosed, !wasClosed { changes.append(.closed(.everyone)) }
         shared.failures.learn(finding, of: uid)
         keep(shared, of: host)
 
         var rules = rules
         if shared.failures.areOfSeveral(atLeast: rules.failures) { rules.failures = 1 }
         var breaker = own[uid]?[host] ?? CircuitBreaker()
+        let wasOwnClosed = breaker.isClosed
         let isOpen = breaker.learn(finding.ofAnswer, from: permit.own, at: now, rules: rules, draw: draw)
+        if isOpen { changes.append(.opened(.uid(uid))) }
+        if breaker.isClosed, !wasOwnClosed { changes.append(.closed(.uid(uid))) }
         keep(breaker, of: host, for: uid)
-        return isOpenForAll ? .everyone : isOpen ? .uid(uid) : nil
+        return changes
     }
 
     // MARK: Figures
@@ -188,14 +211,52 @@ private struct Host {
     /// Whose request put it here.
     let uid: UInt32
     /// Of connections to it.
-    var breaker = CircuitBreaker()
+    private(set) var breaker = CircuitBreaker()
     var failures = FailureRow()
+    /// The uids that were to find out for all and gave up before there was a connection, and until when others go first.
+    private var passedOver: [UInt32: NIODeadline] = [:]
 
     init(uid: UInt32) {
         self.uid = uid
     }
 
     var isFine: Bool { breaker.isFine && failures.count == 0 }
+
+    /// As the breaker has it; but a uid that takes each probe and cancels it would keep the host shut for all, and so the next probe
+    /// is another's for as long as one that had failed would have kept everybody waiting.
+    func rejection(for uid: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
+        if let rejection = breaker.rejection(at: now) { return rejection }
+        guard breaker.isOpen, let until = passedOver[uid], until > now else { return nil }
+        return .open(milliseconds: until.millisecondsLeft(at: now))
+    }
+
+    mutating func ask(at now: NIODeadline) throws(CircuitBreaker.Rejection) -> CircuitBreaker.Permit {
+        try breaker.ask(at: now)
+    }
+
+    mutating func connected(with permit: CircuitBreaker.Permit) -> Bool {
+        let isClosed = breaker.close(from: permit)
+        if isClosed { passedOver = [:] }
+        return isClosed
+    }
+
+    mutating func learn(
+        _ finding: CircuitBreakers.Finding, of uid: UInt32, from permit: CircuitBreaker.Permit, at now: NIODeadline,
+        rules: CircuitBreaker.Rules, draw: Backoff.Draw
+    ) -> Bool {
+        let attempt = breaker.probedAttempt
+        let opens = breaker.learn(finding.ofConnection, from: permit, at: now, rules: rules, draw: draw)
+        guard permit == .probe, let attempt else { return opens }
+        guard finding == .nothing else {
+            passedOver = [:]
+            return opens
+        }
+        passedOver = passedOver.filter { $0.value > now }
+        if passedOver.count < CircuitBreakers.mostPassedOver {
+            passedOver[uid] = now + .milliseconds(rules.backoff.wait(attempt: attempt, draw: draw))
+        }
+        return opens
+    }
 }
 
 /// Failures of a host that is connected to, in a row, and whether several uids met them.

@@ -14,6 +14,7 @@ final class DownloadLoop {
     private let multi: UnsafeMutableRawPointer
     private let connections = ConnectionTable()
     private let pools = ConnectionPools()
+    private let lookups: NameLookups
     /// Token requests, which go their own way over the same multi handle.
     private let tokens: TokenScheduler
     private var transfers: [UInt64: Transfer] = [:]
@@ -27,11 +28,13 @@ final class DownloadLoop {
 
     /// Takes over the multi handle.
     init(
-        scheduler: DownloadScheduler, tokens: TokenInbox, rulesCache: OriginRulesCache, multi: UnsafeMutableRawPointer,
+        scheduler: DownloadScheduler, tokens: TokenInbox, lookups: NameLookups, rulesCache: OriginRulesCache,
+        multi: UnsafeMutableRawPointer,
         log: Logger
     ) {
         self.scheduler = scheduler
-        self.tokens = TokenScheduler(scheduler: tokens, hosts: scheduler, multi: multi)
+        self.lookups = lookups
+        self.tokens = TokenScheduler(scheduler: tokens, hosts: scheduler, lookups: lookups, multi: multi)
         self.rulesCache = rulesCache
         self.multi = multi
         self.log = log
@@ -65,7 +68,8 @@ final class DownloadLoop {
         guard !ticket.isCancelled else { return scheduler.finish(ticket, nil, .init()) }
         do throws(DownloadFailure) {
             let transfer = try Transfer(
-                ticket: ticket, connections: connections, rulesCache: rulesCache, configuration: configuration)
+                ticket: ticket, connections: connections, lookups: lookups, rulesCache: rulesCache,
+                configuration: configuration)
             transfers[ticket.entry.id] = transfer
             send(transfer)
         } catch {
@@ -77,7 +81,9 @@ final class DownloadLoop {
     private func send(_ transfer: Transfer) {
         do throws(CircuitBreaker.Rejection) {
             if transfer.permit == nil {
-                transfer.permit = try scheduler.ask(transfer.host, for: transfer.ticket.entry.uid, at: .now())
+                transfer.permit = try HostPermit(
+                    for: transfer.host, of: transfer.ticket.entry.uid, policy: transfer.origin.breaker, from: scheduler,
+                    at: .now())
             }
         } catch {
             return reject(transfer, error)
@@ -111,10 +117,7 @@ final class DownloadLoop {
 
     /// Tells what a request showed of its host; once for each permit.
     private func report(_ transfer: Transfer, _ finding: CircuitBreakers.Finding) {
-        guard let permit = transfer.permit.take() else { return }
-        scheduler.learn(
-            finding, of: transfer.host, for: transfer.ticket.entry.uid, from: permit, policy: transfer.origin.breaker,
-            at: .now())
+        if let permit = transfer.permit.take() { tokens.reject(behind: permit.end(finding, at: .now())) }
     }
 
     /// Lets go of a cancelled download. It has begun, or has just been passed over by ``begin(_:_:)``.
@@ -155,6 +158,7 @@ final class DownloadLoop {
     // MARK: libcurl
 
     private func setLimits(_ configuration: FetcherConfiguration) {
+        lookups.limits = configuration.lookupLimits
         ccurl_multi_set_long(multi, CURLMOPT_PIPELINING, Int(CURLPIPE_MULTIPLEX))
         if let origins = configuration.origins { pools.prune(keeping: origins) }
         // libcurl counts by pool, whatever the names say. How many requests there are at once is the queue's to limit; this is about the

@@ -22,7 +22,7 @@ struct DownloadQueue {
         }
     }
 
-    struct Entry: Equatable, Sendable {
+    struct Entry: Equatable, Identifiable, Sendable {
         /// Grows with each download added.
         let id: UInt64
         let uid: UInt32
@@ -107,6 +107,9 @@ struct DownloadQueue {
         turns.compactMap { lines[$0]?.earliest?.deadline }.min()
     }
 
+    /// Those that wait for an origin, of all uids or of one. Costs as much as there are.
+    func waiting(for origin: String, of uid: UInt32?) -> [Entry] { lines[origin]?.entries(of: uid) ?? [] }
+
     /// Whether the room is there already, so that the download would not wait at all.
     private func mayBegin(_ entry: Entry) -> Bool {
         limits.permit(entry.uid, besides: underWay) && waitingPerUID[entry.uid, default: 0] == 0
@@ -143,6 +146,11 @@ private struct OriginLine {
         turns.compactMap { waiting[$0]?.first }.min { $0.deadline < $1.deadline }
     }
 
+    func entries(of uid: UInt32?) -> [DownloadQueue.Entry] {
+        guard let uid else { return waiting.values.flatMap { $0 } }
+        return Array(waiting[uid] ?? [])
+    }
+
     /// Returns whether it is the first that waits.
     mutating func append(_ entry: DownloadQueue.Entry) -> Bool {
         let isFirst = turns.isEmpty
@@ -169,21 +177,26 @@ private struct OriginLine {
         return nil
     }
 
-    /// A line is in the order of its ids, so that the one to remove is found by halving.
     mutating func remove(_ entry: DownloadQueue.Entry) -> Bool {
-        guard let line = waiting[entry.uid] else { return false }
-        var low = line.startIndex
-        var high = line.endIndex
-        while low < high {
-            let middle = low + (high - low) / 2
-            if line[middle].id < entry.id { low = middle + 1 } else { high = middle }
-        }
-        guard low < line.endIndex, line[low].id == entry.id else { return false }
-        waiting[entry.uid]?.remove(at: low)
+        guard let index = waiting[entry.uid]?.index(ofID: entry.id) else { return false }
+        waiting[entry.uid]?.remove(at: index)
         if waiting[entry.uid]?.isEmpty == true {
             waiting[entry.uid] = nil
             turns.removeAll { $0 == entry.uid }
         }
         return true
+    }
+}
+
+extension Deque where Element: Identifiable, Element.ID: Comparable {
+    /// Where the one with that id is, in a line that is in the order of its ids: found by halving.
+    func index(ofID id: Element.ID) -> Int? {
+        var low = startIndex
+        var high = endIndex
+        while low < high {
+            let middle = low + (high - low) / 2
+            if self[middle].id < id { low = middle + 1 } else { high = middle }
+        }
+        return low < endIndex && self[low].id == id ? low : nil
     }
 }

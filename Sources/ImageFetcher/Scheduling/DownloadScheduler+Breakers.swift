@@ -6,7 +6,7 @@ import ThumbnailCache
 // Which hosts may be asked, as the scheduler keeps it: the thread asks before each request and tells what came of it.
 
 extension DownloadScheduler {
-    /// Whether a request of the uid may go to the host now. Whoever may has to call ``learn(_:of:for:from:policy:at:)`` once.
+    /// Whether a request of the uid may go to the host now. Whoever may has to call ``learn(_:of:for:from:policy:at:)`` once; see ``HostPermit``.
     func ask(
         _ host: HostKey, for uid: UInt32, at now: NIODeadline
     ) throws(CircuitBreaker.Rejection) -> CircuitBreakers.Permit {
@@ -20,32 +20,56 @@ extension DownloadScheduler {
         return try result.get()
     }
 
+    /// Why a request of the uid to the host would not be sent now; nil when it would.
+    func rejection(of host: HostKey, for uid: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
+        state.withLockedValue { $0.breakers.rejection(of: host, for: uid, at: now) }
+    }
+
+    /// A request has a connection, whatever comes of it.
+    func connected(
+        _ host: HostKey, for uid: UInt32, with permit: inout CircuitBreakers.Permit, at now: NIODeadline
+    ) {
+        let (changes, permitNow) = state.withLockedValue { [permit] state in
+            var permit = permit
+            return (state.breakers.connected(host, for: uid, with: &permit), permit)
+        }
+        permit = permitNow
+        for change in changes { tell(change, nil, of: host, for: uid, at: now) }
+    }
+
     /// What a request showed of its host. When that opens a breaker, the downloads behind it leave the queue: they would only wait for a
     /// place in order to fail.
     func learn(
         _ finding: CircuitBreakers.Finding, of host: HostKey, for uid: UInt32, from permit: CircuitBreakers.Permit,
         policy: BreakerPolicy, at now: NIODeadline
-    ) {
-        let change: BreakerChange? = state.withLockedValue { state in
-            let scope = state.breakers.learn(
+    ) -> [OpenedBreaker] {
+        let changes = state.withLockedValue { state in
+            let changes = state.breakers.learn(
                 finding, of: host, for: uid, from: permit, at: now, rules: CircuitBreaker.Rules(policy),
                 draw: state.configuration.draw)
-            guard let scope else { return permit.isClosed(by: finding, of: uid).map { .closed($0) } }
-            guard let why = state.breakers.rejection(of: host, for: uid, at: now) else { return nil }
-            state.reject(host, of: scope, why)
-            return .opened(scope, why)
+            return changes.map { change in
+                guard case .opened(let scope) = change,
+                    let why = state.breakers.rejection(of: host, for: uid, at: now)
+                else { return (change, OpenedBreaker?.none) }
+                state.reject(host, of: scope, why)
+                return (change, OpenedBreaker(host: host, scope: scope, why: why))
+            }
         }
-        if let change { tell(change, of: host, for: uid, at: now) }
+        for (change, opened) in changes { tell(change, opened?.why, of: host, for: uid, at: now) }
+        return changes.compactMap(\.1)
     }
 
     /// The origin is named, and not the host: that may be where a redirect led, and say of whom it has pictures.
-    private func tell(_ change: BreakerChange, of host: HostKey, for uid: UInt32, at now: NIODeadline) {
+    private func tell(
+        _ change: CircuitBreakers.Change, _ why: CircuitBreaker.Rejection?, of host: HostKey, for uid: UInt32,
+        at now: NIODeadline
+    ) {
         let seconds = Int64(clamping: now.uptimeNanoseconds / 1_000_000_000)
         switch change {
-        case .opened(let scope, let why):
+        case .opened(let scope):
             uidLog.write(
                 "a circuit breaker opened", uid: uid,
-                ["origin": "\(host.origin)", "for": "\(scope.name)", "ms": "\(why.milliseconds)"], at: seconds)
+                ["origin": "\(host.origin)", "for": "\(scope.name)", "ms": "\(why?.milliseconds ?? 0)"], at: seconds)
         case .closed(let scope):
             uidLog.write(
                 "a circuit breaker closed", uid: uid, ["origin": "\(host.origin)", "for": "\(scope.name)"], at: seconds)
@@ -78,13 +102,12 @@ extension DownloadScheduler {
 }
 
 extension DownloadScheduler.State {
-    /// Takes what waits for a host out of the queue. Looks at every download that waits; once for each time that a breaker opens.
+    /// Takes what waits for a host out of the queue. Looks at what waits for its origin, of the uid alone where it is about one.
     fileprivate mutating func reject(
         _ host: HostKey, of scope: CircuitBreakers.Scope, _ why: CircuitBreaker.Rejection
     ) {
-        let tickets = waiting.values.filter {
-            $0.host == host && scope.contains($0.entry.uid) && queue.remove($0.entry)
-        }
+        let entries = queue.waiting(for: host.origin, of: scope.uid)
+        let tickets = entries.compactMap { waiting[$0.id] }.filter { $0.host == host && queue.remove($0.entry) }
         for ticket in tickets.sorted(by: { $0.entry.id < $1.entry.id }) {
             waiting[ticket.entry.id] = nil
             statistics.countRejected(of: host.origin)
@@ -92,12 +115,6 @@ extension DownloadScheduler.State {
         }
         if !tickets.isEmpty { call() }
     }
-}
-
-/// What a finding did to a breaker.
-private enum BreakerChange {
-    case opened(CircuitBreakers.Scope, CircuitBreaker.Rejection)
-    case closed(CircuitBreakers.Scope)
 }
 
 extension CircuitBreakers.Scope {
@@ -109,10 +126,11 @@ extension CircuitBreakers.Scope {
         }
     }
 
-    fileprivate func contains(_ uid: UInt32) -> Bool {
+    /// The one uid that it is about.
+    var uid: UInt32? {
         switch self {
-        case .everyone: true
-        case .uid(let one): one == uid
+        case .everyone: nil
+        case .uid(let uid): uid
         }
     }
 }

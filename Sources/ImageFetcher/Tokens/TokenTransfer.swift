@@ -1,5 +1,6 @@
 import CCurl
 import Glibc
+import NIOCore
 import ThumbnailCache
 
 /// One token request under way: a POST on a connection of its own, whose answer is read whole or not at all.
@@ -24,18 +25,19 @@ final class TokenTransfer {
     private var hasOpenedSocket = false
     private var lacksSocket = false
     /// Leave to ask the endpoint's host, until it is told what that showed.
-    var permit: CircuitBreakers.Permit?
+    var permit: HostPermit?
+    private let lookup: NameLookup
 
     private var origin: Origin { ticket.request.origin }
 
-    init(_ ticket: TokenTicket, _ configuration: FetcherConfiguration) throws(TokenFailure) {
+    /// - Parameter url: the endpoint's.
+    init(
+        _ ticket: TokenTicket, to url: WebURL, _ configuration: FetcherConfiguration, _ lookups: NameLookups
+    ) throws(TokenFailure) {
         self.ticket = ticket
         self.configuration = configuration
-        do {
-            url = try WebURL(ticket.request.endpoint.url)
-        } catch {
-            throw .origin("the token endpoint's URL is none: \(error.sentence)")
-        }
+        self.url = url
+        lookup = NameLookup(of: .init(ticket.request.uid, ticket.request.origin), among: lookups)
         form = TokenForm.body(of: ticket.request)
         do {
             easy = try EasyHandle()
@@ -56,12 +58,10 @@ final class TokenTransfer {
         }
     }
 
-    /// The endpoint's host, as images of the same origin know it, too.
-    var host: HostKey { HostKey(origin: origin.name, authority: url.authority) }
-
     /// What the request that libcurl ended with `code` shows of the host; as ``Transfer/finding(_:)``.
     func finding(_ code: CURLcode) -> CircuitBreakers.Finding {
-        if refusal != nil && !hasOpenedSocket || lacksSocket { return .nothing }
+        if refusal != nil || lacksSocket, !hasOpenedSocket { return .nothing }
+        if lookup.isRefused || easy.isUnresolvedForWantOfRoom(code) { return .nothing }
         let status = easy.status
         if status == 429 || status >= 500 {
             return .failed(retryAfter: status == 429 || status == 503 ? retryAfter : nil)
@@ -85,6 +85,7 @@ final class TokenTransfer {
 
     /// What the request comes to that libcurl ended with `code`.
     func conclude(_ code: CURLcode) -> Result<TokenGrant, TokenFailure> {
+        if code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY { lookup.end() }
         guard code == CURLE_OK else { return .failure(failure(code)) }
         return answer.withBytes { bytes in
             TokenAnswer.read(bytes, status: easy.status, host: url.host, longestToken: configuration.maximumTokenBytes)
@@ -125,6 +126,7 @@ final class TokenTransfer {
         try easy.set(CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2)
         if !origin.caFile.isEmpty { try easy.set(CURLOPT_CAINFO, origin.caFile) }
 
+        if url.address == nil || !origin.proxy.isEmpty { try lookup.attach(to: easy) }
         try easy.setOpenSocket(openTokenSocket)
         try easy.set(CURLOPT_OPENSOCKETDATA, pointer: context)
         try easy.setPrerequest(beforeTokenRequest)
@@ -139,6 +141,7 @@ final class TokenTransfer {
     // MARK: What libcurl asks and tells
 
     fileprivate func socket(for address: UnsafePointer<curl_sockaddr>) -> curl_socket_t {
+        lookup.end()
         if origin.proxy.isEmpty {
             // Read where it lies: see `Transfer`.
             let field = UnsafeRawPointer(address) + (MemoryLayout<curl_sockaddr>.offset(of: \.addr) ?? 0)
@@ -151,7 +154,8 @@ final class TokenTransfer {
         }
         let socket = Glibc.socket(
             address.pointee.family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
-        if socket >= 0 { hasOpenedSocket = true } else { lacksSocket = true }
+        // As with images: a family that this machine does not have is the address's fault.
+        if socket >= 0 { hasOpenedSocket = true } else if errno != EAFNOSUPPORT { lacksSocket = true }
         return socket
     }
 
@@ -159,7 +163,10 @@ final class TokenTransfer {
     fileprivate func maySend(to remote: String, from local: String) -> Bool {
         guard origin.proxy.isEmpty, let remote = IPAddress(end: remote),
             let reason = refusalReason(remote, from: IPAddress(end: local))
-        else { return true }
+        else {
+            permit?.connected(at: .now())
+            return true
+        }
         refusal = deniedSentence(remote, reason)
         hasOpenedSocket = false
         return false
@@ -179,6 +186,7 @@ final class TokenTransfer {
 
     private func failure(_ code: CURLcode) -> TokenFailure {
         if let refusal, !hasOpenedSocket { return .denied(refusal) }
+        if lookup.isRefused { return .busy(NameLookup.refusal) }
         if answer.isTooLong {
             return .origin("the answer of the token endpoint at \(url.host) exceeds \(Self.longestAnswer) bytes")
         }

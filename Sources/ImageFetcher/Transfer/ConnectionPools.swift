@@ -4,8 +4,12 @@ import ThumbnailCache
 /// A pool of connections for each origin, so that one opened for an origin serves no other (F58): each trusts authorities of
 /// its own, may reach addresses of its own and sends tokens of its own.
 ///
+/// TLS sessions are kept with them, for as long: each request has a new handle, whose own would go with it, and every new connection would
+/// cost the origin a whole handshake.
+///
 /// libcurl keeps idle connections with a multi handle, whoever they were opened for, unless a transfer has a share object with a pool.
-/// There are as many as origins are configured: the pool of one that no longer is goes with its last transfer. Only the fetcher's thread touches them, so that no locks are needed.
+/// There are as many as origins are configured: the pool of one that no longer is goes with its last transfer. Only the fetcher's thread
+/// touches them, so that no locks are needed.
 final class ConnectionPools {
     private var pools: [String: UnsafeMutableRawPointer] = [:]
 
@@ -33,9 +37,11 @@ final class ConnectionPools {
     private func pool(of origin: String) throws(EasyHandle.Failure) -> UnsafeMutableRawPointer {
         if let pool = pools[origin] { return pool }
         guard let pool = curl_share_init() else { throw EasyHandle.Failure(reason: "out of memory") }
-        guard ccurl_share_set_long(pool, CURLSHOPT_SHARE, Int32(CURL_LOCK_DATA_CONNECT.rawValue)) == CURLSHE_OK else {
-            curl_share_cleanup(pool)
-            throw EasyHandle.Failure(reason: "out of memory for a pool of connections")
+        for kind in [CURL_LOCK_DATA_CONNECT, CURL_LOCK_DATA_SSL_SESSION] {
+            guard ccurl_share_set_long(pool, CURLSHOPT_SHARE, Int32(kind.rawValue)) == CURLSHE_OK else {
+                curl_share_cleanup(pool)
+                throw EasyHandle.Failure(reason: "out of memory for a pool of connections")
+            }
         }
         pools[origin] = pool
         return pool

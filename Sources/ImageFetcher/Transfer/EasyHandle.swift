@@ -64,6 +64,10 @@ final class EasyHandle {
         try check(ccurl_easy_set_open_socket_function(raw, function), CURLOPT_OPENSOCKETFUNCTION)
     }
 
+    func setResolverStart(_ function: @escaping curl_resolver_start_callback) throws(Failure) {
+        try check(ccurl_easy_set_resolver_start_function(raw, function), CURLOPT_RESOLVER_START_FUNCTION)
+    }
+
     func setCloseSocket(_ function: @escaping curl_closesocket_callback) throws(Failure) {
         try check(ccurl_easy_set_close_socket_function(raw, function), CURLOPT_CLOSESOCKETFUNCTION)
     }
@@ -126,12 +130,25 @@ final class EasyHandle {
             CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CIPHER, CURLE_SSL_CACERT_BADFILE,
             CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS:
             return true
-        case CURLE_OPERATION_TIMEDOUT:
-            var sent = 0
-            return ccurl_easy_get_long(raw, CURLINFO_REQUEST_SIZE, &sent) == CURLE_OK && sent == 0
-        default:
-            return false
+        case CURLE_OPERATION_TIMEDOUT: return hasSentNothing
+        default: return false
         }
+    }
+
+    /// Whether not a byte of the request went out.
+    var hasSentNothing: Bool {
+        var sent = 0
+        return ccurl_easy_get_long(raw, CURLINFO_REQUEST_SIZE, &sent) == CURLE_OK && sent == 0
+    }
+
+    /// Whether a request that ended with `code` has no address because there was no thread, or no descriptor, to look it up with.
+    /// libcurl and the resolver call that a name which does not resolve.
+    func isUnresolvedForWantOfRoom(_ code: CURLcode) -> Bool {
+        guard code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY else { return false }
+        if failureText(code).contains("thread failed to start") { return true }
+        let probe = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        if probe >= 0 { close(probe) }
+        return probe < 0
     }
 
     /// The value of a field of the answer's header, the first where there are several; nil where it is not there.

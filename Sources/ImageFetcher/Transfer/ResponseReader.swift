@@ -36,6 +36,9 @@ struct ResponseReader {
     private var stage = Stage.beforeStatus
     private var status = 0
     private var fields: [String: [String]] = [:]
+    /// The field whose line came last: the next may go on with it.
+    private var lastField: [UInt8] = []
+    private var isFolded = false
     private var location: String?
     private var isChunked = false
     private var announced: Int?
@@ -78,17 +81,41 @@ struct ResponseReader {
         guard headerBytes <= limits.header else {
             return refuse(.origin("the header of the answer from \(host) exceeds \(limits.header) bytes"))
         }
-        let text = line.trimmed
         switch stage {
         case .inBody:
             return true
         case .beforeStatus:
-            return statusLine(text)
-        case .inFields where text.isEmpty:
-            return headerIsComplete()
+            return statusLine(line.trimmed)
+        // As libcurl has it: a line of blanks ends nothing.
+        case .inFields where line.first == 0x0D || line.first == 0x0A:
+            return takeLastField() && headerIsComplete()
+        case .inFields where line.first == 0x20 || line.first == 0x09:
+            return goOn(with: line.trimmed)
         case .inFields:
-            return field(text)
+            guard takeLastField() else { return false }
+            lastField.append(contentsOf: line.trimmed)
+            return true
         }
+    }
+
+    /// A line that begins with a blank goes on with the field before it, as if there were no line end between (RFC 9112 section 5.2).
+    private mutating func goOn(with text: Slice<UnsafeRawBufferPointer>) -> Bool {
+        guard !lastField.isEmpty else {
+            return refuse(.origin("the header of the answer from \(host) begins with a folded line"))
+        }
+        isFolded = true
+        lastField.append(0x20)
+        lastField.append(contentsOf: text)
+        return true
+    }
+
+    private mutating func takeLastField() -> Bool {
+        guard !lastField.isEmpty else { return true }
+        defer {
+            lastField.removeAll(keepingCapacity: true)
+            isFolded = false
+        }
+        return field(lastField[...])
     }
 
     /// Some bytes of the body.
@@ -173,6 +200,7 @@ struct ResponseReader {
         }
         self.status = status
         fields = [:]
+        lastField = []
         location = nil
         isChunked = false
         announced = nil
@@ -180,7 +208,7 @@ struct ResponseReader {
         return true
     }
 
-    private mutating func field(_ line: Slice<UnsafeRawBufferPointer>) -> Bool {
+    private mutating func field(_ line: ArraySlice<UInt8>) -> Bool {
         guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else { return true }
         // Most fields mean nothing here, and a name that is longer than all that do need not be read.
         let name = line[..<colon]
@@ -188,6 +216,9 @@ struct ResponseReader {
         let value = line[line.index(after: colon)...].trimmed
         let known = name.lowercased
         switch known {
+        case "content-length" where isFolded, "transfer-encoding" where isFolded:
+            // libcurl takes the first line for all of it: it and this would read two bodies.
+            return refuse(.origin("\(host) says in a folded line how its answer is framed"))
         case "content-length":
             guard let length = Int(String(decoding: value, as: UTF8.self)), length >= 0, announced ?? length == length
             else { return refuse(.origin("\(host) announced a length that is no number, or two that differ")) }
@@ -221,7 +252,7 @@ struct ResponseReader {
 
     /// A value that is long, holds anything but visible ASCII and blanks, or is one too many is dropped: it could not be sent
     /// back as it came. Where it might have forbidden something, it is taken to have done so.
-    private mutating func keep(_ value: Slice<UnsafeRawBufferPointer>, of name: String) {
+    private mutating func keep(_ value: ArraySlice<UInt8>, of name: String) {
         let isOneTooMany = fields[name, default: []].count >= limits.values
         if isOneTooMany { fields[name]?.removeLast() }
         let isReadable = value.count <= limits.value && value.allSatisfy { $0 >= 0x20 && $0 < 0x7F || $0 == 0x09 }

@@ -1,5 +1,6 @@
 import CCurl
 import Glibc
+import NIOCore
 import ThumbnailCache
 
 // Where a download may go, as libcurl asks it: for each socket that it opens, and for each request on a connection.
@@ -7,6 +8,7 @@ import ThumbnailCache
 extension Transfer {
     /// The socket for a connection to `address`, or CURL_SOCKET_BAD for one that must not be reached.
     func socket(for address: UnsafePointer<curl_sockaddr>) -> curl_socket_t {
+        lookup.end()
         let family = address.pointee.family
         if origin.proxy.isEmpty {
             // The address reaches beyond the struct that it begins in, whose last field is declared too short for IPv6:
@@ -42,6 +44,7 @@ extension Transfer {
         // A request is sent once more on a new connection only: one after the other, all that are open might end like this.
         if isNew || sent == 0 && connections.isClean(ends, for: easy) {
             sent += 1
+            permit?.connected(at: .now())
             return true
         }
         needsFreshConnection = true

@@ -12,7 +12,9 @@ extension Transfer {
     func finding(_ code: CURLcode) -> CircuitBreakers.Finding? {
         if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nil }
         // An address that must not be reached, and a descriptor that is not to be had, are no fault of the host's.
-        if refusal != nil && openedSockets.isEmpty || lacksSocket { return .nothing }
+        if refusal != nil || lacksSocket, openedSockets.isEmpty { return .nothing }
+        // Nor is a resolver that could not be asked.
+        if lookup.isRefused || easy.isUnresolvedForWantOfRoom(code) { return .nothing }
         if let status = response.seenStatus, status == 429 || status >= 500 {
             return .failed(retryAfter: status == 429 || status == 503 ? retryAfter : nil)
         }
@@ -21,10 +23,21 @@ extension Transfer {
         // Ended from here, for what the answer is and not for how it came.
         case CURLE_WRITE_ERROR where response.seenStatus != nil: return .works
         case CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT: return .nothing
-        // Who has waited in the queue for nearly all of its time cannot blame the host for the rest.
-        case CURLE_OPERATION_TIMEDOUT where given < min(origin.connectTimeout, origin.timeout / 2): return .nothing
+        case CURLE_OPERATION_TIMEDOUT:
+            return Self.finding(afterTimeout: given, hasSentNothing: easy.hasSentNothing, of: origin)
         default: return easy.isUnreachable(code) ? .unreachable : .failed(retryAfter: nil)
         }
+    }
+
+    /// Who has waited in the queue for nearly all of its time cannot blame the host for the rest; least of all for everybody.
+    /// - Parameter given: milliseconds that the request had.
+    static func finding(afterTimeout given: Int64, hasSentNothing: Bool, of origin: Origin) -> CircuitBreakers.Finding {
+        guard hasSentNothing else {
+            return given < min(origin.connectTimeout, origin.timeout / 2) ? .nothing : .failed(retryAfter: nil)
+        }
+        // Where there is less time in all than there is to connect, nearly all of it.
+        let enough = min(origin.connectTimeout, origin.timeout - origin.timeout / 10)
+        return given < enough ? .nothing : .unreachable
     }
 
     private var retryAfter: Int64? {

@@ -26,7 +26,7 @@ final class Transfer {
     /// What the answers said, of all hops.
     private(set) var answers = FetcherStatistics.Answers()
     /// What the current hop is sent with; nil until its host may be asked, and after what came of it has been told.
-    var permit: CircuitBreakers.Permit?
+    var permit: HostPermit?
     /// What each redirect said that matters to a cache.
     private(set) var redirectHeaders: [ResponseHeaders] = []
     /// Bytes of body received, of all hops.
@@ -45,7 +45,10 @@ final class Transfer {
     var needsFreshConnection = false
     /// Of this hop: the requests that went out. libcurl sends one again whose connection, used before, ended without an answer.
     var sent = 0
-    /// Whether there was no socket to be had for this hop.
+    /// Of the current hop.
+    private(set) var lookup: NameLookup
+    private let lookups: NameLookups
+    /// Whether a socket was not to be had for this hop.
     var lacksSocket = false
     /// Milliseconds that this hop was given.
     private(set) var given: Int64 = 0
@@ -55,7 +58,7 @@ final class Transfer {
     var origin: Origin { ticket.download.origin }
 
     init(
-        ticket: DownloadTicket, connections: ConnectionTable, rulesCache: OriginRulesCache,
+        ticket: DownloadTicket, connections: ConnectionTable, lookups: NameLookups, rulesCache: OriginRulesCache,
         configuration: FetcherConfiguration
     ) throws(DownloadFailure) {
         url = try Self.url(of: ticket.download, rulesCache)
@@ -66,6 +69,8 @@ final class Transfer {
         }
         self.ticket = ticket
         self.connections = connections
+        self.lookups = lookups
+        lookup = NameLookup(of: .init(ticket.entry.uid, ticket.download.origin), among: lookups)
         self.rulesCache = rulesCache
         self.configuration = configuration
         response = Self.reader(url, isConditional: false, ticket.download.framing, configuration)
@@ -116,6 +121,7 @@ final class Transfer {
     /// ``prepare(at:)`` is to be called.
     func conclude(_ code: CURLcode) -> DownloadOutcome? {
         bytes += response.bodyBytes
+        if code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY { lookup.end() }
         if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nextRequest() }
         needsFreshConnection = false
         requests += max(1, sent)
@@ -149,6 +155,7 @@ final class Transfer {
     private func nextRequest() -> DownloadOutcome? {
         do {
             easy = try EasyHandle()
+            lookup = NameLookup(of: .init(ticket.entry.uid, origin), among: lookups)
             return nil
         } catch {
             return .failed(.origin("libcurl: \(error.reason)"))
@@ -237,6 +244,7 @@ final class Transfer {
         try easy.set(CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2)
         if !origin.caFile.isEmpty { try easy.set(CURLOPT_CAINFO, origin.caFile) }
 
+        if url.address == nil || !origin.proxy.isEmpty { try lookup.attach(to: easy) }
         try easy.setOpenSocket(openSocket)
         try easy.set(CURLOPT_OPENSOCKETDATA, pointer: context)
         try easy.setCloseSocket(closeSocket)
@@ -292,6 +300,7 @@ final class Transfer {
 
     private func failure(_ code: CURLcode) -> DownloadFailure {
         if let refusal, openedSockets.isEmpty { return .denied(refusal) }
+        if lookup.isRefused { return .busy(NameLookup.refusal) }
         switch code {
         case CURLE_OPERATION_TIMEDOUT:
             return .timedOut("\(url.host) did not answer in time: \(easy.failureText(code))")

@@ -37,5 +37,39 @@ extension EndToEnd {
                 try eventually("nothing of it is left") { try daemon.remnants(of: secrets).isEmpty }
             }
         }
+
+        /// The same token in a LOGIN that has a mistake behind it.
+        @Test(arguments: [1, 30])
+        func `I11: nothing is left of the token of a log-in that is refused`(logins: Int) throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let client = try daemon.connect()
+                let login = RESPClient.frame(["LOGIN", "alice", "TOKEN", Self.token, "NONSENSE", "x"])
+                // Many of them fill the buffer that a request is read into; a single one is copied out of it.
+                try client.sendRaw(Array(repeating: login, count: logins).flatMap { $0 })
+                for _ in 0..<logins {
+                    let reply = try client.receive()
+                    guard case .error = reply else {
+                        Issue.record("\(reply)")
+                        return
+                    }
+                }
+                try eventually("nothing of it is left") { try daemon.remnants(of: [Self.token]).isEmpty }
+            }
+        }
+
+        @Test func `I11: nor of one that ends with its connection, half-received`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let client = try daemon.connect()
+                let login = RESPClient.frame(["LOGIN", "alice", "TOKEN", Self.token, "REFRESH", "r"])
+                try client.sendRaw(Array(login.dropLast(8)))
+                try daemon.takeUpEverythingSent()
+                // The search does find.
+                #expect(try daemon.remnants(of: [Self.token]) == [Self.token])
+                client.end()
+                try eventually("nothing of it is left") { try daemon.remnants(of: [Self.token]).isEmpty }
+            }
+        }
     }
 }

@@ -86,6 +86,27 @@ import ThumbnailCache
                 (1_000, .request(4, failed)),
             ], mayAsk: [1, 2, 3, 4]),
         Row(
+            name: "a uid that gives up the request that finds out does not get the next, and another does",
+            steps: [
+                (0, .late(1, .unreachable)), (0, .late(1, .unreachable)), (0, .late(1, .unreachable)),
+                (1_000, .request(1, .nothing)), (1_000, .rejected(1, .open(milliseconds: 1_000))),
+                (1_999, .rejected(1, .open(milliseconds: 1))), (1_999, .request(2, .works)),
+            ], mayAsk: [1, 2, 3, 4]),
+        Row(
+            name: "but it does when it has waited as long as a failure would have made all wait",
+            steps: [
+                (0, .late(1, .unreachable)), (0, .late(1, .unreachable)), (0, .late(1, .unreachable)),
+                (1_000, .request(1, .nothing)), (1_000, .request(2, .nothing)), (2_000, .request(1, .nothing)),
+            ], mayAsk: [2, 3, 4]),
+        Row(
+            name: "and a failure is everybody's again",
+            steps: [
+                (0, .late(1, .unreachable)), (0, .late(1, .unreachable)), (0, .late(1, .unreachable)),
+                (1_000, .request(1, .nothing)), (1_000, .request(2, .unreachable)),
+                (1_000, .rejected(1, .open(milliseconds: 2_000))), (1_000, .rejected(3, .open(milliseconds: 2_000))),
+                (3_000, .request(1, .works)),
+            ], mayAsk: [1, 2, 3, 4]),
+        Row(
             name: "what several uids met makes each careful: its first failure shuts its way",
             steps: [
                 (0, .request(1, failed)), (0, .request(1, failed)), (0, .request(2, failed)),
@@ -147,17 +168,50 @@ import ThumbnailCache
         #expect((1...4).filter { breakers.rejection(of: Self.host, for: $0, at: now) == nil } == row.mayAsk)
     }
 
-    @Test func `F68: who is told that a breaker has opened`() {
+    @Test func `F68: who is told that a breaker has opened or closed, of both where both have`() throws {
         var breakers = CircuitBreakers()
-        func learn(_ finding: CircuitBreakers.Finding, _ uid: UInt32) -> CircuitBreakers.Scope? {
-            breakers.learn(finding, of: Self.host, for: uid, from: .init(), at: Self.at(0), rules: Self.rules) {
+        func learn(
+            _ finding: CircuitBreakers.Finding, _ uid: UInt32, _ permit: CircuitBreakers.Permit = .init(),
+            at time: Int64 = 0
+        ) -> [CircuitBreakers.Change] {
+            breakers.learn(finding, of: Self.host, for: uid, from: permit, at: Self.at(time), rules: Self.rules) {
                 $0.upperBound
             }
         }
-        #expect(learn(.failed(retryAfter: 1), 1) == .uid(1))
-        #expect(learn(.failed(retryAfter: 1), 1) == nil)
-        #expect([learn(.unreachable, 1), learn(.unreachable, 2), learn(.unreachable, 3)] == [nil, nil, .everyone])
-        #expect(learn(.unreachable, 4) == nil)
+        #expect(learn(.failed(retryAfter: 1), 1) == [.opened(.uid(1))])
+        #expect(learn(.failed(retryAfter: 1), 1) == [])
+        #expect(learn(.unreachable, 1) == [] && learn(.unreachable, 2) == [])
+        #expect(learn(.unreachable, 3) == [.opened(.everyone)])
+        #expect(learn(.unreachable, 4) == [])
+        var permit = try breakers.ask(Self.host, for: 2, at: Self.at(1_000))
+        #expect(learn(.nothing, 2, permit, at: 1_000) == [])
+        permit = try breakers.ask(Self.host, for: 3, at: Self.at(1_000))
+        let both = learn(.failed(retryAfter: 9_000), 3, permit, at: 1_000)
+        #expect(both == [.closed(.everyone), .opened(.uid(3))])
+        permit = try breakers.ask(Self.host, for: 3, at: Self.at(10_000))
+        #expect(learn(.works, 3, permit, at: 10_000) == [.closed(.uid(3))])
+    }
+
+    @Test(arguments: [.nothing, .failed(retryAfter: 9_000), .unreachable, .works] as [CircuitBreakers.Finding])
+    func `F68: a connection closes the breaker for all, and what then comes of its request concerns its uid alone`(
+        _ finding: CircuitBreakers.Finding
+    ) throws {
+        var breakers = CircuitBreakers()
+        for _ in 0..<3 {
+            breakers.learn(.unreachable, of: Self.host, for: 1, from: .init(), at: Self.at(0), rules: Self.rules) {
+                $0.upperBound
+            }
+        }
+        var permit = try breakers.ask(Self.host, for: 1, at: Self.at(1_000))
+        #expect(breakers.rejection(of: Self.host, for: 2, at: Self.at(1_000)) == .probed)
+        #expect(breakers.connected(Self.host, for: 1, with: &permit) == [.closed(.everyone)])
+        #expect(breakers.connected(Self.host, for: 1, with: &permit) == [])
+        #expect(breakers.rejection(of: Self.host, for: 2, at: Self.at(1_000)) == nil)
+        let changes = breakers.learn(
+            finding, of: Self.host, for: 1, from: permit, at: Self.at(1_000), rules: Self.rules
+        ) { $0.upperBound }
+        #expect(changes == (finding == .failed(retryAfter: 9_000) ? [.opened(.uid(1))] : []))
+        #expect(breakers.rejection(of: Self.host, for: 2, at: Self.at(1_000)) == nil)
     }
 
     @Test func `F68: while one uid's request finds out, nobody else's breaker waits for it`() throws {

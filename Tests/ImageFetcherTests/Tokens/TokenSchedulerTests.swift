@@ -91,19 +91,35 @@ import ThumbnailCache
         }
     }
 
-    @Test func `F37, I8: a free place goes to the origin with the fewest under way, then to the uid with the fewest`() {
-        func requests(_ all: [(String, UInt32)]) -> [TokenRequest] {
-            all.map { .to("http://127.0.0.1/", uid: $1, origin: $0) }
+    @Test(.timeLimit(.minutes(3)))
+    func `F37, F68: when a breaker opens, what its uid has waiting is told at once, and others' goes on`() async throws
+    {
+        let open = Gate()
+        let server = try TokenServer { request in
+            open.block()
+            guard request.form["refresh_token"] == "bad" else { return TokenServer.response(TokenTests.good) }
+            return TokenServer.response("{}", status: "503 Busy", headers: ["Retry-After: 600"])
         }
-        let full = ["a", "b", "c"].flatMap { name in
-            (0..<TokenScheduler.mostAtOncePerOrigin).map { _ in (name, 1 as UInt32) }
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            @Sendable func ask(_ refresh: String, uid: UInt32) async throws -> String {
+                let outcome = try await fetcher.token(.to(server.url, uid: uid, refresh: refresh))
+                return outcome.sentence.contains("is not asked for") ? "rejected" : outcome.kind
+            }
+            try await withThrowingTaskGroup(of: String.self) { group in
+                for _ in 0..<500 { group.addTask { try await ask("bad", uid: 1) } }
+                for _ in 0..<20 { group.addTask { try await ask("good", uid: 2) } }
+                while server.requests.isEmpty { await Task.yield() }
+                open.open()
+                var kinds: [String: Int] = [:]
+                for try await kind in group { kinds[kind, default: 0] += 1 }
+                #expect(kinds["grant"] == 20)
+                // Those that were under way when the first was answered.
+                #expect((1...TokenScheduler.mostAtOncePerOrigin).contains(kinds["origin"] ?? 0), "\(kinds)")
+                #expect(kinds["rejected"] == 500 - (kinds["origin"] ?? 0))
+            }
+            #expect(server.requests.count { $0.form["refresh_token"] == "bad" } <= TokenScheduler.mostAtOncePerOrigin)
         }
-        let underWay = requests(full + [("d", 1), ("d", 1), ("d", 2)])
-        #expect(TokenScheduler.next(of: requests([("d", 3), ("e", 1)]), besides: underWay) == 1)
-        #expect(TokenScheduler.next(of: requests([("a", 3), ("d", 1), ("d", 2), ("d", 2)]), besides: underWay) == 2)
-        #expect(TokenScheduler.next(of: requests([("d", 4), ("d", 5)]), besides: underWay) == 0)
-        #expect(TokenScheduler.next(of: requests([("a", 3), ("c", 4)]), besides: underWay) == nil)
-        #expect(TokenScheduler.next(of: [], besides: underWay) == nil)
     }
 
     @Test func `I8: one uid's many users keep no other uid waiting, and their own number has a limit`() async throws {

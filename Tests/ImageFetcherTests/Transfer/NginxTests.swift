@@ -170,4 +170,41 @@ import ThumbnailCache
             #expect(same.kind == "image")
         }
     }
+
+    @Test func `another connection to an origin resumes the TLS session of the first, and none of another origin's`()
+        async throws
+    {
+        let nginx = try Nginx(
+            files: ["a.png": TestImage.png],
+            locations: """
+                ssl_session_cache shared:all:1m;
+                location / { etag off; add_header ETag '"$ssl_session_reused"'; keepalive_timeout 0; }
+                """)
+        defer { nginx.stop() }
+        let port = nginx.securePlainPort
+        for _ in 0..<3 {
+            try await withFetcher {
+                $0.resolverOverrides = { ["images.example:\(port):127.0.0.1"] }
+            } _: { fetcher in
+                func reused(_ origin: String) async throws -> String? {
+                    var origin = Origin.test(origin)
+                    origin.caFile = nginx.caFile
+                    let outcome = try await fetcher.fetch("https://images.example:\(port)/a.png", of: origin)
+                    return outcome.image?.headers["etag"]
+                }
+                let (new, known) = ("\".\"", "\"r\"")
+                let first = [try await reused("one"), try await reused("one"), try await reused("one")]
+                #expect(first == [new, known, known])
+                let other = [try await reused("two"), try await reused("two")]
+                #expect(other == [new, known])
+                // Sessions go with their pool.
+                var configuration = FetcherConfiguration(userAgent: "thumbcached-tests")
+                configuration.origins = ["one"]
+                configuration.resolverOverrides = { ["images.example:\(port):127.0.0.1"] }
+                fetcher.update(configuration)
+                let after = [try await reused("one"), try await reused("two")]
+                #expect(after == [known, new])
+            }
+        }
+    }
 }

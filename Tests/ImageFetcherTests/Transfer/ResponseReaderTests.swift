@@ -129,7 +129,7 @@ import ThumbnailCache
         ["Content-Length: 99999999999999999999"],
     ])
     func `F34, F35: codings not asked for and lengths that are none are refused`(fields: [String]) {
-        var (reader, goesOn) = reader(["HTTP/1.1 200 OK"] + fields)
+        var (reader, goesOn) = reader(["HTTP/1.1 200 OK"] + fields + [""])
         #expect(!goesOn)
         guard case .origin? = failure(&reader, isWhole: false) else {
             Issue.record("not refused")

@@ -1,0 +1,95 @@
+import Glibc
+import NIOConcurrencyHelpers
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+/// Answers that are nearly right: real ones, changed here and there by a seed. Whatever comes, the fetcher tells an outcome and goes on.
+@Suite(.timeLimit(.minutes(5))) struct MutatedAnswerTests {
+    private static let rounds = 300
+
+    /// Pieces that a header is known to be broken with.
+    private static let pieces: [[UInt8]] =
+        [
+            " \r\n", "\t no-store\r\n", ": \r\n", "\r\n", "\n", "\r", "\0", ":", " ", "\r\n ", "Content-Length: 5\r\n",
+            "content-length: 99999999999999999999\r\n", "Transfer-Encoding: chunked\r\n", "Content-Encoding: gzip\r\n",
+            "HTTP/1.1 103 Early Hints\r\n\r\n", "HTTP/1.1 100\r\n\r\n", "Location: //\0\r\n", "\u{e4}", "Vary: *,\r\n",
+        ].map { Array($0.utf8) } + [Array(repeating: UInt8(ascii: "y"), count: 9_000), [0xFF, 0xFE]]
+
+    private static let http1 =
+        Array(
+            ("HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nCache-Control: max-age=60,\r\n private\r\nETag: \"a\"\r\n"
+                + "Vary: Accept\r\nContent-Length: \(TestImage.png.count)\r\n\r\n").utf8) + TestImage.png
+
+    private static func mutated(_ answer: [UInt8], by seed: UInt64) -> [UInt8] {
+        var dice = SeededDice(seed: seed)
+        var answer = answer
+        for _ in 0..<Int.random(in: 0...4, using: &dice) {
+            let place = Int.random(in: 0..<answer.count, using: &dice)
+            switch Int.random(in: 0..<5, using: &dice) {
+            case 0: answer[place] = .random(in: 0...255, using: &dice)
+            case 1: answer.insert(contentsOf: pieces.randomElement(using: &dice) ?? [], at: place)
+            case 2: answer.remove(at: place)
+            case 3:
+                let end = min(answer.count, place + .random(in: 1...40, using: &dice))
+                answer.insert(contentsOf: answer[place..<end], at: .random(in: 0..<answer.count, using: &dice))
+            default: answer[place] ^= 1 << UInt8.random(in: 0..<8, using: &dice)
+            }
+        }
+        return answer
+    }
+
+    /// Asks again and again, and at the end for an answer that nothing was done to.
+    private func ask(
+        _ url: String, _ origin: Origin, _ fetcher: CurlImageFetcher, until isOver: NIOLockedValueBox<Bool>
+    )
+        async
+    {
+        var origin = origin
+        (origin.breaker.failures, origin.breaker.backoff, origin.breaker.backoffMax) = (1_000_000, 1, 1)
+        var kinds: [String: Int] = [:]
+        for _ in 0..<Self.rounds {
+            // What stands still is given up by its time; what of it counts as a failure does not matter.
+            origin.timeout = 2_000
+            kinds[await fetcher.outcome(url, of: origin).kind, default: 0] += 1
+        }
+        // Many of the changes do not matter, and many do.
+        #expect((kinds["image"] ?? 0) > 20 && kinds.values.reduce(0, +) - (kinds["image"] ?? 0) > 20, "\(kinds)")
+        isOver.withLockedValue { $0 = true }
+        origin.timeout = 600_000
+        let last = await fetcher.outcome(url, of: origin)
+        #expect(last.imageBytes == TestImage.png, "\(last)")
+    }
+
+    /// Serves one answer on each connection: the next mutation, or the answer as it is when all is over.
+    private func server(
+        _ isOver: NIOLockedValueBox<Bool>, answer: @escaping @Sendable (Int32, (([UInt8]) -> [UInt8])) -> Void
+    ) throws -> RawServer {
+        let seed = NIOLockedValueBox<UInt64>(0)
+        return try RawServer { connection in
+            let number = seed.withLockedValue { seed in
+                seed += 1
+                return seed
+            }
+            answer(connection) { isOver.withLockedValue { $0 } ? $0 : Self.mutated($0, by: number) }
+        }
+    }
+
+    private func http1Server(_ isOver: NIOLockedValueBox<Bool>) throws -> RawServer {
+        try server(isOver) { connection, mutate in
+            let end = Array("\r\n\r\n".utf8)
+            guard RawServer.read(from: connection, until: { $0.suffix(4).elementsEqual(end) }) != nil else { return }
+            RawServer.write(mutate(Self.http1), to: connection)
+        }
+    }
+
+    @Test func `F34, F64: over HTTP, mutated answers end in an outcome each, and good ones in an image`() async throws {
+        let isOver = NIOLockedValueBox(false)
+        let server = try http1Server(isOver)
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            await ask("http://127.0.0.1:\(server.port)/a", .test(), fetcher, until: isOver)
+        }
+    }
+}

@@ -1,0 +1,95 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import ImageFetcher
+
+/// How many names are looked up at once, those among them that nobody waits for any more.
+@Suite(.timeLimit(.minutes(3))) struct NameLookupTests {
+    private final class Clock {
+        var now = NIODeadline.uptimeNanoseconds(0)
+    }
+
+    private let clock = Clock()
+
+    private func lookups(all: Int = 1_000, perUID: Int = 1_000) -> NameLookups {
+        NameLookups(limits: .init(all: all, perUID: perUID)) { [clock] in clock.now }
+    }
+
+    private func lookup(_ all: NameLookups, uid: UInt32 = 1, of origin: String = "a", most: Int = 1_000) -> NameLookup {
+        NameLookup(of: .init(uid: uid, origin: origin, most: most), among: all)
+    }
+
+    @Test func `I8: a look-up that is given up counts for as long as a resolver takes at most`() {
+        let all = lookups(perUID: 2)
+        for _ in 0..<2 { #expect(lookup(all).begin()) }
+        #expect(all.count == 2)
+        let third = lookup(all)
+        clock.now = .uptimeNanoseconds(0) + NameLookups.longest - .nanoseconds(1)
+        #expect(!third.begin() && third.isRefused)
+        clock.now = .uptimeNanoseconds(0) + NameLookups.longest
+        #expect(third.begin() && !third.isRefused)
+        #expect(all.count == 1)
+    }
+
+    @Test func `I8: one that is answered counts no more, however often`() {
+        let all = lookups(perUID: 1)
+        for _ in 0..<100 {
+            let one = lookup(all)
+            #expect(one.begin())
+            one.end()
+            one.end()
+        }
+        #expect(all.count == 0)
+    }
+
+    @Test func `F68, I8: neither one uid nor one origin takes all the room that there is`() {
+        let all = lookups(all: 16, perUID: 6)
+        for _ in 0..<100 { _ = lookup(all, uid: 1, of: "a").begin() }
+        #expect(all.count == 6)
+        // A name server that never answers to an origin's redirects, whoever asks.
+        for uid in 2..<100 as Range<UInt32> { _ = lookup(all, uid: uid, of: "b", most: 8).begin() }
+        #expect(all.count == 14)
+        // The last eighth is for uids that have none.
+        #expect(!lookup(all, uid: 2, of: "c").begin())
+        #expect(lookup(all, uid: 200, of: "c").begin())
+    }
+
+    @Test func `F68: no room to look a name up is BUSY, and says nothing of the host`() async throws {
+        try await withFetcher {
+            $0.lookups = 0
+        } _: { fetcher in
+            var origin = Origin.test(url: "http://nobody.invalid/{profile}")
+            origin.breaker = BreakerPolicy(failures: 1, backoff: 86_400_000, backoffMax: 86_400_000)
+            for _ in 0..<2 {
+                let outcome = await fetcher.outcome("http://nobody.invalid/a", of: origin)
+                #expect(outcome.kind == "busy", "\(outcome)")
+            }
+            check(try await fetcher.token("http://nobody.invalid/token"), "busy")
+            #expect(fetcher.statistics.hostsOpen == 0 && fetcher.statistics.uidsOpen == 0)
+            // An address is not looked up.
+            let server = try TestOrigin()
+            defer { server.stop() }
+            let spelled = await fetcher.outcome(server.url("/a"))
+            #expect(spelled.kind == "image")
+        }
+    }
+
+    @Test func `I8: names that are resolved, or do not resolve, make room for the next`() async throws {
+        let server = try TestOrigin()
+        defer { server.stop() }
+        try await withFetcher {
+            $0.lookups = 1
+        } _: { fetcher in
+            var origin = Origin.test(url: "http://localhost/{profile}", allow: ["http://localhost:\(server.port)/"])
+            origin.breaker = BreakerPolicy(failures: 1_000_000)
+            for number in 0..<20 {
+                let lost = await fetcher.outcome("http://nobody\(number).invalid/a", of: .test("lost\(number)"))
+                #expect(lost.kind == "origin", "\(lost)")
+                let found = await fetcher.outcome(server.url("/a", host: "localhost"), of: origin)
+                #expect(found.kind == "image", "\(found)")
+            }
+        }
+    }
+}
