@@ -109,7 +109,7 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	    install -D -m 644 dist/completions/$$program.fish \
 	        $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish || exit 1; done
 	install -m 644 LICENSE config/thumbcached.toml docs/*.svg $(DESTDIR)$(DOCUMENTS)
-	for document in README.md CHANGELOG.md CONTRIBUTING.md docs/*.md; do \
+	for document in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md; do \
 	    sed -E -e 's,\]\((\.\./)?(config|docs)/,](,g' -e 's,\bdocs/([a-z]+\.(md|svg)),\1,g' \
 	        "$$document" > "$(DESTDIR)$(DOCUMENTS)/$${document##*/}" || exit 1; done
 	chmod 644 $(DESTDIR)$(DOCUMENTS)/*.md

@@ -1,8 +1,9 @@
 import Foundation
+import Glibc
 import Testing
 
 extension EndToEnd {
-    /// What the documents show is what happens.
+    /// What the documents show is what happens, and what they name is there.
     ///
     /// A block marked `console` is a session: lines that begin with `$ ` are run by a shell, one after another in the same
     /// directory, which holds `bob.png`; SOCKET is a daemon's socket, and `redis-cli` and `thumbcachectl` are on PATH. What
@@ -93,6 +94,76 @@ extension EndToEnd {
             let blocks = Self.blocks("text\n```console\n$ a\nb\n\n$ c\n```\n```sh\n$ no\n```\n")
             #expect(blocks.map { $0.map(\.command) } == [["a", "c"]])
             #expect(blocks[0][0].output == ["b", ""])
+        }
+
+        // MARK: Codes and paths
+
+        @Test func `every code of a fault or an invariant is defined, and the suites that its definition names use it`()
+            throws
+        {
+            let guarantees = try String(decoding: read("\(Files.repository)/docs/guarantees.md"), as: UTF8.self)
+            var suites: [String: [String]] = [:]
+            for row in guarantees.split(separator: "\n") where row.hasPrefix("| ") {
+                // The first cell is a code, of an invariant in bold.
+                let cell = row.dropFirst(2).prefix { $0 != " " }
+                suites[String(cell).replacing("*", with: "")] = Self.paths(String(row))
+            }
+            let sources = Files.under("\(Files.repository)/Sources") + Files.under("\(Files.repository)/Tests")
+            for path in sources where path.hasSuffix(".swift") || path.hasSuffix(".py") {
+                for code in try Self.codes(read(path)) {
+                    #expect(suites[code] != nil, "\(path) names \(code), which docs/guarantees.md does not define")
+                }
+            }
+            for (code, named) in suites {
+                for path in named {
+                    let used = try Self.codes(read("\(Files.repository)/\(path)"))
+                    #expect(used.contains(code), "docs/guarantees.md says that \(path) holds \(code)")
+                }
+            }
+        }
+
+        @Test(arguments: ["CONTRIBUTING.md", "docs/design.md", "docs/guarantees.md"])
+        func `every path that a document names is there`(document: String) throws {
+            let text = try String(decoding: read("\(Files.repository)/\(document)"), as: UTF8.self)
+            let paths = Self.paths(text)
+            #expect(!paths.isEmpty, "\(document) names no path")
+            for path in paths {
+                #expect(Files.exists("\(Files.repository)/\(path)"), "\(document) names \(path)")
+            }
+        }
+
+        /// The codes in a text, such as F14 and I3. They are words of their own, so that 0xF5 holds none.
+        static func codes(_ text: [UInt8]) -> Set<String> {
+            let words = text.split { isalnum(CInt($0)) == 0 && $0 != UInt8(ascii: "_") }
+            var codes: Set<String> = []
+            for word in words where word.count == 2 || word.count == 3 {
+                let number = word.dropFirst()
+                guard word.first == UInt8(ascii: "F") || word.first == UInt8(ascii: "I"),
+                    number.first != UInt8(ascii: "0"), number.allSatisfy({ isdigit(CInt($0)) != 0 })
+                else { continue }
+                codes.insert(String(decoding: word, as: UTF8.self))
+            }
+            return codes
+        }
+
+        /// The paths of the repository that stand between backquotes; of a command, the program alone.
+        static func paths(_ document: String) -> [String] {
+            let folders = ["Sources/", "Tests/", "bench/", "config/", "docs/", "systemd/", "tools/"]
+            var paths: [String] = []
+            for line in document.split(separator: "\n") {
+                let pieces = line.split(separator: "`", omittingEmptySubsequences: false)
+                for (index, piece) in pieces.enumerated() where index % 2 == 1 {
+                    guard folders.contains(where: { piece.hasPrefix($0) }) else { continue }
+                    paths.append(String(piece.prefix { $0 != " " }))
+                }
+            }
+            return paths
+        }
+
+        @Test func `codes and paths are found where they stand, and nowhere else`() {
+            #expect(Self.codes([UInt8]("F14, (I3; `F2`) 0xF5 UTF8 F0 F_1 F123 I7x".utf8)) == ["F14", "I3", "F2"])
+            let document = "`Sources/RESP`, Sources/no and `swift build`\n`tools/fuzz 60`, `docs/design.md`"
+            #expect(Self.paths(document) == ["Sources/RESP", "tools/fuzz", "docs/design.md"])
         }
     }
 }
