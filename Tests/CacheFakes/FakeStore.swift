@@ -8,9 +8,9 @@ public final class FakeStore: ImageStore {
     /// Where a call can be held or made to fail, and what the log calls it.
     public enum Step: String, Sendable {
         case load, users, countUsers, settle, commitLogin, commitSessions, commitPurge, commitLogout
-        case read, glance, sizes, remove, drop
+        case read, readCached, sizes, remove, drop
         /// A look that does not wait has seen what there is, and has left the vault. Cannot fail.
-        case glanced
+        case cachedReadEnded
         /// A write has begun.
         case seal
         /// A write is about to appear, before the commit lock is taken.

@@ -56,16 +56,16 @@ public final class FakeVault: ImageVault {
         }
     }
 
-    public func glance(_ slot: Slot, framing: ReplyFraming) -> Glance {
+    public func readCached(_ slot: Slot, framing: ReplyFraming) -> CachedRead {
         guard store.isInPageCache else { return .unknown }
         do {
             let found = try work {
                 let found = kept(slot, framing)
                 // Held here, it has seen what may be gone when it goes on.
-                if let late = try store.pass(.glance) { throw late }
+                if let late = try store.pass(.readCached) { throw late }
                 return found
             }
-            store.note(.glanced)
+            store.note(.cachedReadEnded)
             return found.map { .image($0) } ?? .nothing
         } catch {
             return .unknown

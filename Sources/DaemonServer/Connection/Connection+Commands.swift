@@ -15,12 +15,12 @@ extension Connection {
         guard let cache = cacheOfPlainGet(request) else { return execute(request, after: nil) }
         let slot = Slot(profile: request.id(at: 2))
         if let reply = cache.readyReply(slot) { return respond(reply) }
-        let glimpse = glance(ImageQuery(slot: slot), in: cache)
-        if let served = glimpse.image { return respond(served.image.bytes.framed) }
-        execute(request, after: Look(cache: cache, glimpse: glimpse))
+        let lookup = lookAtDisk(ImageQuery(slot: slot), in: cache)
+        if let served = lookup.image { return respond(served.image.bytes.framed) }
+        execute(request, after: lookup)
     }
 
-    private func execute(_ request: Request, after look: Look?) {
+    private func execute(_ request: Request, after lookup: DiskLookup?) {
         defer { share.charge() }
         let command: Command
         // What waits somewhere had better not keep the loop's whole buffer. A plain GET seldom waits as a command.
@@ -34,7 +34,7 @@ extension Connection {
             return respond(.error(error))
         }
         switch command {
-        case .get(let get): self.get(get, after: look)
+        case .get(let get): self.get(get, after: lookup)
         case .mget(let mget): self.mget(mget)
         case .put(let put): self.put(put)
         case .stat(let stat): self.stat(stat)

@@ -7,22 +7,15 @@ import ThumbnailCache
 
 /// GET, MGET, PUT and STAT.
 extension Connection {
-    /// A look on disk, on the short way, that has shown no image, for the long one to go on with.
-    struct Look {
-        let cache: UserCache
-        let glimpse: Glimpse
-    }
-
-    func get(_ command: GetCommand, after look: Look?) {
-        if look == nil, let reply = readyReply(to: command) { return respond(reply) }
+    func get(_ command: GetCommand, after lookup: DiskLookup?) {
+        if lookup == nil, let reply = readyReply(to: command) { return respond(reply) }
         guard let cache = context.sessions.openCache(owner(command.user)) else {
             lastCache = nil
             let command = command.detached()
             return lookUp(command.user) { $0.get(command, from: $1, ticket: $2) }
         }
         lastCache = cache
-        // What was seen in a cache that has ended since says nothing of the next.
-        get(command, from: cache, after: look?.cache === cache ? look?.glimpse : nil, ticket: nil)
+        get(command, from: cache, after: lookup, ticket: nil)
     }
 
     /// The cache that a plain GET asks, if it is known and what is asked for has a name that may be asked for. It is open, or was when it
@@ -46,7 +39,7 @@ extension Connection {
 
     /// - Parameter ticket: the place of the reply, where one was taken while the user was looked up.
     func get(
-        _ command: GetCommand, from cache: UserCache, after glimpse: Glimpse? = nil, ticket: ReplyQueue.Ticket?
+        _ command: GetCommand, from cache: UserCache, after lookup: DiskLookup? = nil, ticket: ReplyQueue.Ticket?
     ) {
         let slot = Slot(profile: OpaqueID(command.profile), size: command.size)
         let shape = ImageReplyShape(keys: command.meta ? MetaKey.allCases : nil, ifNot: command.ifNot)
@@ -59,7 +52,7 @@ extension Connection {
             }
         }
         let query = ImageQuery(slot: slot, named: named, cachedOnly: command.cachedOnly, largerWillDo: true)
-        ask(cache, query, shape, patience: command.wait, after: glimpse, ticket: ticket)
+        ask(cache, query, shape, patience: command.wait, after: lookup, ticket: ticket)
     }
 
     func mget(_ command: MGetCommand) {
@@ -103,11 +96,11 @@ extension Connection {
     /// Answers at once what memory or page cache holds; anything else waits, if need be for a place first.
     private func ask(
         _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, patience: Int64?,
-        after glimpse: Glimpse? = nil, ticket: ReplyQueue.Ticket?
+        after lookup: DiskLookup? = nil, ticket: ReplyQueue.Ticket?
     ) {
         let isAsked =
-            if let glimpse {
-                tryWait(for: query, in: cache, after: glimpse, shape, patience: patience, ticket: ticket)
+            if let lookup {
+                tryWait(for: query, in: cache, after: lookup, shape, patience: patience, ticket: ticket)
             } else {
                 tryAsk(cache, query, shape, patience: patience, ticket: ticket)
             }
@@ -120,23 +113,24 @@ extension Connection {
         _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, patience: Int64?,
         ticket: ReplyQueue.Ticket? = nil
     ) -> Bool {
-        var glimpse = Glimpse.unknown
+        var lookup: DiskLookup?
         var served = cache.hit(query.slot, url: query.named?.url)
         if served == nil {
-            glimpse = glance(query, in: cache)
-            served = glimpse.image
+            lookup = lookAtDisk(query, in: cache)
+            served = lookup?.image
         }
         if let served {
             reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: context.time.now, version))
             return true
         }
-        return tryWait(for: query, in: cache, after: glimpse, shape, patience: patience, ticket: ticket)
+        return tryWait(for: query, in: cache, after: lookup, shape, patience: patience, ticket: ticket)
     }
 
     /// False when the queue of this uid is full: with others of this connection in it, the request is to be tried again when
     /// one of them is answered. With none it is BUSY, as is one that has a place among the replies already.
     private func tryWait(
-        for query: ImageQuery, in cache: UserCache, after glimpse: Glimpse, _ shape: ImageReplyShape, patience: Int64?,
+        for query: ImageQuery, in cache: UserCache, after lookup: DiskLookup?, _ shape: ImageReplyShape,
+        patience: Int64?,
         ticket: ReplyQueue.Ticket?
     ) -> Bool {
         guard place.load.enter(limit: limits.queuePerUID) else {
@@ -149,7 +143,7 @@ extension Connection {
         let ticket = ticket ?? reserve()
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
-        let id = cache.get(query, after: glimpse) { outcome in
+        let id = cache.get(query, after: lookup) { outcome in
             loop.execute { me.value.fulfil(ticket, outcome) }
         }
         let timer = loop.scheduleTask(in: .milliseconds(patience ?? cache.patience)) { cache.expire(id) }
@@ -161,9 +155,9 @@ extension Connection {
     }
 
     /// Looks at the disk without waiting for it.
-    func glance(_ query: ImageQuery, in cache: UserCache) -> Glimpse {
+    func lookAtDisk(_ query: ImageQuery, in cache: UserCache) -> DiskLookup {
         defer { share.charge() }
-        return cache.glance(query)
+        return cache.lookAtDisk(query)
     }
 
     func put(_ command: PutCommand) {

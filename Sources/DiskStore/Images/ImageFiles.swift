@@ -29,7 +29,7 @@ final class ImageFiles: Sendable {
     let claims = DirectoryClaims()
     let underWay = ImagesUnderWay()
     /// Whether kernel and file system know calls that never wait, as far as has been tried.
-    let canGlance: Synchronization.Atomic<Bool>
+    let canReadCached: Synchronization.Atomic<Bool>
     private let known = NIOLockedValueBox(Known())
 
     private struct Known {
@@ -49,7 +49,7 @@ final class ImageFiles: Sendable {
         self.disk = disk
         self.costs = costs
         self.users = users
-        canGlance = Synchronization.Atomic(!disk.isRemote(users))
+        canReadCached = Synchronization.Atomic(!disk.isRemote(users))
         self.trash = trash
         self.temporaries = temporaries
         self.directorySync = directorySync

@@ -57,7 +57,7 @@ final class OpenEntry: Sendable {
 /// **What is replaced or removed is forgotten** (I3, I7): ``forget(_:of:)`` comes after the name has changed on disk, with the
 /// commit lock still held, so before any receipt. Whoever opened the older file just before that would still bring it here
 /// afterwards. So every forgetting counts a change, and what was opened before the last change is not taken in. A read that goes
-/// on at that moment is the look that ``ThumbnailCache/UserCache/glance(_:)`` throws away, as when it had opened the file itself.
+/// on at that moment is the look that ``ThumbnailCache/UserCache/lookAtDisk(_:)`` throws away, as when it had opened the file itself.
 ///
 /// **Only what is looked at for the second time in a second is kept open**: an image that comes to memory at the first look is
 /// not looked for on disk again soon.

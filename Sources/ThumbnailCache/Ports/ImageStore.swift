@@ -89,7 +89,7 @@ public protocol ImageVault: AnyObject, Sendable {
 
     /// The image in a slot as ``read(_:framing:)`` gives it, as far as it can be told without blocking: not where the answer would have to come from the disk, or takes so long to open
     /// that others would wait. Nothing is removed or counted. The one call that may be made on an event loop.
-    func glance(_ slot: Slot, framing: ReplyFraming) -> Glance
+    func readCached(_ slot: Slot, framing: ReplyFraming) -> CachedRead
 
     /// Seals and writes an image. `isCurrent` is asked once at most, with the slot's commit lock held, right before the
     /// entry appears under its name; when it answers false nothing is left behind and the result is false. So it is,
@@ -121,7 +121,7 @@ public protocol ImageVault: AnyObject, Sendable {
 }
 
 /// What a look that does not wait can tell of a slot on disk.
-public enum Glance: Sendable {
+public enum CachedRead: Sendable {
     case image(Image)
     /// There is no image, as of some moment within the call.
     case nothing

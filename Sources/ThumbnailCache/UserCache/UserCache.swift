@@ -123,11 +123,11 @@ public final class UserCache: Sendable {
     ///
     /// `resolve` is called exactly once, on any thread, maybe before this returns; after ``leave(_:)`` only if the answer
     /// was on its way already. It must not block: an ending waits for it.
-    /// - Parameter glimpse: what ``glance(_:)`` has just said, which may save a look on disk.
+    /// - Parameter lookup: what ``lookAtDisk(_:)`` has just seen.
     /// - Returns: the name under which the request waits.
     @discardableResult
     public func get(
-        _ query: ImageQuery, after glimpse: Glimpse = .unknown, resolve: @escaping @Sendable (GetOutcome) -> Void
+        _ query: ImageQuery, after lookup: DiskLookup? = nil, resolve: @escaping @Sendable (GetOutcome) -> Void
     ) -> WaiterID {
         // The slot's bytes live as long as the caller's request; what waits keeps its own.
         let query = query.detached()
@@ -143,9 +143,8 @@ public final class UserCache: Sendable {
             if let ending = state.ending { return Consequences(effects: [.answer(waiter, .failure(ending))]) }
             let memory = state.memory[query.slot]?.served
             // What was seen before something changed is worth nothing (I3, I7).
-            let diskIsEmpty = if case .nothing(state.invalidations) = glimpse { true } else { false }
             let effects = state.coordinator.get(
-                waiter, memory: memory, diskIsEmpty: diskIsEmpty, route: route, now: now)
+                waiter, memory: memory, diskIsEmpty: isStillEmpty(lookup, state), route: route, now: now)
             return Consequences(effects: effects)
         }
         return id

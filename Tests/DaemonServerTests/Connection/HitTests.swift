@@ -116,7 +116,7 @@ import ThumbnailCache
             // Nothing tells the caches before and after the PURGE apart but that they are two: one PUT in each.
             try await put("alice", "carol", "carol", on: client)
             #expect(try await client.call("GET", "alice", "bob") == .null)
-            let (looking, purging) = (daemon.store.hold(.glanced), daemon.store.hold(.commitPurge))
+            let (looking, purging) = (daemon.store.hold(.cachedReadEnded), daemon.store.hold(.commitPurge))
             async let answer = client.call("GET", "alice", "bob")
             await looking.reached()
             async let receipt = others[0].call("PURGE", "alice")
@@ -124,7 +124,7 @@ import ThumbnailCache
             daemon.store.release(.commitPurge)
             // Waits for the purge's end, which the receipt, behind what all loops have before it, does not keep.
             try await put("alice", "bob", "bob", on: others[2])
-            daemon.store.release(.glanced)
+            daemon.store.release(.cachedReadEnded)
             #expect(try await answer == image("bob"))
             #expect(try await receipt["users"] == .integer(1))
         }
@@ -135,9 +135,9 @@ import ThumbnailCache
             let client = try await daemon.connectWithAlice()
             // The connection remembers whom it asked.
             #expect(try await client.call("GET", "alice", "bob") == .null)
-            let looks = daemon.store.calls(.glance)
+            let looks = daemon.store.calls(.readCached)
             #expect(try await client.call("GET", "alice", "carol") == .null)
-            #expect(daemon.store.calls(.glance) == looks + 1 && daemon.store.calls(.read) == 0)
+            #expect(daemon.store.calls(.readCached) == looks + 1 && daemon.store.calls(.read) == 0)
         }
     }
 
@@ -158,10 +158,11 @@ import ThumbnailCache
             let client = try await daemon.connectWithAlice()
             try await put("alice", "bob", "bob", on: client)
             #expect(try await client.call("GET", "alice", "bob") == image("bob"))
-            let looks = daemon.store.calls(.glance)
+            let looks = daemon.store.calls(.readCached)
             #expect(try await client.call("GET", "alice", "").code == "ERR")
             let long = String(repeating: "b", count: 513)
-            #expect(try await client.call("GET", "alice", long).code == "ERR" && daemon.store.calls(.glance) == looks)
+            #expect(
+                try await client.call("GET", "alice", long).code == "ERR" && daemon.store.calls(.readCached) == looks)
             #expect(try await client.call("GET", "", "bob").code == "ERR")
             #expect(try await client.call("GET", "*", "bob").code == "ERR")
             #expect(try await client.call("GET", long, "bob").code == "ERR")

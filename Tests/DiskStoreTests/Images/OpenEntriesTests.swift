@@ -25,20 +25,20 @@ import ThumbnailCache
             _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
             try vault.put(slot("bob"), picture(1))
             let descriptors = system.descriptors
-            #expect(glance(vault) == picture(1).content && system.descriptors == descriptors)
-            #expect(glance(vault) == picture(1).content && system.descriptors == descriptors + 1)
+            #expect(readCached(vault) == picture(1).content && system.descriptors == descriptors)
+            #expect(readCached(vault) == picture(1).content && system.descriptors == descriptors + 1)
             system.heal()
             try body(vault, store, descriptors)
         }
     }
 
-    private func glance(_ vault: any ImageVault, _ profile: String = "bob") -> [UInt8]? {
-        vault.glance(slot(profile), framing: .bare).image.map(\.content)
+    private func readCached(_ vault: any ImageVault, _ profile: String = "bob") -> [UInt8]? {
+        vault.readCached(slot(profile), framing: .bare).image.map(\.content)
     }
 
     @Test func `an image that is asked for again takes one system call`() throws {
         try withOpenEntry { vault, _, _ in
-            #expect(glance(vault) == picture(1).content)
+            #expect(readCached(vault) == picture(1).content)
             #expect(system.calls == 1 && system.count(of: .readCached) == 1)
         }
     }
@@ -48,12 +48,12 @@ import ThumbnailCache
             let vault = try store.commitLogin(alice, .plain)
             let image = picture(1, url: "https://example.org/bob")
             try vault.put(slot("bob"), image)
-            for _ in 0..<3 { #expect(vault.glance(slot("bob"), framing: .bare).image?.record == image.record) }
+            for _ in 0..<3 { #expect(vault.readCached(slot("bob"), framing: .bare).image?.record == image.record) }
             system.heal()
-            #expect(vault.glance(slot("bob"), framing: .bare).image?.record == image.record && system.calls == 1)
+            #expect(vault.readCached(slot("bob"), framing: .bare).image?.record == image.record && system.calls == 1)
             let newer = picture(2, url: "https://example.org/bob?2")
             try vault.put(slot("bob"), newer)
-            for _ in 0..<3 { #expect(vault.glance(slot("bob"), framing: .bare).image?.record == newer.record) }
+            for _ in 0..<3 { #expect(vault.readCached(slot("bob"), framing: .bare).image?.record == newer.record) }
         }
     }
 
@@ -64,7 +64,7 @@ import ThumbnailCache
             let vault = try store.commitLogin(alice, .plain)
             let image = picture(1, url: "https://example.org/" + String(repeating: "b", count: length - 20))
             try vault.put(slot("bob"), image)
-            let found = try (0..<4).map { _ in try #require(vault.glance(slot("bob"), framing: .bare).image).held }
+            let found = try (0..<4).map { _ in try #require(vault.readCached(slot("bob"), framing: .bare).image).held }
             #expect(found.allSatisfy { $0.record == image.record })
             // The second look is the first whose file stays open.
             #expect((found[2] === found[1]) == stays && (found[3] === found[1]) == stays)
@@ -79,12 +79,12 @@ import ThumbnailCache
             try vault.put(slot("bob"), older)
             let copy = try Data(contentsOf: URL(fileURLWithPath: try #require(tree.entries.first)))
             try vault.put(slot("bob"), newer)
-            for _ in 0..<2 { #expect(vault.glance(slot("bob"), framing: .bare).image?.record == newer.record) }
+            for _ in 0..<2 { #expect(vault.readCached(slot("bob"), framing: .bare).image?.record == newer.record) }
             let file = open(try #require(tree.entries.first), O_RDWR)
             defer { close(file) }
             #expect(copy.withUnsafeBytes { pwrite(file, $0.baseAddress, $0.count, 0) } == copy.count)
             system.heal()
-            let found = try #require(vault.glance(slot("bob"), framing: .bare).image)
+            let found = try #require(vault.readCached(slot("bob"), framing: .bare).image)
             #expect(system.calls == 1 && found.content == older.content && found.record == older.record)
         }
     }
@@ -95,7 +95,7 @@ import ThumbnailCache
         try withOpenEntry { vault, _, descriptors in
             try vault.put(slot("bob"), picture(2))
             #expect(system.descriptors == descriptors)
-            #expect(glance(vault) == picture(2).content)
+            #expect(readCached(vault) == picture(2).content)
         }
     }
 
@@ -130,7 +130,7 @@ import ThumbnailCache
             // With its last image the bucket goes, which was open, too.
             let isBucketGone = [.purge, .drop, .rejection].contains(removal)
             #expect(system.descriptors == (isBucketGone ? descriptors - 1 : descriptors))
-            #expect(glance(vault) == nil)
+            #expect(readCached(vault) == nil)
         }
     }
 
@@ -140,8 +140,8 @@ import ThumbnailCache
             vault.close()
             for other in [others, try store.commitPurge(alice)] {
                 try other.put(slot("carol"), picture(3))
-                #expect(glance(other, "carol") == picture(3).content)
-                #expect(glance(other) == nil)
+                #expect(readCached(other, "carol") == picture(3).content)
+                #expect(readCached(other) == nil)
             }
         }
     }
@@ -158,7 +158,7 @@ import ThumbnailCache
         try tree.withStore(system: system) { store in
             let vault = try store.commitLogin(alice, .plain)
             try vault.put(slot("bob"), picture(1))
-            #expect(glance(vault) == picture(1).content)
+            #expect(readCached(vault) == picture(1).content)
             let isFirst = Once()
             system.plan { call, _, _ in
                 // The older file is open, and about to be read.
@@ -175,8 +175,8 @@ import ThumbnailCache
                 return nil
             }
             // The look that was overtaken, which the cache throws away.
-            #expect(glance(vault) == picture(1).content)
-            #expect(glance(vault) == (overtaking == .put ? picture(2).content : nil))
+            #expect(readCached(vault) == picture(1).content)
+            #expect(readCached(vault) == (overtaking == .put ? picture(2).content : nil))
         }
     }
 
@@ -197,10 +197,10 @@ import ThumbnailCache
                 others.withLockedValue { $0 = (0..<8).map { _ in open("/dev/zero", O_RDONLY) } }
                 return nil
             }
-            #expect(glance(vault) == picture(1).content)
+            #expect(readCached(vault) == picture(1).content)
             others.withLockedValue { $0.forEach { close($0) } }
             #expect(system.descriptors == descriptors - 1)
-            #expect(glance(vault) == nil)
+            #expect(readCached(vault) == nil)
         }
     }
 
@@ -213,14 +213,14 @@ import ThumbnailCache
             #expect(rename(path, path + ".moved") == 0)
             #expect(leavesLink ? symlink(path + ".moved", path) == 0 : unlink(path + ".moved") == 0)
             tree.clock.withLockedValue { $0 += 1 }
-            #expect(glance(vault) == nil)
+            #expect(readCached(vault) == nil)
         }
     }
 
     @Test func `F14: with the clock set back an entry is opened anew`() throws {
         try withOpenEntry { vault, _, _ in
             tree.clock.withLockedValue { $0 -= 60 }
-            #expect(glance(vault) == picture(1).content)
+            #expect(readCached(vault) == picture(1).content)
             #expect(system.count(of: .openCached) == 1)
         }
     }
@@ -232,7 +232,7 @@ import ThumbnailCache
             tree.clock.withLockedValue { $0 += 1 }
             store.maintain()
             #expect(system.descriptors == kept - 1)
-            #expect(glance(vault) == picture(1).content)
+            #expect(readCached(vault) == picture(1).content)
         }
     }
 
@@ -248,7 +248,7 @@ import ThumbnailCache
             for round in 0..<8 as Range<UInt8> {
                 if round % 2 == 0 { tree.clock.withLockedValue { $0 += 1 } }
                 for number in (0..<10 as Range<UInt8>).map({ ($0 + round * 3) % 10 }) {
-                    #expect(glance(vault, "\(number)") == picture(number).content)
+                    #expect(readCached(vault, "\(number)") == picture(number).content)
                     #expect(system.descriptors <= descriptors + capacity)
                 }
             }
@@ -260,7 +260,7 @@ import ThumbnailCache
         try withOpenEntry { vault, _, descriptors in
             try vault.put(slot("bob", 64), picture(2))
             for _ in 0..<3 {
-                #expect(vault.glance(slot("bob", 64), framing: .bare).image?.content == picture(2).content)
+                #expect(vault.readCached(slot("bob", 64), framing: .bare).image?.content == picture(2).content)
                 #expect(system.descriptors == descriptors + 1)
                 tree.clock.withLockedValue { $0 += 1 }
             }
@@ -280,9 +280,9 @@ import ThumbnailCache
     @Test func `an open file that has left the page cache is left to a look that may wait`() throws {
         try withOpenEntry { vault, _, _ in
             system.plan { call, _, _ in call == .readCached ? .fail(EAGAIN) : nil }
-            #expect(glance(vault) == nil)
+            #expect(readCached(vault) == nil)
             system.heal()
-            #expect(glance(vault) == picture(1).content)
+            #expect(readCached(vault) == picture(1).content)
             #expect(system.calls == 1)
         }
     }

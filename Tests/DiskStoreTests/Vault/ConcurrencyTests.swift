@@ -191,8 +191,8 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
         let vault = try store.commitLogin(alice, .plain)
         try vault.put(slot("0"), picture(0))
         let writing = Atomic<Int>(2)
-        @Sendable func glance(_ number: Int) -> [UInt8]? {
-            vault.glance(slot("\(number)"), framing: .bare).image.map(\.content)
+        @Sendable func readCached(_ number: Int) -> [UInt8]? {
+            vault.readCached(slot("\(number)"), framing: .bare).image.map(\.content)
         }
         // Each has images of its own, so that it knows what must be there.
         let writers: [@Sendable () throws -> Void] = (0..<2).map { writer in
@@ -201,10 +201,10 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
                 for round in 0..<400 {
                     let number = writer * 4 + round % 4
                     try vault.put(slot("\(number)"), picture(UInt8(round & 0xFF)))
-                    for _ in 0..<3 { #expect(glance(number) == picture(UInt8(round & 0xFF)).content) }
+                    for _ in 0..<3 { #expect(readCached(number) == picture(UInt8(round & 0xFF)).content) }
                     guard round % 3 == 0 else { continue }
                     _ = try vault.remove([OpaqueID("\(number)")], fence: { _ in })
-                    for _ in 0..<2 { #expect(glance(number) == nil) }
+                    for _ in 0..<2 { #expect(readCached(number) == nil) }
                 }
             }
         }
@@ -213,7 +213,7 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
                 var number = reader
                 while writing.load(ordering: .relaxed) > 0 {
                     number += 1
-                    _ = glance(number % 8)
+                    _ = readCached(number % 8)
                 }
             }
         }

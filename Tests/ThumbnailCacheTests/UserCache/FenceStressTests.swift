@@ -123,13 +123,13 @@ import Testing
         }
         let query = ImageQuery(slot: slot)
         let promises = ledger.promises(owner, slot.profile.text)
-        let glimpse = cache.glance(query)
-        if let served = glimpse.image { return ledger.saw(served.image.label, against: promises) }
+        let lookup = cache.lookAtDisk(query)
+        if let served = lookup.image { return ledger.saw(served.image.label, against: promises) }
         if leaving {
-            return cache.leave(cache.get(query, after: glimpse) { ledger.answered($0, owner, slot.profile.text) })
+            return cache.leave(cache.get(query, after: lookup) { ledger.answered($0, owner, slot.profile.text) })
         }
         await withCheckedContinuation { continuation in
-            cache.get(query, after: glimpse) { outcome in
+            cache.get(query, after: lookup) { outcome in
                 ledger.answered(outcome, owner, slot.profile.text)
                 continuation.resume()
             }

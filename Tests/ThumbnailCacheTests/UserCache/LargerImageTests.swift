@@ -126,7 +126,7 @@ private final class WatchedVault: ImageVault {
 
     func sizes(of profile: OpaqueID) throws -> [UInt16]? { try vault.sizes(of: profile) }
 
-    func glance(_ slot: Slot, framing: ReplyFraming) -> Glance { vault.glance(slot, framing: framing) }
+    func readCached(_ slot: Slot, framing: ReplyFraming) -> CachedRead { vault.readCached(slot, framing: framing) }
 
     func write(_ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool {
         try vault.write(slot, image, isCurrent: isCurrent, committed: committed)

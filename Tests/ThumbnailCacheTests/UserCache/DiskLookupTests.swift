@@ -6,7 +6,7 @@ import Testing
 @testable import ThumbnailCache
 
 /// Answers from what the page cache holds, given without leaving the event loop.
-@Suite(.timeLimit(.minutes(5))) struct GlanceTests {
+@Suite(.timeLimit(.minutes(5))) struct DiskLookupTests {
     private static let slot = Slot(profile: OpaqueID("bob"))
     private static let query = ImageQuery(slot: slot)
 
@@ -25,9 +25,9 @@ import Testing
 
     @Test func `what the page cache holds is answered at once`() async throws {
         let cache = try await stored()
-        #expect(told(cache.glance(Self.query).image) == "old from disk")
+        #expect(told(cache.lookAtDisk(Self.query).image) == "old from disk")
         daemon.store.isInPageCache = false
-        #expect(cache.glance(Self.query).image == nil)
+        #expect(cache.lookAtDisk(Self.query).image == nil)
     }
 
     @Test func `what was found comes back to memory, where there is one`() async throws {
@@ -37,18 +37,18 @@ import Testing
         again.store.isInPageCache = true
         let cache = try await again.sessions.cache(.alice)
         #expect(cache.hit(Self.slot) == nil)
-        #expect(told(cache.glance(Self.query).image) == "old from disk")
+        #expect(told(cache.lookAtDisk(Self.query).image) == "old from disk")
         #expect(told(cache.hit(Self.slot)) == "old from memory")
     }
 
     @Test func `a stale image and one from another URL are not answers`() async throws {
         let cache = try await stored()
         let other = try cache.target(of: Self.slot, url: "https://other.test/x")
-        #expect(cache.glance(ImageQuery(slot: Self.slot, named: other)).image == nil)
+        #expect(cache.lookAtDisk(ImageQuery(slot: Self.slot, named: other)).image == nil)
         try cache.put(Self.slot, SampleImage.png("brief"), timeToLive: 60)
-        #expect(told(cache.glance(Self.query).image) == "brief from disk")
+        #expect(told(cache.lookAtDisk(Self.query).image) == "brief from disk")
         daemon.world.time.now += 60
-        #expect(cache.glance(Self.query).image == nil)
+        #expect(cache.lookAtDisk(Self.query).image == nil)
     }
 
     @Test
@@ -65,11 +65,11 @@ import Testing
         }
         remember(Slot(profile: OpaqueID("bob"), size: 64), url: "https://origin.test/a")
         remember(Slot(profile: OpaqueID("carol")), url: "https://origin.test/a")
-        #expect(told(cache.glance(Self.query).image) == "old from disk")
+        #expect(told(cache.lookAtDisk(Self.query).image) == "old from disk")
         remember(Self.slot, url: "https://other.test/x")
-        #expect(cache.glance(Self.query).image == nil)
+        #expect(cache.lookAtDisk(Self.query).image == nil)
         daemon.world.time.now += 300
-        #expect(told(cache.glance(Self.query).image) == "old from disk")
+        #expect(told(cache.lookAtDisk(Self.query).image) == "old from disk")
     }
 
     @Test func `I8: so many missing images of a profile are known that they can be looked through, and no more`() {
@@ -87,19 +87,19 @@ import Testing
 
     /// Has something happen between the moment the image was seen on disk and the answer.
     private func overtaken(_ cache: UserCache, by event: () throws -> Void) async throws -> ServedImage? {
-        let gate = daemon.store.hold(.glance)
-        async let glance = threads.run(for: 0) { cache.glance(Self.query).image }
+        let gate = daemon.store.hold(.readCached)
+        async let lookup = threads.run(for: 0) { cache.lookAtDisk(Self.query).image }
         await gate.reached()
         try event()
-        daemon.store.release(.glance)
-        return try await glance
+        daemon.store.release(.readCached)
+        return try await lookup
     }
 
     @Test func `I3: an image purged while it was being looked at is not served`() async throws {
         let cache = try await stored()
         let served = try await overtaken(cache) { _ = try cache.purge([OpaqueID("bob")]) }
         #expect(served == nil)
-        #expect(cache.glance(Self.query).image == nil && cache.hit(Self.slot) == nil)
+        #expect(cache.lookAtDisk(Self.query).image == nil && cache.hit(Self.slot) == nil)
     }
 
     @Test func `I7: an image replaced while it was being looked at is not served`() async throws {
@@ -108,7 +108,7 @@ import Testing
             try cache.put(Self.slot, SampleImage.png("new"), timeToLive: nil)
         }
         #expect(served == nil)
-        #expect(told(cache.glance(Self.query).image) == "new from disk")
+        #expect(told(cache.lookAtDisk(Self.query).image) == "new from disk")
     }
 
     private static let absent = ImageQuery(slot: Slot(profile: OpaqueID("carol")))
@@ -116,45 +116,45 @@ import Testing
     @Test func `what is known not to be on disk is asked of the origin without another look`() async throws {
         let cache = try await stored()
         let answers = Answers()
-        cache.get(Self.absent, after: cache.glance(Self.absent), resolve: answers.take)
+        cache.get(Self.absent, after: cache.lookAtDisk(Self.absent), resolve: answers.take)
         #expect(daemon.store.calls(.read) == 0)
         daemon.fetcher.downloads[0].end(SampleImage.downloaded("one"))
         #expect(answers.told == ["one from origin"])
         let cached = ImageQuery(slot: Slot(profile: OpaqueID("dora")), cachedOnly: true)
-        cache.get(cached, after: cache.glance(cached), resolve: answers.take)
+        cache.get(cached, after: cache.lookAtDisk(cached), resolve: answers.take)
         #expect(answers.told.last == "null" && daemon.store.calls(.read) == 0)
     }
 
     @Test func `I7: what was put since the look is found, and nothing is asked of the origin`() async throws {
         let cache = try await stored()
-        let glimpse = cache.glance(Self.absent)
+        let lookup = cache.lookAtDisk(Self.absent)
         try cache.put(Self.absent.slot, SampleImage.png("new"), timeToLive: nil)
         let answers = Answers()
-        cache.get(Self.absent, after: glimpse, resolve: answers.take)
+        cache.get(Self.absent, after: lookup, resolve: answers.take)
         #expect(answers.told == ["new from disk"] && daemon.fetcher.downloads.isEmpty)
     }
 
     @Test func `I7: what was downloaded since the look is found`() async throws {
         let cache = try await stored()
-        let glimpse = cache.glance(Self.absent)
+        let lookup = cache.lookAtDisk(Self.absent)
         cache.get(Self.absent) { _ in }
         daemon.fetcher.downloads[0].end(SampleImage.downloaded("one"))
         let answers = Answers()
-        cache.get(Self.absent, after: glimpse, resolve: answers.take)
+        cache.get(Self.absent, after: lookup, resolve: answers.take)
         #expect(answers.told == ["one from disk"] && daemon.fetcher.downloads.count == 1)
     }
 
     @Test func `I3: a log-out waits for who is looking, and what was seen is not served`() async throws {
         let cache = try await stored()
-        let gate = daemon.store.hold(.glance)
-        async let glance = threads.run(for: 0) { cache.glance(Self.query).image }
+        let gate = daemon.store.hold(.readCached)
+        async let lookup = threads.run(for: 0) { cache.lookAtDisk(Self.query).image }
         await gate.reached()
         async let closed = threads.run(for: 0) { cache.close() }
         // Nothing is open from here on, though somebody is still inside.
         while cache.state.withLockedValue({ $0.isOpen }) { try await turn() }
         #expect(!daemon.world.log.events.contains("wipe"))
-        daemon.store.release(.glance)
-        let served = try await glance
+        daemon.store.release(.readCached)
+        let served = try await lookup
         #expect(served == nil)
         _ = try await closed
         #expect(daemon.world.log.events.contains("wipe"))
@@ -165,9 +165,9 @@ import Testing
         let gate = daemon.store.hold(.appear)
         async let put: Void = threads.run(for: 0) { try cache.put(Self.slot, SampleImage.png("new"), timeToLive: nil) }
         await gate.reached()
-        #expect(cache.glance(Self.query).image == nil)
+        #expect(cache.lookAtDisk(Self.query).image == nil)
         daemon.store.release(.appear)
         try await put
-        #expect(told(cache.glance(Self.query).image) == "new from disk")
+        #expect(told(cache.lookAtDisk(Self.query).image) == "new from disk")
     }
 }

@@ -6,7 +6,7 @@ import Testing
 import ThumbnailCache
 
 /// Looks that never wait: on an event loop, at what the kernel holds in memory.
-@Suite struct GlanceTests {
+@Suite struct CachedReadTests {
     private let tree: TestTree
     private let system = FaultySystem()
 
@@ -24,13 +24,13 @@ import ThumbnailCache
         }
     }
 
-    private func glance(_ vault: any ImageVault, _ profile: String = "bob") -> [UInt8]? {
-        vault.glance(slot(profile), framing: .bare).image.map(\.content)
+    private func readCached(_ vault: any ImageVault, _ profile: String = "bob") -> [UInt8]? {
+        vault.readCached(slot(profile), framing: .bare).image.map(\.content)
     }
 
     @Test func `I5: an image in the page cache is read and verified, with record and frame`() throws {
         try withVault { vault in
-            let found = try #require(vault.glance(slot("bob"), framing: .bulk).image)
+            let found = try #require(vault.readCached(slot("bob"), framing: .bulk).image)
             #expect(found.record == picture(1).record && found.content == picture(1).content)
             #expect(
                 Array(found.bytes.framed.readableBytesView)
@@ -43,17 +43,17 @@ import ThumbnailCache
     func `F8: what is not in memory is nothing, and is neither rejected nor removed`(_ call: SystemCall) throws {
         try withVault { vault in
             system.plan { made, _, _ in made == call ? .fail(EAGAIN) : nil }
-            #expect(glance(vault) == nil)
+            #expect(readCached(vault) == nil)
             // Another time it may be.
             system.heal()
-            #expect(glance(vault) == picture(1).content)
+            #expect(readCached(vault) == picture(1).content)
         }
     }
 
     @Test func `what is in memory in part only is nothing`() throws {
         try withVault { vault in
             system.plan { made, _, _ in made == .readCached ? .short : nil }
-            #expect(glance(vault) == nil)
+            #expect(readCached(vault) == nil)
             system.heal()
             let waited = try vault.bytes(slot("bob"))
             #expect(waited == picture(1).content)
@@ -64,9 +64,9 @@ import ThumbnailCache
     func `a kernel or file system that cannot tell is not asked again`(_ code: Int32) throws {
         try withVault { vault in
             system.plan { made, _, _ in made == .readCached ? .fail(code) : nil }
-            #expect(glance(vault) == nil)
+            #expect(readCached(vault) == nil)
             system.heal()
-            #expect(glance(vault) == nil)
+            #expect(readCached(vault) == nil)
             #expect(system.calls == 0)
             let waited = try vault.bytes(slot("bob"))
             #expect(waited == picture(1).content)
@@ -93,7 +93,7 @@ import ThumbnailCache
 
     /// What can be told of a slot, in a word.
     private func told(_ vault: any ImageVault, _ profile: String, size: UInt16 = 0) -> String {
-        switch vault.glance(slot(profile, size), framing: .bare) {
+        switch vault.readCached(slot(profile, size), framing: .bare) {
         case .image: "image"
         case .nothing: "nothing"
         case .unknown: "unknown"
@@ -163,7 +163,7 @@ import ThumbnailCache
             #expect(pread(file, &byte, 1, 100) == 1)
             byte ^= 1
             #expect(pwrite(file, &byte, 1, 100) == 1)
-            #expect(glance(vault) == nil)
+            #expect(readCached(vault) == nil)
             #expect(tree.entries == [path] && store.statistics.rejectedEntries == 0)
             let waited = try vault.bytes(slot("bob"))
             #expect(waited == nil)
@@ -174,26 +174,26 @@ import ThumbnailCache
     @Test func `an image that takes long to open is left to the pool`() throws {
         try withVault { vault in
             try vault.put(slot("carol"), picture(2, count: 1 << 20))
-            #expect(glance(vault, "carol") == nil)
+            #expect(readCached(vault, "carol") == nil)
         }
     }
 
     @Test func `a use that is to be noted is left to a look that may wait, and then it need not be`() throws {
         try withVault { vault in
             tree.clock.withLockedValue { $0 += 7_200 }
-            #expect(glance(vault) == nil)
+            #expect(readCached(vault) == nil)
             #expect(system.count(of: .touch) == 0)
             let waited = try vault.bytes(slot("bob"))
             #expect(waited == picture(1).content)
             #expect(system.count(of: .touch) == 1)
-            #expect(glance(vault) == picture(1).content)
+            #expect(readCached(vault) == picture(1).content)
         }
     }
 
     @Test func `I3: a closed vault shows nothing`() throws {
         try withVault { vault in
             vault.close()
-            #expect(glance(vault) == nil)
+            #expect(readCached(vault) == nil)
             #expect(system.calls == 0)
         }
     }

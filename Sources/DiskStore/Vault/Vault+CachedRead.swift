@@ -4,7 +4,7 @@ import ThumbnailCache
 
 extension Vault {
     /// Bytes of the largest entry that is opened on an event loop: it takes about 40 µs.
-    private static var largestGlance: Int64 { 128 << 10 }
+    private static var largestCachedRead: Int64 { 128 << 10 }
 
     /// Bytes of the longest record that stays in memory with an open entry.
     private static var longestRecordKept: Int { 2 << 10 }
@@ -14,21 +14,21 @@ extension Vault {
     ///
     /// Whatever is out of the ordinary is left to ``read(_:framing:)``, which may wait: a directory that is not open yet, an
     /// entry that is bad, a use that is to be noted.
-    func glance(_ slot: Slot, framing: ReplyFraming) -> Glance {
+    func readCached(_ slot: Slot, framing: ReplyFraming) -> CachedRead {
         do {
             return try whileOpen {
                 try withCrypter { crypter in
-                    let canGlance = files.canGlance.load(ordering: .relaxed)
-                    guard canGlance || generation.isNew else { return .unknown }
+                    let canReadCached = files.canReadCached.load(ordering: .relaxed)
+                    guard canReadCached || generation.isNew else { return .unknown }
                     let (open, now) = (files.disk.openEntries, files.now())
                     if let entry = open.entry(of: slot, in: generation.number, at: now) {
-                        return Glance(try image(in: entry, with: crypter, framing: framing))
+                        return CachedRead(try image(in: entry, with: crypter, framing: framing))
                     }
                     let changes = open.changes
                     let address = EntryAddress(
                         profile: try crypter.names.profileName(of: slot.profile), size: slot.size)
                     if generation.holdsNothing(in: address.bucket) { return .nothing }
-                    guard canGlance,
+                    guard canReadCached,
                         let (entry, image) = try opened(slot, at: address, at: now, with: crypter, framing: framing)
                     else { return .unknown }
                     open.keep(entry, ifNothingChangedSince: changes)
@@ -36,7 +36,7 @@ extension Vault {
                 }
             }
         } catch let error as SystemError where error.isUnknownCall {
-            files.canGlance.store(false, ordering: .relaxed)
+            files.canReadCached.store(false, ordering: .relaxed)
             return .unknown
         } catch {
             // Not in memory, not there, or no more ours: to be found out by whoever may wait.
@@ -52,11 +52,12 @@ extension Vault {
         guard let directory = files.disk.directories[key] else { return nil }
         let file = try files.disk.openCached(address.path, in: directory)
         let status = try file.status()
-        guard isInOrder(status), status.size <= Self.largestGlance,
+        guard isInOrder(status), status.size <= Self.largestCachedRead,
             !Eviction.isWorthNoting(lastUse: status.modifiedSeconds, now: now)
         else { return nil }
         let size = Int(status.size)
-        let found = try image(in: file, of: size, at: address, with: crypter, framing: framing, read: Self.readCached)
+        let found = try image(
+            in: file, of: size, at: address, with: crypter, framing: framing, read: Self.readFromPageCache)
         guard let (image, sealed) = found else { return nil }
         // A record is 100 bytes and its URLs and fields, of which a few may be long (I8).
         let isShort = size - image.bytes.count <= Self.longestRecordKept
@@ -69,17 +70,17 @@ extension Vault {
     private func image(in entry: OpenEntry, with crypter: Crypter, framing: ReplyFraming) throws -> Image? {
         try image(
             in: entry.file, of: entry.size, at: entry.address, known: entry.sealed, with: crypter, framing: framing,
-            read: Self.readCached)?.image
+            read: Self.readFromPageCache)?.image
     }
 
-    private static func readCached(
+    private static func readFromPageCache(
         _ file: borrowing OpenFile, into buffer: UnsafeMutableRawBufferPointer
     ) throws(SystemError) -> Int {
         try file.readCached(into: buffer)
     }
 }
 
-extension Glance {
+extension CachedRead {
     fileprivate init(_ image: Image?) {
         self = image.map { .image($0) } ?? .unknown
     }

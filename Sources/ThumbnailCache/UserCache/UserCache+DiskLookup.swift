@@ -1,15 +1,12 @@
 import NIOConcurrencyHelpers
 
-/// What came of a look at the disk that did not wait.
-public enum Glimpse: Sendable {
-    case image(ServedImage)
-    /// There was no image, when there had been so many invalidations of looks. For the cache that was asked, and no other.
-    case nothing(invalidations: UInt64)
-    case unknown
-
-    public var image: ServedImage? {
-        if case .image(let served) = self { served } else { nil }
-    }
+/// What a look at the disk that did not wait has seen. Where it showed no image it may save the look that waits.
+public struct DiskLookup: Sendable {
+    /// The image, if that is the answer.
+    public let image: ServedImage?
+    fileprivate let cache: UserCache
+    /// How many invalidations there had been when there was no image; nil if it is not known whether there is one.
+    fileprivate let invalidations: UInt64?
 }
 
 extension UserCache {
@@ -18,19 +15,28 @@ extension UserCache {
     ///
     /// Whatever changes a slot while it is being looked at counts an invalidation, and the look is worth nothing then. So a purge,
     /// a PUT or a download has its effect here as it has on a look that waits (I3, I7).
-    public func glance(_ query: ImageQuery) -> Glimpse {
+    public func lookAtDisk(_ query: ImageQuery) -> DiskLookup {
         let slot = query.slot
         let now = services.time.now
-        let before = state.withLockedValue { $0.mayGlance(slot, now: now) ? $0.invalidations : nil }
-        guard let before else { return .unknown }
-        switch vault.glance(slot, framing: services.framing) {
-        case .nothing:
-            return .nothing(invalidations: before)
-        case .image(let image) where query.accepts(image) && image.record.freshness.state(at: now) == .fresh:
-            return serve(image, from: slot, before, now: now).map { .image($0) } ?? .unknown
-        case .image, .unknown:
-            return .unknown
+        let before = state.withLockedValue { $0.mayLookAtDisk(slot, now: now) ? $0.invalidations : nil }
+        var image: ServedImage?
+        var isEmpty = false
+        if let before {
+            switch vault.readCached(slot, framing: services.framing) {
+            case .nothing: isEmpty = true
+            case .image(let found) where query.accepts(found) && found.record.freshness.state(at: now) == .fresh:
+                image = serve(found, from: slot, before, now: now)
+            case .image, .unknown: break
+            }
         }
+        return DiskLookup(image: image, cache: self, invalidations: isEmpty ? before : nil)
+    }
+
+    /// Whether the look has shown that there is no image, and nothing has changed since. What was seen in a cache that has ended says
+    /// nothing of the next.
+    func isStillEmpty(_ lookup: DiskLookup?, _ state: State) -> Bool {
+        guard let lookup, lookup.cache === self else { return false }
+        return lookup.invalidations == state.invalidations
     }
 
     /// Nil when the look was overtaken.
@@ -50,7 +56,7 @@ extension UserCache {
 extension UserCache.State {
     /// Whether what is on disk is the answer: nothing is going on in the slot, and the origin has not said that there is nothing.
     /// What it no longer has may still be on disk where it could not be removed.
-    fileprivate func mayGlance(_ slot: Slot, now: Int64) -> Bool {
+    fileprivate func mayLookAtDisk(_ slot: Slot, now: Int64) -> Bool {
         isOpen && memory[slot] == nil && coordinator.activity[slot] == nil
             && !coordinator.negativeCache.holdsAny(slot, at: now)
     }
