@@ -94,12 +94,12 @@ struct FieldScanner {
 }
 
 /// A number of seconds as fields write it (RFC 9111 section 1.2.2).
-enum DeltaSeconds {
+public enum DeltaSeconds {
     /// What is taken for a number too large to hold.
-    static let most: Int64 = 1 << 31
+    public static let most: Int64 = 1 << 31
 
     /// Nil for anything but digits.
-    static func parse(_ text: String) -> Int64? {
+    public static func parse(_ text: String) -> Int64? {
         guard !text.isEmpty, text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
             return nil
         }
