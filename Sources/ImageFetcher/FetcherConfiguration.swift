@@ -57,11 +57,20 @@ public struct FetcherConfiguration: Sendable {
     }
 
     var lookupLimits: NameLookups.Limits {
-        let ofTokens = TokenScheduler.mostAtOnce
+        let ofTokens = TokenTransfer.mostAtOnce
         return NameLookups.Limits(all: lookups ?? downloads + ofTokens, perUID: lookups ?? downloadsPerUID + ofTokens)
     }
 
-    var queueLimits: DownloadQueue.Limits {
-        DownloadQueue.Limits(active: downloads, activePerUID: downloadsPerUID, waitingPerUID: queuePerUID)
+    func queueLimits(_ kind: TransferKind) -> TransferQueue.Limits {
+        switch kind {
+        case .download:
+            return .init(active: downloads, activePerUID: downloadsPerUID, waitingPerUID: queuePerUID)
+        case .token:
+            // As many of a uid in all as there may be downloads.
+            let atOnce = min(TokenTransfer.mostAtOnce, downloadsPerUID)
+            return .init(
+                active: TokenTransfer.mostAtOnce, activePerUID: atOnce,
+                waitingPerUID: downloadsPerUID + queuePerUID - atOnce)
+        }
     }
 }

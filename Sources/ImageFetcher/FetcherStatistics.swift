@@ -79,8 +79,12 @@ public struct FetcherStatistics: Sendable, Equatable {
         public var shuttingDown = 0
     }
 
-    mutating func count(_ outcome: DownloadOutcome, of origin: String) {
-        switch outcome {
+    mutating func count(_ outcome: TransferOutcome, of origin: String) {
+        if case .failed(.rejected) = outcome {
+            rejected += 1
+            origins[origin, default: OriginFigures()].rejected += 1
+        }
+        switch outcome.ofDownload {
         case .image: images += 1
         case .missing: missing += 1
         case .notModified: notModified += 1
@@ -90,7 +94,7 @@ public struct FetcherStatistics: Sendable, Equatable {
         }
     }
 
-    mutating func count(_ cost: DownloadScheduler.Cost, of origin: String) {
+    mutating func count(_ cost: TransferScheduler.Cost, of origin: String) {
         requests += cost.requests
         bytes += cost.bytes
         refusedAddresses += cost.refusedAddresses
@@ -99,14 +103,6 @@ public struct FetcherStatistics: Sendable, Equatable {
         origins[origin, default: OriginFigures()].bytes += cost.bytes
         origins[origin, default: OriginFigures()].notModified += cost.answers.notModified
         origins[origin, default: OriginFigures()].refusedAddresses += cost.refusedAddresses
-    }
-
-    /// A download that failed at once, because a circuit breaker is open.
-    mutating func countRejected(of origin: String) {
-        rejected += 1
-        failures.origin += 1
-        origins[origin, default: OriginFigures()].failures += 1
-        origins[origin, default: OriginFigures()].rejected += 1
     }
 }
 

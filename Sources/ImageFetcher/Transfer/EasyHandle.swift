@@ -15,6 +15,8 @@ final class EasyHandle {
     let raw: UnsafeMutableRawPointer
     private var headers: UnsafeMutablePointer<curl_slist>?
     private var overrides: UnsafeMutablePointer<curl_slist>?
+    /// What a POST sends.
+    private var form: Secret?
     /// Where libcurl writes what went wrong.
     private let message: UnsafeMutablePointer<CChar>
 
@@ -107,6 +109,14 @@ final class EasyHandle {
             headers = list
         }
         try check(ccurl_easy_set_list(raw, CURLOPT_HTTPHEADER, headers), CURLOPT_HTTPHEADER)
+    }
+
+    /// Makes the request a POST. libcurl reads the form where it lies, and the handle keeps it for as long.
+    func setForm(_ form: Secret) throws(Failure) {
+        self.form = form
+        try set(CURLOPT_POST, 1)
+        try set(CURLOPT_POSTFIELDSIZE, form.count)
+        try set(CURLOPT_POSTFIELDS, pointer: UnsafeMutableRawPointer(mutating: form.withBytes { $0.baseAddress }))
     }
 
     /// Answers that the resolver need not be asked for.

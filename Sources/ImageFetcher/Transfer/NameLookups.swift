@@ -29,7 +29,7 @@ final class NameLookups {
         }
 
         init(_ uid: UInt32, _ origin: Origin) {
-            self.init(uid: uid, origin: origin.name, most: origin.connections + TokenScheduler.mostAtOncePerOrigin)
+            self.init(uid: uid, origin: origin.name, most: origin.connections + TokenTransfer.mostAtOncePerOrigin)
         }
     }
 

@@ -1,7 +1,7 @@
 import CCurl
 import ThumbnailCache
 
-// What a request shows of its host, whatever it means for the download.
+// What a request shows of its host, whatever it means for the transfer.
 
 extension Transfer {
     /// The host of the current hop.
@@ -15,13 +15,13 @@ extension Transfer {
         if refusal != nil || lacksSocket, openedSockets.isEmpty { return .nothing }
         // Nor is a resolver that could not be asked.
         if lookup.isRefused || easy.isUnresolvedForWantOfRoom(code) { return .nothing }
-        if let status = response.seenStatus, status == 429 || status >= 500 {
+        if let status = seenStatus, status == 429 || status >= 500 {
             return .failed(retryAfter: status == 429 || status == 503 ? retryAfter : nil)
         }
         switch code {
-        case CURLE_OK: return .works
+        case CURLE_OK: return isRefusal(seenStatus ?? 0) ? .refused : .works
         // Ended from here, for what the answer is and not for how it came.
-        case CURLE_WRITE_ERROR where response.seenStatus != nil: return .works
+        case CURLE_WRITE_ERROR where seenStatus != nil: return .works
         case CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT: return .nothing
         case CURLE_OPERATION_TIMEDOUT:
             return Self.finding(afterTimeout: given, hasSentNothing: easy.hasSentNothing, of: origin)
@@ -41,8 +41,8 @@ extension Transfer {
     }
 
     private var retryAfter: Int64? {
-        response.field("retry-after").flatMap {
-            RetryAfter.milliseconds($0, date: response.field("date"), now: configuration.wallClock())
+        field("retry-after").flatMap {
+            RetryAfter.milliseconds($0, date: field("date"), now: configuration.wallClock())
         }
     }
 }

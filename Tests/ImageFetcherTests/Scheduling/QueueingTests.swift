@@ -6,7 +6,7 @@ import ThumbnailCache
 
 @testable import ImageFetcher
 
-/// The limits and turns of ``DownloadQueue``, seen from an origin.
+/// The limits and turns of ``TransferQueue``, seen from an origin.
 @Suite struct QueueingTests {
     @Test func `F20: one uid's flood does not hold up another uid's download`() async throws {
         let release = Gate()

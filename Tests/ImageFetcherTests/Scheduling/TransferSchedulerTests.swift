@@ -7,8 +7,8 @@ import ThumbnailCache
 @testable import ImageFetcher
 
 /// When the fetcher's thread is woken up, and when it need not be.
-@Suite struct DownloadSchedulerTests {
-    private let scheduler = DownloadScheduler(
+@Suite struct TransferSchedulerTests {
+    private let scheduler = TransferScheduler(
         configuration: .init(), log: Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() }))
     private let rings = NIOLockedValueBox(0)
     private let now = NIODeadline.now()
@@ -27,7 +27,8 @@ import ThumbnailCache
             origin.timeout = timeout
             let target = DownloadTarget(url: "https://a.example/\(number)", isNamedByClient: false)
             _ = try scheduler.start(
-                Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare), at: now, onEnd: { _ in })
+                .download(Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare)), at: now,
+                onEnd: { _ in })
         }
     }
 

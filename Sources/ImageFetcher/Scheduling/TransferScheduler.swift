@@ -4,25 +4,25 @@ import NIOConcurrencyHelpers
 import NIOCore
 import ThumbnailCache
 
-/// Where those who want downloads and the thread that makes them meet.
+/// Where those who want downloads and tokens and the thread that gets them meet.
 ///
-/// One lock over the queue and over what has yet to be told to the thread. It is held for a few lines at a time, never while
+/// One lock over the queues and over what has yet to be told to the thread. It is held for a few lines at a time, never while
 /// libcurl runs or an owner is told anything; so that starting and cancelling take microseconds, whatever the thread is doing.
-final class DownloadScheduler: Sendable {
+final class TransferScheduler: Sendable {
     /// What the thread is to do next.
     struct Work {
-        var begin: [DownloadTicket]
-        var cancelled: [DownloadTicket]
-        var expired: [DownloadTicket]
+        var begin: [TransferTicket]
+        var cancelled: [TransferTicket]
+        var expired: [TransferTicket]
         /// Those whose breaker has opened since they began to wait.
-        var rejected: [(ticket: DownloadTicket, why: CircuitBreaker.Rejection)]
+        var rejected: [(ticket: TransferTicket, why: CircuitBreaker.Rejection)]
         /// To be called when the rest is done.
         var signs: [@Sendable () -> Void]
         var nextDeadline: NIODeadline?
         var configuration: FetcherConfiguration
     }
 
-    /// What a download added to the figures.
+    /// What a transfer added to the figures.
     struct Cost {
         var requests = 0
         var bytes = 0
@@ -33,18 +33,19 @@ final class DownloadScheduler: Sendable {
     struct State {
         var phase = Phase.idle
         var configuration: FetcherConfiguration
-        var queue: DownloadQueue
+        /// Those of each kind wait for places of their own; by ``TransferKind``.
+        var queues: [TransferQueue]
         var statistics = FetcherStatistics()
         var breakers = CircuitBreakers()
         var lastID: UInt64 = 0
         /// Those that wait, by id.
-        var waiting: [UInt64: DownloadTicket] = [:]
+        var waiting: [UInt64: TransferTicket] = [:]
         /// Those that left the queue and that the thread has not yet taken.
-        var begin: [DownloadTicket] = []
+        var begin: [TransferTicket] = []
         /// Those the thread has to let go of.
-        var cancelled: [DownloadTicket] = []
+        var cancelled: [TransferTicket] = []
         /// Those that left the queue because their breaker has opened, to be told so by the thread.
-        var rejected: [(ticket: DownloadTicket, why: CircuitBreaker.Rejection)] = []
+        var rejected: [(ticket: TransferTicket, why: CircuitBreaker.Rejection)] = []
         /// Of those who want to know whether the thread comes round.
         var signs: [@Sendable () -> Void] = []
         /// Wakes the thread up.
@@ -71,35 +72,36 @@ final class DownloadScheduler: Sendable {
 
     init(configuration: FetcherConfiguration, log: Logger) {
         uidLog = UIDLog(log)
-        state = NIOLockedValueBox(
-            State(configuration: configuration, queue: DownloadQueue(limits: configuration.queueLimits)))
+        let queues = TransferKind.allCases.map { TransferQueue(limits: configuration.queueLimits($0)) }
+        state = NIOLockedValueBox(State(configuration: configuration, queues: queues))
     }
 
-    // MARK: For those who want downloads
+    // MARK: For those who want something
 
     func start(
-        _ download: Download, at now: NIODeadline, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
-    ) throws(DownloadFailure) -> DownloadTicket {
-        let host = HostKey(download)
-        let result: Result<DownloadTicket, DownloadFailure> = state.withLockedValue { state in
+        _ job: TransferJob, at now: NIODeadline, onEnd: @escaping @Sendable (TransferOutcome) -> Void
+    ) throws(TransferFailure) -> TransferTicket {
+        let (host, kind) = (job.host, job.kind)
+        let result: Result<TransferTicket, TransferFailure> = state.withLockedValue { state in
             guard state.phase == .open else { return .failure(.shuttingDown) }
-            if let why = state.breakers.rejection(of: host, for: download.uid, at: now) {
-                state.statistics.countRejected(of: host.origin)
-                return .failure(.rejected(host.authority, why))
+            func refused(_ failure: TransferFailure) -> Result<TransferTicket, TransferFailure> {
+                state.count(.failed(failure), of: job)
+                return .failure(failure)
+            }
+            if let why = state.breakers.rejection(of: host, for: job.uid, at: now) {
+                return refused(.rejected(host.authority, why))
             }
             state.lastID += 1
-            let entry = DownloadQueue.Entry(
-                id: state.lastID, uid: download.uid, origin: download.origin.name,
-                connections: download.origin.connections,
-                deadline: now + .milliseconds(download.origin.timeout))
+            let entry = TransferQueue.Entry(
+                id: state.lastID, uid: job.uid, host: host, connections: job.mostOfOrigin, timeout: job.origin.timeout,
+                deadline: now + .milliseconds(job.origin.timeout))
             do {
-                try state.queue.add(entry)
+                try state.queues[kind.rawValue].add(entry)
             } catch {
-                let sentence = "\(state.configuration.queuePerUID) downloads of this uid wait already: try again later"
-                state.statistics.failures.busy += 1
-                return .failure(.busy(sentence))
+                let waiting = state.queues[kind.rawValue].limits.waitingPerUID
+                return refused(.busy("\(waiting) \(kind.name) of this uid wait already: try again later"))
             }
-            let ticket = DownloadTicket(entry: entry, host: host, download: download, scheduler: self, onEnd: onEnd)
+            let ticket = TransferTicket(entry: entry, job: job, scheduler: self, onEnd: onEnd)
             state.waiting[entry.id] = ticket
             // One that has to wait is no reason to wake the thread, unless its time is up before the thread would look.
             if state.admit() || entry.deadline < state.nextLook { state.call() }
@@ -109,13 +111,13 @@ final class DownloadScheduler: Sendable {
     }
 
     /// Whether any download is under way or waits.
-    var isBusy: Bool { state.withLockedValue { $0.queue.active + $0.queue.waiting > 0 } }
+    var isBusy: Bool { state.withLockedValue { $0.downloads.active + $0.downloads.waiting > 0 } }
 
-    func cancel(_ ticket: DownloadTicket) {
+    func cancel(_ ticket: TransferTicket) {
         state.withLockedValue { state in
             guard state.phase != .closed else { return }
-            state.statistics.cancelled += 1
-            if state.queue.remove(ticket.entry) {
+            if ticket.job.kind == .download { state.statistics.cancelled += 1 }
+            if state.queues[ticket.job.kind.rawValue].remove(ticket.entry) {
                 state.waiting[ticket.entry.id] = nil
             } else {
                 state.cancelled.append(ticket)
@@ -138,15 +140,19 @@ final class DownloadScheduler: Sendable {
     func update(_ configuration: FetcherConfiguration) {
         state.withLockedValue { state in
             state.configuration = configuration
-            state.queue.limits = configuration.queueLimits
+            for kind in TransferKind.allCases {
+                state.queues[kind.rawValue].limits = configuration.queueLimits(kind)
+            }
             state.admit()
             state.call()
         }
     }
 
+    var configuration: FetcherConfiguration { state.withLockedValue { $0.configuration } }
+
     // MARK: For the thread
 
-    /// From now on downloads are taken. Answers false when that was so before, or will not be again.
+    /// From now on jobs are taken. Answers false when that was so before, or will not be again.
     /// - Parameter wake: wakes the thread up, should it sleep.
     func open(wake: @escaping @Sendable () -> Void) -> Bool {
         state.withLockedValue { state in
@@ -163,16 +169,16 @@ final class DownloadScheduler: Sendable {
             guard state.phase != .stopping else { return nil }
             state.isCalled = false
             state.isAsleep = false
-            let expired = state.queue.expire(at: now).compactMap { state.waiting.removeValue(forKey: $0.id) }
-            let timedOut = DownloadOutcome.failed(.timedOut(""))
-            for ticket in expired { state.statistics.count(timedOut, of: ticket.entry.origin) }
+            let expired = state.queues.indices.flatMap { state.queues[$0].expire(at: now) }
+                .compactMap { state.waiting.removeValue(forKey: $0.id) }
+            for ticket in expired { state.count(.failed(.timedOut("")), of: ticket.job) }
             defer {
                 state.begin = []
                 state.rejected = []
                 state.cancelled = []
                 state.signs = []
             }
-            let nextDeadline = state.queue.nextDeadline
+            let nextDeadline = state.queues.compactMap(\.nextDeadline).min()
             state.nextLook = nextDeadline ?? .distantFuture
             return Work(
                 begin: state.begin, cancelled: state.cancelled, expired: expired, rejected: state.rejected,
@@ -188,13 +194,15 @@ final class DownloadScheduler: Sendable {
         }
     }
 
-    /// Gives back the room of a download that has begun. `outcome` is nil for one that was cancelled.
-    func finish(_ ticket: DownloadTicket, _ outcome: DownloadOutcome?, _ cost: Cost) {
+    /// Gives back the room of a transfer that has begun. `outcome` is nil for one that was cancelled.
+    func finish(_ ticket: TransferTicket, _ outcome: TransferOutcome?, _ cost: Cost) {
         state.withLockedValue { state in
-            state.statistics.count(cost, of: ticket.entry.origin)
+            if ticket.job.kind == .download { state.statistics.count(cost, of: ticket.entry.host.origin) }
             // A cancel that came while the outcome was made has been counted by itself.
-            if let outcome, !ticket.isCancelled { state.statistics.count(outcome, of: ticket.entry.origin) }
-            state.finish(ticket)
+            if let outcome, !ticket.isCancelled { state.count(outcome, of: ticket.job) }
+            state.queues[ticket.job.kind.rawValue].finish(ticket.entry)
+            // Who waited for it may begin.
+            if state.admit() { state.call() }
         }
     }
 
@@ -210,20 +218,23 @@ final class DownloadScheduler: Sendable {
         }
     }
 
-    /// Takes no downloads any more and rings no more; gives out those that the thread has never begun.
-    func close() -> [DownloadTicket] {
+    /// Takes no jobs any more and wakes nobody any more; gives out those that the thread has never begun.
+    func close() -> [TransferTicket] {
         let (rest, signs) = state.withLockedValue { state in
             state.phase = .closed
             defer { state.signs = [] }
             state.wake = nil
             let queued = Array(state.waiting.values) + state.begin
-            for ticket in queued where !state.queue.remove(ticket.entry) { state.queue.finish(ticket.entry) }
+            for ticket in queued {
+                let kind = ticket.job.kind.rawValue
+                if !state.queues[kind].remove(ticket.entry) { state.queues[kind].finish(ticket.entry) }
+                state.count(.failed(.shuttingDown), of: ticket.job)
+            }
             let rest = queued + state.rejected.map(\.ticket)
             state.waiting = [:]
             state.rejected = []
             state.begin = []
             state.cancelled = []
-            state.statistics.failures.shuttingDown += queued.count
             return (rest, state.signs)
         }
         for sign in signs { sign() }
@@ -231,20 +242,23 @@ final class DownloadScheduler: Sendable {
     }
 }
 
-extension DownloadScheduler.State {
-    /// Moves what may begin out of the queue. Returns whether anything may.
-    @discardableResult
-    fileprivate mutating func admit() -> Bool {
-        while let entry = queue.next() {
-            if let ticket = waiting.removeValue(forKey: entry.id) { begin.append(ticket) }
-        }
-        return !begin.isEmpty
+extension TransferScheduler.State {
+    var downloads: TransferQueue { queues[TransferKind.download.rawValue] }
+
+    /// The figures are those of downloads.
+    mutating func count(_ outcome: TransferOutcome, of job: TransferJob) {
+        if job.kind == .download { statistics.count(outcome, of: job.origin.name) }
     }
 
-    /// Gives back the room of a download that has begun; who waited for it may begin.
-    mutating func finish(_ ticket: DownloadTicket) {
-        queue.finish(ticket.entry)
-        if admit() { call() }
+    /// Moves what may begin out of the queues. Returns whether anything may.
+    @discardableResult
+    fileprivate mutating func admit() -> Bool {
+        for index in queues.indices {
+            while let entry = queues[index].next() {
+                if let ticket = waiting.removeValue(forKey: entry.id) { begin.append(ticket) }
+            }
+        }
+        return !begin.isEmpty
     }
 
     /// Has the thread look at what there is to do. Mostly it is awake and needs no wakeup, which takes both sides a system call.
