@@ -27,7 +27,8 @@ public final class CurlImageFetcher: ImageFetching {
         self.log = log
     }
 
-    /// Everything that can be told of an origin before anybody asks it. For use when a configuration is loaded; costs microseconds.
+    /// Throws where a URL of the origin is none, or not such a one. For use when a configuration is loaded, which judges all else that can be
+    /// told of an origin before anybody asks it; costs microseconds.
     public static func validate(_ origin: Origin) throws(OriginError) {
         try OriginRules.validate(origin)
     }
