@@ -133,16 +133,10 @@ enum TokenAnswer {
 
     /// 1*VSCHAR (RFC 6749 appendix A.17): it is only ever sent form-encoded.
     private static func refreshToken(_ text: UnsafeRawBufferPointer, _ longest: Int) -> Secret? {
-        guard 1...max(1, longest) ~= text.count, text.allSatisfy({ 0x20...0x7E ~= $0 }) else { return nil }
-        return Secret(text)
+        text.count <= max(1, longest) && TokenText.isVisible(text) ? Secret(text) : nil
     }
 
-    /// `b64token` of RFC 6750 section 2.1.
     private static func bearerToken(_ text: UnsafeRawBufferPointer, _ longest: Int) -> Secret? {
-        guard 1...max(1, longest) ~= text.count, text.first != UInt8(ascii: "="),
-            text.drop(while: { Characters.token.contains($0) && $0 != UInt8(ascii: "=") })
-                .allSatisfy({ $0 == UInt8(ascii: "=") })
-        else { return nil }
-        return Secret(text)
+        text.count <= max(1, longest) && TokenText.isBearer(text) ? Secret(text) : nil
     }
 }

@@ -1,3 +1,4 @@
+import LinuxSupport
 import ThumbnailCache
 
 /// What can be told of a token endpoint before it is asked.
@@ -22,13 +23,13 @@ enum TokenRules {
                 reason: "tokens are sent there, so it must begin with https://; "
                     + "http:// is for an origin with allow-private-addresses = true")
         }
-        try checkVisible(isVisible(endpoint.clientID.utf8), "token.client-id")
-        try checkVisible(endpoint.clientSecret?.withBytes { isVisible($0) } ?? true, "token.client-secret-file")
+        try checkVisible(isClientText(endpoint.clientID.utf8), "token.client-id")
+        try checkVisible(endpoint.clientSecret?.withBytes { isClientText($0) } ?? true, "token.client-secret-file")
     }
 
-    /// RFC 6749 appendix A.1 and A.2: *VSCHAR.
-    private static func isVisible(_ bytes: some Collection<UInt8>) -> Bool {
-        1...1_024 ~= bytes.count && bytes.allSatisfy { 0x20...0x7E ~= $0 }
+    /// RFC 6749 appendix A.1 and A.2.
+    private static func isClientText(_ bytes: some Collection<UInt8>) -> Bool {
+        bytes.count <= 1_024 && TokenText.isVisible(bytes)
     }
 
     private static func checkVisible(_ isVisible: Bool, _ key: String) throws(OriginError) {

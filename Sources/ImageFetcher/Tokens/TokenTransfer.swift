@@ -24,7 +24,7 @@ final class TokenTransfer: Transfer {
     ) throws(TransferFailure) {
         self.request = request
         // However long it has waited. The endpoint may replace the refresh token as soon as it has the request: given up before the
-        // answer, the new one would be lost. Who waits for the token has a patience of their own.
+        // answer, the new one would be lost. Who waits for the token has a time limit of its own.
         let milliseconds = max(context.configuration.leastTokenTime, request.origin.timeout)
         try super.init(ticket, to: url, deadline: .now() + .milliseconds(milliseconds), context)
     }

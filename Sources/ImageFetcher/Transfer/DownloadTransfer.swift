@@ -1,4 +1,5 @@
 import CCurl
+import LinuxSupport
 import NIOCore
 import ThumbnailCache
 
@@ -164,11 +165,8 @@ final class DownloadTransfer: Transfer {
         } catch {
             return nil
         }
-        // RFC 6750 section 2.1. A line end within it would begin a header field of somebody else's making.
-        let isToken = token.withBytes { bytes in
-            !bytes.isEmpty && bytes.allSatisfy { Characters.token.contains($0) }
-        }
-        guard isToken else {
+        // A line end within it would begin a header field of somebody else's making.
+        guard token.withBytes({ TokenText.isBearer($0) }) else {
             throw .unauthorized(
                 "the token holds bytes that a bearer token cannot have, and was not sent to \(url.host)")
         }
