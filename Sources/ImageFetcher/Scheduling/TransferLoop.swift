@@ -59,7 +59,7 @@ final class TransferLoop {
     // MARK: One transfer
 
     private func begin(_ ticket: TransferTicket) {
-        guard !ticket.isCancelled else { return scheduler.finish(ticket, nil, .init()) }
+        guard !ticket.isCancelled else { return scheduler.finish(ticket, nil) }
         do throws(TransferFailure) {
             let transfer: Transfer
             switch ticket.job {
@@ -69,7 +69,7 @@ final class TransferLoop {
             transfers[ticket.entry.id] = transfer
             send(transfer)
         } catch {
-            end(ticket, .failed(error), .init())
+            end(ticket, .failed(error))
         }
     }
 
@@ -114,7 +114,7 @@ final class TransferLoop {
         guard let transfer = transfers.removeValue(forKey: ticket.entry.id) else { return }
         curl_multi_remove_handle(multi, transfer.easy.raw)
         report(transfer, .nothing)
-        scheduler.finish(ticket, nil, cost(transfer))
+        scheduler.finish(ticket, nil, transfer.allCounts)
     }
 
     /// Ends a transfer whose time was up before it could begin; the scheduler has counted it.
@@ -126,21 +126,17 @@ final class TransferLoop {
     private func end(_ transfer: Transfer, _ outcome: TransferOutcome) {
         transfers[transfer.ticket.entry.id] = nil
         report(transfer, .nothing)
-        end(transfer.ticket, outcome, cost(transfer))
+        end(transfer.ticket, outcome, transfer.allCounts)
     }
 
-    private func end(_ ticket: TransferTicket, _ outcome: TransferOutcome, _ cost: TransferScheduler.Cost) {
+    private func end(
+        _ ticket: TransferTicket, _ outcome: TransferOutcome, _ counts: FetcherStatistics.Counts = .init()
+    ) {
         if ticket.job.kind == .download, case .failed(let failure) = outcome.ofDownload {
             log.debug("download failed", metadata: ["origin": "\(ticket.entry.host.origin)", "why": "\(failure)"])
         }
-        scheduler.finish(ticket, outcome, cost)
+        scheduler.finish(ticket, outcome, counts)
         ticket.end(outcome)
-    }
-
-    private func cost(_ transfer: Transfer) -> TransferScheduler.Cost {
-        var cost = transfer.cost
-        cost.requests += transfer.sent
-        return cost
     }
 
     // MARK: libcurl

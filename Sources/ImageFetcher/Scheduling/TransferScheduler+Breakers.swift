@@ -10,19 +10,9 @@ extension TransferScheduler {
     func ask(
         _ host: HostKey, for uid: UInt32, at now: NIODeadline
     ) throws(CircuitBreaker.Rejection) -> CircuitBreakers.Permit {
-        let result: Result<CircuitBreakers.Permit, CircuitBreaker.Rejection> = state.withLockedValue { state in
-            do throws(CircuitBreaker.Rejection) {
-                return .success(try state.breakers.ask(host, for: uid, at: now))
-            } catch {
-                return .failure(error)
-            }
-        }
-        return try result.get()
-    }
-
-    /// Why a request of the uid to the host would not be sent now; nil when it would.
-    func rejection(of host: HostKey, for uid: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
-        state.withLockedValue { $0.breakers.rejection(of: host, for: uid, at: now) }
+        try state.withLockedValue { state in
+            Result { () throws(CircuitBreaker.Rejection) in try state.breakers.ask(host, for: uid, at: now) }
+        }.get()
     }
 
     /// A request has a connection, whatever comes of it.
@@ -96,7 +86,7 @@ extension TransferScheduler.State {
     fileprivate mutating func reject(_ host: HostKey, of uid: UInt32?, _ why: CircuitBreaker.Rejection) {
         let entries = queues.indices.flatMap { queues[$0].removeAll(for: host, of: uid) }
         for ticket in entries.compactMap({ waiting.removeValue(forKey: $0.id) }) {
-            count(.failed(.rejected(host.authority, why)), of: ticket.job)
+            count(of: ticket.job) { $0.count(.failed(.rejected(host.authority, why))) }
             rejected.append((ticket, why))
         }
         if !entries.isEmpty { call() }

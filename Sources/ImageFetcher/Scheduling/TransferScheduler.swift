@@ -22,14 +22,6 @@ final class TransferScheduler: Sendable {
         var configuration: FetcherConfiguration
     }
 
-    /// What a transfer added to the figures.
-    struct Cost {
-        var requests = 0
-        var bytes = 0
-        var refusedAddresses = 0
-        var answers = FetcherStatistics.Answers()
-    }
-
     struct State {
         var phase = Phase.idle
         var configuration: FetcherConfiguration
@@ -85,7 +77,7 @@ final class TransferScheduler: Sendable {
         let result: Result<TransferTicket, TransferFailure> = state.withLockedValue { state in
             guard state.phase == .open else { return .failure(.shuttingDown) }
             func refused(_ failure: TransferFailure) -> Result<TransferTicket, TransferFailure> {
-                state.count(.failed(failure), of: job)
+                state.count(of: job) { $0.count(.failed(failure)) }
                 return .failure(failure)
             }
             if let why = state.breakers.rejection(of: host, for: job.uid, at: now) {
@@ -116,7 +108,7 @@ final class TransferScheduler: Sendable {
     func cancel(_ ticket: TransferTicket) {
         state.withLockedValue { state in
             guard state.phase != .closed else { return }
-            if ticket.job.kind == .download { state.statistics.cancelled += 1 }
+            state.count(of: ticket.job) { $0[.cancelled] += 1 }
             if state.queues[ticket.job.kind.rawValue].remove(ticket.entry) {
                 state.waiting[ticket.entry.id] = nil
             } else {
@@ -171,7 +163,7 @@ final class TransferScheduler: Sendable {
             state.isAsleep = false
             let expired = state.queues.indices.flatMap { state.queues[$0].expire(at: now) }
                 .compactMap { state.waiting.removeValue(forKey: $0.id) }
-            for ticket in expired { state.count(.failed(.timedOut("")), of: ticket.job) }
+            for ticket in expired { state.count(of: ticket.job) { $0.count(.failed(.timedOut(""))) } }
             defer {
                 state.begin = []
                 state.rejected = []
@@ -195,11 +187,11 @@ final class TransferScheduler: Sendable {
     }
 
     /// Gives back the room of a transfer that has begun. `outcome` is nil for one that was cancelled.
-    func finish(_ ticket: TransferTicket, _ outcome: TransferOutcome?, _ cost: Cost) {
+    func finish(_ ticket: TransferTicket, _ outcome: TransferOutcome?, _ counts: FetcherStatistics.Counts = .init()) {
         state.withLockedValue { state in
-            if ticket.job.kind == .download { state.statistics.count(cost, of: ticket.entry.host.origin) }
+            state.count(of: ticket.job) { $0 += counts }
             // A cancel that came while the outcome was made has been counted by itself.
-            if let outcome, !ticket.isCancelled { state.count(outcome, of: ticket.job) }
+            if let outcome, !ticket.isCancelled { state.count(of: ticket.job) { $0.count(outcome) } }
             state.queues[ticket.job.kind.rawValue].finish(ticket.entry)
             // Who waited for it may begin.
             if state.admit() { state.call() }
@@ -228,7 +220,6 @@ final class TransferScheduler: Sendable {
             for ticket in queued {
                 let kind = ticket.job.kind.rawValue
                 if !state.queues[kind].remove(ticket.entry) { state.queues[kind].finish(ticket.entry) }
-                state.count(.failed(.shuttingDown), of: ticket.job)
             }
             let rest = queued + state.rejected.map(\.ticket)
             state.waiting = [:]
@@ -246,8 +237,8 @@ extension TransferScheduler.State {
     var downloads: TransferQueue { queues[TransferKind.download.rawValue] }
 
     /// The figures are those of downloads.
-    mutating func count(_ outcome: TransferOutcome, of job: TransferJob) {
-        if job.kind == .download { statistics.count(outcome, of: job.origin.name) }
+    mutating func count(of job: TransferJob, _ count: (inout FetcherStatistics.Counts) -> Void) {
+        if job.kind == .download { count(&statistics.origins[job.origin.name, default: .init()].counts) }
     }
 
     /// Moves what may begin out of the queues. Returns whether anything may.

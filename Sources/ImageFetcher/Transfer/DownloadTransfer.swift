@@ -89,12 +89,12 @@ final class DownloadTransfer: Transfer {
     override func receive(asItCame count: Int) { response.bodyAsItCame(count) }
 
     override func conclude(_ code: CURLcode) -> TransferOutcome? {
-        cost.bytes += response.bodyBytes
+        counts[.bytes] += response.bodyBytes
         return super.conclude(code)
     }
 
     override func outcome(_ code: CURLcode) -> TransferOutcome? {
-        if let status = response.finalStatus { cost.answers.count(status) }
+        if let status = response.finalStatus { counts[.init(status: status)] += 1 }
         guard let verdict = response.verdict(isWhole: code == CURLE_OK) else { return .failed(failure(code)) }
         switch verdict {
         case .image(let framed, let headers):

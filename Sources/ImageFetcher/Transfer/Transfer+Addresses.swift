@@ -67,7 +67,7 @@ extension Transfer {
 
     private func isRefused(_ address: IPAddress, from local: IPAddress? = nil) -> Bool {
         guard let reason = refusalReason(address, from: local) else { return false }
-        cost.refusedAddresses += 1
+        counts[.refusedAddresses] += 1
         refusal = deniedSentence(address, reason)
         return true
     }

@@ -30,8 +30,8 @@ class Transfer {
     private(set) var easy: EasyHandle
     /// Of the current hop.
     var url: WebURL
-    /// Of all hops.
-    var cost = TransferScheduler.Cost()
+    /// Of all hops that have ended.
+    var counts = FetcherStatistics.Counts()
     /// What the current hop is sent with; nil until its host may be asked, and after what came of it has been told.
     var permit: HostPermit?
     /// Of this hop: why an address was refused, and the sockets opened to others.
@@ -49,6 +49,13 @@ class Transfer {
     private(set) var given: Int64 = 0
     /// Whether this hop may go to a private address.
     private(set) var mayBePrivate = false
+
+    /// With the current hop.
+    var allCounts: FetcherStatistics.Counts {
+        var counts = counts
+        counts[.requests] += sent
+        return counts
+    }
 
     var origin: Origin { ticket.job.origin }
     var configuration: FetcherConfiguration { context.configuration }
@@ -122,7 +129,7 @@ class Transfer {
         if code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY { lookup.end() }
         if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nextRequest() }
         needsFreshConnection = false
-        cost.requests += max(1, sent)
+        counts[.requests] += max(1, sent)
         sent = 0
         return outcome(code) ?? nextRequest()
     }

@@ -17,7 +17,7 @@ import ThumbnailCache
                 #expect(outcome.kind == "image", "\(outcome)")
             }
             #expect(server.requests.count == 3 && server.connections == 2)
-            #expect(fetcher.statistics.requests == 3)
+            #expect(fetcher.statistics[.requests] == 3)
         }
     }
 
