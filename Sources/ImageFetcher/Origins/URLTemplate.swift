@@ -149,7 +149,7 @@ struct URLTemplate: Sendable {
         guard EVP_Digest(bytes, bytes.count, &digest, &count, algorithm, nil) == 1 else {
             throw .invalid("OpenSSL offers no \(name) here, which the origin's URL asks for")
         }
-        let digits = Array("0123456789abcdef".utf8)
+        let digits = Hexadecimal.lower
         return String(
             decoding: digest.prefix(Int(count)).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
     }

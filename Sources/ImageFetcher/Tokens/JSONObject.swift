@@ -110,7 +110,7 @@ private struct JSONCharacters {
         case "t": return 0x09
         case "u":
             defer { offset += 4 }
-            return bytes[offset..<offset + 4].reduce(0) { $0 << 4 | UInt16($1.hexDigit ?? 0) }
+            return bytes[offset..<offset + 4].reduce(0) { $0 << 4 | UInt16(Hexadecimal.value($1) ?? 0) }
         default: return UInt16(escape)
         }
     }
@@ -234,7 +234,7 @@ private struct JSONCursor {
 
     private mutating func escape() throws(Malformed) {
         if takeByte({ $0 == "u" }) {
-            for _ in 0..<4 where !takeByte({ $0.hexDigit != nil }) { throw Malformed() }
+            for _ in 0..<4 where !takeByte({ Hexadecimal.value($0) != nil }) { throw Malformed() }
         } else if !takeByte({ byte in "\"\\/bfnrt".utf8.contains(byte) }) {
             throw Malformed()
         }
@@ -284,13 +284,4 @@ extension UInt8 {
     fileprivate static func ~= (character: Unicode.Scalar, byte: UInt8) -> Bool { byte == character }
 
     fileprivate var isDigit: Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(self) }
-
-    fileprivate var hexDigit: UInt8? {
-        switch self {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): self - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): self - UInt8(ascii: "a") + 10
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): self - UInt8(ascii: "A") + 10
-        default: nil
-        }
-    }
 }
