@@ -45,15 +45,15 @@ public final class CurlImageFetcher: ImageFetching {
             curl_multi_cleanup(multi)
             throw FetcherError("libcurl cannot be woken: \(String(cString: curl_multi_strerror(woken)))")
         }
-        let wakeup = LoopWakeup(multi)
+        let wakeup = LoopWakeup(multi: multi)
         guard scheduler.open(wake: wakeup.wake) else {
             curl_multi_cleanup(multi)
             throw FetcherError("a fetcher is started once")
         }
         do throws(ThreadError) {
             let started = try startThread(named: "downloads") {
-                [scheduler, rulesCache, log, multi = Handed(multi)] in
-                TransferLoop(scheduler: scheduler, rulesCache: rulesCache, multi: multi.value, log: log).run()
+                [scheduler, rulesCache, log] in
+                TransferLoop(scheduler: scheduler, rulesCache: rulesCache, multi: wakeup.multi, log: log).run()
             }
             thread.withLockedValue { $0 = started }
         } catch {
@@ -134,14 +134,5 @@ public struct FetcherError: Error, Sendable, CustomStringConvertible {
 
     init(_ description: String) {
         self.description = description
-    }
-}
-
-/// A pointer that one thread gives to another and does not touch again: unchecked, because only that makes it safe.
-private struct Handed: @unchecked Sendable {
-    let value: UnsafeMutableRawPointer
-
-    init(_ value: UnsafeMutableRawPointer) {
-        self.value = value
     }
 }

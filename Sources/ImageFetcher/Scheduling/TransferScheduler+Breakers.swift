@@ -36,7 +36,7 @@ extension TransferScheduler {
         let changes = state.withLockedValue { state in
             let changes = state.breakers.learn(
                 finding, of: host, for: uid, from: permit, at: now, rules: CircuitBreaker.Rules(policy),
-                draw: state.configuration.draw)
+                draw: state.work.configuration.draw)
             return changes.map { change in
                 guard case .opened(let scope) = change,
                     let why = state.breakers.rejection(of: host, for: uid, at: now)
@@ -87,7 +87,7 @@ extension TransferScheduler.State {
         let entries = queues.indices.flatMap { queues[$0].removeAll(for: host, of: uid) }
         for ticket in entries.compactMap({ waiting.removeValue(forKey: $0.id) }) {
             count(of: ticket.job) { $0.count(.failed(.rejected(host.authority, why))) }
-            rejected.append((ticket, why))
+            work.rejected.append((ticket, why))
         }
         if !entries.isEmpty { call() }
     }

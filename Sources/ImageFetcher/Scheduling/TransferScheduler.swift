@@ -11,20 +11,25 @@ import ThumbnailCache
 final class TransferScheduler: Sendable {
     /// What the thread is to do next.
     struct Work {
-        var begin: [TransferTicket]
-        var cancelled: [TransferTicket]
-        var expired: [TransferTicket]
-        /// Those whose breaker has opened since they began to wait.
-        var rejected: [(ticket: TransferTicket, why: CircuitBreaker.Rejection)]
-        /// To be called when the rest is done.
-        var signs: [@Sendable () -> Void]
-        var nextDeadline: NIODeadline?
         var configuration: FetcherConfiguration
+        /// Those that have left the queue.
+        var begin: [TransferTicket] = []
+        /// Those to let go of.
+        var cancelled: [TransferTicket] = []
+        /// Those that have waited too long.
+        var expired: [TransferTicket] = []
+        /// Those whose breaker has opened since they began to wait.
+        var rejected: [(ticket: TransferTicket, why: CircuitBreaker.Rejection)] = []
+        /// Of those who want to know whether the thread comes round: to be called when the rest is done.
+        var signs: [@Sendable () -> Void] = []
+        /// When to look for those that have waited too long.
+        var nextDeadline: NIODeadline?
     }
 
     struct State {
         var phase = Phase.idle
-        var configuration: FetcherConfiguration
+        /// What the thread has not yet taken.
+        var work: Work
         /// Those of each kind wait for places of their own; by ``TransferKind``.
         var queues: [TransferQueue]
         var statistics = FetcherStatistics()
@@ -32,14 +37,6 @@ final class TransferScheduler: Sendable {
         var lastID: UInt64 = 0
         /// Those that wait, by id.
         var waiting: [UInt64: TransferTicket] = [:]
-        /// Those that left the queue and that the thread has not yet taken.
-        var begin: [TransferTicket] = []
-        /// Those the thread has to let go of.
-        var cancelled: [TransferTicket] = []
-        /// Those that left the queue because their breaker has opened, to be told so by the thread.
-        var rejected: [(ticket: TransferTicket, why: CircuitBreaker.Rejection)] = []
-        /// Of those who want to know whether the thread comes round.
-        var signs: [@Sendable () -> Void] = []
         /// Wakes the thread up.
         var wake: (@Sendable () -> Void)?
         /// Whether there is something that the thread has not yet looked at.
@@ -65,7 +62,7 @@ final class TransferScheduler: Sendable {
     init(configuration: FetcherConfiguration, log: Logger) {
         uidLog = UIDLog(log)
         let queues = TransferKind.allCases.map { TransferQueue(limits: configuration.queueLimits($0)) }
-        state = NIOLockedValueBox(State(configuration: configuration, queues: queues))
+        state = NIOLockedValueBox(State(work: Work(configuration: configuration), queues: queues))
     }
 
     // MARK: For those who want something
@@ -112,7 +109,7 @@ final class TransferScheduler: Sendable {
             if state.queues[ticket.job.kind.rawValue].remove(ticket.entry) {
                 state.waiting[ticket.entry.id] = nil
             } else {
-                state.cancelled.append(ticket)
+                state.work.cancelled.append(ticket)
                 state.call()
             }
         }
@@ -122,7 +119,7 @@ final class TransferScheduler: Sendable {
     func whenAlive(_ sign: @escaping @Sendable () -> Void) {
         let isRunning = state.withLockedValue { state in
             guard state.phase == .open else { return false }
-            state.signs.append(sign)
+            state.work.signs.append(sign)
             state.call()
             return true
         }
@@ -131,7 +128,7 @@ final class TransferScheduler: Sendable {
 
     func update(_ configuration: FetcherConfiguration) {
         state.withLockedValue { state in
-            state.configuration = configuration
+            state.work.configuration = configuration
             for kind in TransferKind.allCases {
                 state.queues[kind.rawValue].limits = configuration.queueLimits(kind)
             }
@@ -140,7 +137,7 @@ final class TransferScheduler: Sendable {
         }
     }
 
-    var configuration: FetcherConfiguration { state.withLockedValue { $0.configuration } }
+    var configuration: FetcherConfiguration { state.withLockedValue { $0.work.configuration } }
 
     // MARK: For the thread
 
@@ -164,17 +161,11 @@ final class TransferScheduler: Sendable {
             let expired = state.queues.indices.flatMap { state.queues[$0].expire(at: now) }
                 .compactMap { state.waiting.removeValue(forKey: $0.id) }
             for ticket in expired { state.count(of: ticket.job) { $0.count(.failed(.timedOut(""))) } }
-            defer {
-                state.begin = []
-                state.rejected = []
-                state.cancelled = []
-                state.signs = []
-            }
-            let nextDeadline = state.queues.compactMap(\.nextDeadline).min()
-            state.nextLook = nextDeadline ?? .distantFuture
-            return Work(
-                begin: state.begin, cancelled: state.cancelled, expired: expired, rejected: state.rejected,
-                signs: state.signs, nextDeadline: nextDeadline, configuration: state.configuration)
+            defer { state.work = Work(configuration: state.work.configuration) }
+            state.work.expired = expired
+            state.work.nextDeadline = state.queues.compactMap(\.nextDeadline).min()
+            state.nextLook = state.work.nextDeadline ?? .distantFuture
+            return state.work
         }
     }
 
@@ -214,19 +205,15 @@ final class TransferScheduler: Sendable {
     func close() -> [TransferTicket] {
         let (rest, signs) = state.withLockedValue { state in
             state.phase = .closed
-            defer { state.signs = [] }
             state.wake = nil
-            let queued = Array(state.waiting.values) + state.begin
+            let queued = Array(state.waiting.values) + state.work.begin
             for ticket in queued {
                 let kind = ticket.job.kind.rawValue
                 if !state.queues[kind].remove(ticket.entry) { state.queues[kind].finish(ticket.entry) }
             }
-            let rest = queued + state.rejected.map(\.ticket)
             state.waiting = [:]
-            state.rejected = []
-            state.begin = []
-            state.cancelled = []
-            return (rest, state.signs)
+            defer { state.work = Work(configuration: state.work.configuration) }
+            return (queued + state.work.rejected.map(\.ticket), state.work.signs)
         }
         for sign in signs { sign() }
         return rest.sorted { $0.entry.id < $1.entry.id }
@@ -246,10 +233,10 @@ extension TransferScheduler.State {
     fileprivate mutating func admit() -> Bool {
         for index in queues.indices {
             while let entry = queues[index].next() {
-                if let ticket = waiting.removeValue(forKey: entry.id) { begin.append(ticket) }
+                if let ticket = waiting.removeValue(forKey: entry.id) { work.begin.append(ticket) }
             }
         }
-        return !begin.isEmpty
+        return !work.begin.isEmpty
     }
 
     /// Has the thread look at what there is to do. Mostly it is awake and needs no wakeup, which takes both sides a system call.
@@ -260,16 +247,12 @@ extension TransferScheduler.State {
     }
 }
 
-/// Wakes the thread out of curl_multi_poll.
+/// libcurl's multi handle, as the thread gets it and as others wake that thread out of curl_multi_poll.
 ///
 /// Unchecked, because a pointer is not Sendable: but curl_multi_wakeup is the one function of a multi handle that may be called from
-/// any thread, and nothing else is done with this one. The scheduler forgets the wakeup before the handle is cleaned up.
+/// any thread, and nothing else is done with it but on the one that got it. The scheduler forgets it before it is cleaned up.
 struct LoopWakeup: @unchecked Sendable {
-    private let multi: UnsafeMutableRawPointer
-
-    init(_ multi: UnsafeMutableRawPointer) {
-        self.multi = multi
-    }
+    let multi: UnsafeMutableRawPointer
 
     func wake() {
         // It fails only where a pipe cannot be written; a full one wakes as well.
