@@ -8,13 +8,15 @@ import ThumbnailCache
 
 /// Downloads images and renews access tokens with libcurl, on one thread of its own.
 ///
-/// Reading order: ``OriginRules`` (which URL), ``TransferScheduler`` (whose turn), `TransferLoop` (the thread), `Transfer` (one
-/// request after the other), `DownloadTransfer` and `ResponseReader` (an image), `TokenTransfer` and `TokenAnswer` (an access token).
+/// Reading order: ``OriginRules`` (which URL), ``TransferScheduler`` (whose turn), `TransferLoop` (the thread),
+/// `Transfer` (one request after the other), `DownloadTransfer` and `ResponseReader` (an image), `TokenTransfer` and
+/// `TokenAnswer` (an access token).
 ///
-/// ``start()`` comes before the first download and ``shutdown()`` after the last; a fetcher that is dropped without it leaves
-/// its thread behind.
+/// ``start()`` comes before the first download and ``shutdown()`` after the last; a fetcher that is dropped without it
+/// leaves its thread behind.
 public final class CurlImageFetcher: ImageFetching {
-    /// Token requests that are under way at once at most, beside the downloads. Each can take a socket and what its host is resolved with.
+    /// Token requests that are under way at once at most, beside the downloads. Each can take a socket and what its
+    /// host is resolved with.
     public static var tokenRequestsAtOnce: Int { TokenTransfer.mostAtOnce }
 
     private let scheduler: TransferScheduler
@@ -27,8 +29,8 @@ public final class CurlImageFetcher: ImageFetching {
         self.log = log
     }
 
-    /// Throws where a URL of the origin is none, or not such a one. For use when a configuration is loaded, which judges all else that can be
-    /// told of an origin before anybody asks it; costs microseconds.
+    /// Throws where a URL of the origin is none, or not such a one. For use when a configuration is loaded, which
+    /// judges all else that can be told of an origin before anybody asks it; costs microseconds.
     public static func validate(_ origin: Origin) throws(OriginError) {
         try OriginRules.validate(origin)
     }
@@ -63,8 +65,8 @@ public final class CurlImageFetcher: ImageFetching {
         }
     }
 
-    /// Ends every download with ``DownloadFailure/shuttingDown`` and the thread after them. Returns when it has ended: idle
-    /// connections are closed, and no `onEnd` runs any more. Idempotent; not to be called from an `onEnd`.
+    /// Ends every download with ``DownloadFailure/shuttingDown`` and the thread after them. Returns when it has ended:
+    /// idle connections are closed, and no `onEnd` runs any more. Idempotent; not to be called from an `onEnd`.
     public func shutdown() {
         scheduler.stop()
         thread.withLockedValue { thread in
@@ -77,8 +79,8 @@ public final class CurlImageFetcher: ImageFetching {
         scheduler.update(configuration)
     }
 
-    /// Calls `sign` from the fetcher's thread when it next comes round, which a thread that is stuck does not; at once where it does
-    /// not run, since nothing is stuck then. `sign` must not block.
+    /// Calls `sign` from the fetcher's thread when it next comes round, which a thread that is stuck does not; at once
+    /// where it does not run, since nothing is stuck then. `sign` must not block.
     public func whenAlive(_ sign: @escaping @Sendable () -> Void) {
         scheduler.whenAlive(sign)
     }

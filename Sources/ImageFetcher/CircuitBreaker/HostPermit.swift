@@ -1,8 +1,8 @@
 import NIOCore
 import ThumbnailCache
 
-/// Leave for one request of a uid to one host, and what the scheduler is told for it: that there is a connection, as soon as there is one, and at the
-/// end what the request showed.
+/// Leave for one request of a uid to one host, and what the scheduler is told for it: that there is a connection, as
+/// soon as there is one, and at the end what the request showed.
 struct HostPermit {
     private let scheduler: TransferScheduler
     private let host: HostKey

@@ -5,7 +5,8 @@ enum RetryAfter {
     /// Milliseconds to wait; nil for what is neither, and for a moment that is past.
     ///
     /// - Parameters:
-    ///   - date: the same answer's Date, which a date is relative to: so a clock that is wrong, here or there, does not matter (F14).
+    ///   - date: the same answer's Date, which a date is relative to: so a clock that is wrong, here or there, does not
+    ///     matter (F14).
     ///   - now: seconds since 1970, for an answer without one.
     static func milliseconds(_ value: String, date: String?, now: Int64) -> Int64? {
         func moment(_ text: String) -> Int64? { HTTPDate.seconds(text, now: now) }

@@ -39,8 +39,8 @@ struct OriginRules: Sendable {
         allow = try AllowList(origin.allow)
     }
 
-    /// What only the fetcher can tell of an origin before it is asked: whether its URLs are such. Numbers, files and the proxy are judged
-    /// where the configuration is read.
+    /// What only the fetcher can tell of an origin before it is asked: whether its URLs are such. Numbers, files and
+    /// the proxy are judged where the configuration is read.
     static func validate(_ origin: Origin) throws(OriginError) {
         _ = try OriginRules(origin)
         try TokenRules.validate(origin)

@@ -17,9 +17,10 @@ final class TransferLoop {
     /// Milliseconds to sleep when nothing is known that would have to be done. Being woken up is not left to chance;
     /// this is only so that a mistake would show as a delay and not as a standstill.
     private static let longestSleep: Int64 = 60_000
-    /// The same while something may come over HTTP/2. libcurl 7.88 at times reads what belongs to one transfer on behalf of another and
-    /// tells neither; the one then stands still until one of its timers goes off, two seconds later, or until libcurl is
-    /// called for whatever reason. (Seen with nginx in about one of fifteen runs of 500 downloads; with this, in none.)
+    /// The same while something may come over HTTP/2. libcurl 7.88 at times reads what belongs to one transfer on
+    /// behalf of another and tells neither; the one then stands still until one of its timers goes off, two seconds
+    /// later, or until libcurl is called for whatever reason. (Seen with nginx in about one of fifteen runs of 500
+    /// downloads; with this, in none.)
     private static let longestSleepOverTLS: Int64 = 20
 
     /// Takes over the multi handle.
@@ -146,8 +147,8 @@ final class TransferLoop {
         context.lookups.limits = configuration.lookupLimits
         ccurl_multi_set_long(multi, CURLMOPT_PIPELINING, Int(CURLPIPE_MULTIPLEX))
         if let origins = configuration.origins { pools.prune(keeping: origins) }
-        // libcurl counts by pool, whatever the names say. How many requests there are at once is the queue's to limit; this is about the
-        // connections that are kept when they have ended: idle ones are closed, the oldest first.
+        // libcurl counts by pool, whatever the names say. How many requests there are at once is the queue's to limit;
+        // this is about the connections that are kept when they have ended: idle ones are closed, the oldest first.
         ccurl_multi_set_long(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, configuration.downloads + TokenTransfer.mostAtOnce)
         ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, configuration.idleConnections(pools: pools.count))
     }

@@ -3,11 +3,12 @@ import NIOCore
 
 /// Which transfer begins next, and how many may run at once: in all, of one uid, and for one origin.
 ///
-/// A value without effects. Transfers wait in one line per origin and uid (and timeout). A free place goes to the origin that has the fewest under way, so
-/// that one that is slow and holds many places holds up nobody who waits for another; there it goes to the uid that has the fewest under
-/// way. Among equals they take turns: a uid that asks for a thousand images is served no sooner than one that asks for one (I8). (One ring of
-/// uids for all origins would not do: which uid's turn it is when a place of one origin falls free would depend on the places of the
-/// others.) Some room is for uids that have nothing under way: see ``ActiveTransfers``.
+/// A value without effects. Transfers wait in one line per origin and uid (and timeout). A free place goes to the
+/// origin that has the fewest under way, so that one that is slow and holds many places holds up nobody who waits for
+/// another; there it goes to the uid that has the fewest under way. Among equals they take turns: a uid that asks for a
+/// thousand images is served no sooner than one that asks for one (I8). (One ring of uids for all origins would not do:
+/// which uid's turn it is when a place of one origin falls free would depend on the places of the others.) Some room is
+/// for uids that have nothing under way: see ``ActiveTransfers``.
 ///
 /// Costs: each call looks at most at every origin and uid that waits, never at every transfer.
 struct TransferQueue {
@@ -110,7 +111,8 @@ struct TransferQueue {
         turns.compactMap { lines[$0]?.earliest?.deadline }.min()
     }
 
-    /// Takes out what waits for a host, of all uids or of one; in the order in which it came. Costs as much as waits for its origin.
+    /// Takes out what waits for a host, of all uids or of one; in the order in which it came. Costs as much as waits
+    /// for its origin.
     mutating func removeAll(for host: HostKey, of uid: UInt32?) -> [Entry] {
         let entries = (lines[host.origin]?.entries(of: uid) ?? []).filter { $0.host == host }
         return entries.filter { remove($0) }.sorted { $0.id < $1.id }

@@ -6,7 +6,8 @@ import ThumbnailCache
 // Which hosts may be asked, as the scheduler keeps it: the thread asks before each request and tells what came of it.
 
 extension TransferScheduler {
-    /// Whether a request of the uid may go to the host now. Whoever may has to call ``learn(_:of:for:from:policy:at:)`` once; see ``HostPermit``.
+    /// Whether a request of the uid may go to the host now. Whoever may has to call ``learn(_:of:for:from:policy:at:)``
+    /// once; see ``HostPermit``.
     func ask(
         _ host: HostKey, for uid: UInt32, at now: NIODeadline
     ) throws(CircuitBreaker.Rejection) -> CircuitBreakers.Permit {
@@ -27,8 +28,8 @@ extension TransferScheduler {
         for change in changes { tell(change, nil, of: host, for: uid, at: now) }
     }
 
-    /// What a request showed of its host. When that opens a breaker, what waits behind it leaves the queues: it would only wait for a
-    /// place in order to fail.
+    /// What a request showed of its host. When that opens a breaker, what waits behind it leaves the queues: it would
+    /// only wait for a place in order to fail.
     func learn(
         _ finding: CircuitBreakers.Finding, of host: HostKey, for uid: UInt32, from permit: CircuitBreakers.Permit,
         policy: BreakerPolicy, at now: NIODeadline
@@ -82,7 +83,8 @@ extension TransferScheduler {
 }
 
 extension TransferScheduler.State {
-    /// Takes what waits for a host out of the queues. Looks at what waits for its origin, of the uid alone where it is about one.
+    /// Takes what waits for a host out of the queues. Looks at what waits for its origin, of the uid alone where it is
+    /// about one.
     fileprivate mutating func reject(_ host: HostKey, of uid: UInt32?, _ why: CircuitBreaker.Rejection) {
         let entries = queues.indices.flatMap { queues[$0].removeAll(for: host, of: uid) }
         for ticket in entries.compactMap({ waiting.removeValue(forKey: $0.id) }) {

@@ -6,8 +6,9 @@ import ThumbnailCache
 
 /// Where those who want downloads and tokens and the thread that gets them meet.
 ///
-/// One lock over the queues and over what has yet to be told to the thread. It is held for a few lines at a time, never while
-/// libcurl runs or an owner is told anything; so that starting and cancelling take microseconds, whatever the thread is doing.
+/// One lock over the queues and over what has yet to be told to the thread. It is held for a few lines at a time, never
+/// while libcurl runs or an owner is told anything; so that starting and cancelling take microseconds, whatever the
+/// thread is doing.
 final class TransferScheduler: Sendable {
     /// What the thread is to do next.
     struct Work {
@@ -239,7 +240,8 @@ extension TransferScheduler.State {
         return !work.begin.isEmpty
     }
 
-    /// Has the thread look at what there is to do. Mostly it is awake and needs no wakeup, which takes both sides a system call.
+    /// Has the thread look at what there is to do. Mostly it is awake and needs no wakeup, which takes both sides a
+    /// system call.
     mutating func call() {
         guard !isCalled else { return }
         isCalled = true
@@ -249,8 +251,9 @@ extension TransferScheduler.State {
 
 /// libcurl's multi handle, as the thread gets it and as others wake that thread out of curl_multi_poll.
 ///
-/// Unchecked, because a pointer is not Sendable: but curl_multi_wakeup is the one function of a multi handle that may be called from
-/// any thread, and nothing else is done with it but on the one that got it. The scheduler forgets it before it is cleaned up.
+/// Unchecked, because a pointer is not Sendable: but curl_multi_wakeup is the one function of a multi handle that may
+/// be called from any thread, and nothing else is done with it but on the one that got it. The scheduler forgets it
+/// before it is cleaned up.
 struct LoopWakeup: @unchecked Sendable {
     let multi: UnsafeMutableRawPointer
 

@@ -46,8 +46,8 @@ final class TokenAnswerBuffer {
 
 /// What a token endpoint's answer comes to (RFC 6749 sections 5.1 and 5.2).
 ///
-/// A member that cannot be used makes that member useless and not the others: by the time it is read here, the refresh token that was
-/// sent may be good for nothing any more.
+/// A member that cannot be used makes that member useless and not the others: by the time it is read here, the refresh
+/// token that was sent may be good for nothing any more.
 enum TokenAnswer {
     /// What is wrong with the access token of an answer.
     private struct Flaw: Error {
@@ -118,8 +118,8 @@ enum TokenAnswer {
         return .success(access)
     }
 
-    /// `expires_in` is a number (RFC 6749 appendix A.14); some endpoints write it as a text, or with a fraction. What is none, or
-    /// negative, is as if it were not there: no reason to do without the tokens.
+    /// `expires_in` is a number (RFC 6749 appendix A.14); some endpoints write it as a text, or with a fraction. What
+    /// is none, or negative, is as if it were not there: no reason to do without the tokens.
     private static func lifetime(_ object: JSONObject) -> Int64? {
         // Ten years are as good as for ever.
         object.number("expires_in").flatMap { $0 >= 0 ? Int64(min($0, 315_360_000)) : nil }

@@ -3,7 +3,8 @@ import Glibc
 import LinuxSupport
 import ThumbnailCache
 
-/// What is sent to a token endpoint: made in memory that is wiped, never in a Swift string, whose copies nobody could wipe.
+/// What is sent to a token endpoint: made in memory that is wiped, never in a Swift string, whose copies nobody could
+/// wipe.
 enum TokenForm {
     /// RFC 6749 section 6. A client without a secret names itself here (section 3.2.1), one with it in its credentials.
     static func body(of request: TokenRequest) -> Secret {
@@ -18,8 +19,8 @@ enum TokenForm {
         }
     }
 
-    /// RFC 6749 section 2.3.1: id and secret, each form-encoded, as name and password of RFC 7617. Nil for a client without
-    /// a secret.
+    /// RFC 6749 section 2.3.1: id and secret, each form-encoded, as name and password of RFC 7617. Nil for a client
+    /// without a secret.
     static func basicCredentials(of endpoint: TokenEndpoint) -> Secret? {
         guard let secret = endpoint.clientSecret else { return nil }
         let plain = made(capacity: 1 + 3 * (secret.count + endpoint.clientID.utf8.count)) { bytes in

@@ -3,8 +3,8 @@ import ThumbnailCache
 
 /// What can be told of a token endpoint before it is asked.
 enum TokenRules {
-    /// Secrets go there, so that it is https (RFC 6749 section 3.2), but for an origin that may be at private addresses,
-    /// which are the operator's own network.
+    /// Secrets go there, so that it is https (RFC 6749 section 3.2), but for an origin that may be at private
+    /// addresses, which are the operator's own network.
     static func validate(_ origin: Origin) throws(OriginError) {
         guard let endpoint = origin.tokenEndpoint else { return }
         let url: WebURL

@@ -3,8 +3,8 @@ import LinuxSupport
 import NIOCore
 import ThumbnailCache
 
-/// One download: request after request as redirects lead on, each of them judged like the first, and with the rules about scheme, `allow`
-/// and token asked anew.
+/// One download: request after request as redirects lead on, each of them judged like the first, and with the rules
+/// about scheme, `allow` and token asked anew.
 final class DownloadTransfer: Transfer {
     static let mostRedirects = 3
 
@@ -57,8 +57,9 @@ final class DownloadTransfer: Transfer {
 
     override func setOptions(of easy: EasyHandle) throws(EasyHandle.Failure) {
         try easy.set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS)
-        // The first request to a host tells whether others may share its connection: worth a wait for what TLS decides in its
-        // handshake. Without TLS they would wait for an answer, and one that never comes would hold up all of them.
+        // The first request to a host tells whether others may share its connection: worth a wait for what TLS decides
+        // in its handshake. Without TLS they would wait for an answer, and one that never comes would hold up all of
+        // them.
         try easy.set(CURLOPT_PIPEWAIT, url.scheme == .https ? 1 : 0)
         try easy.setHeaders(
             ["Accept: image/avif,image/webp,image/png,image/jpeg,image/gif,image/*;q=0.5"]
@@ -72,8 +73,8 @@ final class DownloadTransfer: Transfer {
         try easy.set(CURLOPT_VERBOSE, 1)
     }
 
-    /// An origin's configuration names its template's scheme, host and port, and what is under an `allow` entry. Where a redirect leads
-    /// otherwise is the origin's word and not the operator's.
+    /// An origin's configuration names its template's scheme, host and port, and what is under an `allow` entry. Where
+    /// a redirect leads otherwise is the origin's word and not the operator's.
     override var isConfigured: Bool {
         do {
             return try context.rulesCache.rules(of: origin).names(url)
@@ -157,7 +158,8 @@ final class DownloadTransfer: Transfer {
         download.condition.flatMap { $0.url == url.string ? $0 : nil }
     }
 
-    /// The token, if this hop goes to the scheme, host and port of the origin's own URL; nobody else ever sees it (F39).
+    /// The token, if this hop goes to the scheme, host and port of the origin's own URL; nobody else ever sees it
+    /// (F39).
     private func tokenForThisHop() throws(TransferFailure) -> Secret? {
         guard let token = download.token else { return nil }
         do {

@@ -25,8 +25,8 @@ extension Transfer {
         return socket
     }
 
-    /// Whether a request may go out on the connection that libcurl chose. The address of a new one has been judged when its
-    /// socket was opened, but one that is used again may have been opened when more was allowed (F58).
+    /// Whether a request may go out on the connection that libcurl chose. The address of a new one has been judged when
+    /// its socket was opened, but one that is used again may have been opened when more was allowed (F58).
     func maySend(on ends: ConnectionTable.Ends) -> Bool {
         if origin.proxy.isEmpty {
             guard let remote = IPAddress(end: ends.remoteAddress) else {
@@ -41,7 +41,8 @@ extension Transfer {
         }
         guard sent < Self.mostSent else { return false }
         let isNew = context.connections.add(ends, among: openedSockets)
-        // A request is sent once more on a new connection only: one after the other, all that are open might end like this.
+        // A request is sent once more on a new connection only: one after the other, all that are open might end like
+        // this.
         if isNew || sent == 0 && context.connections.isClean(ends, for: easy) {
             sent += 1
             permit?.connected(at: .now())

@@ -7,8 +7,8 @@ extension Transfer {
     /// The host of the current hop.
     var host: HostKey { HostKey(origin: origin.name, authority: url.authority) }
 
-    /// What the hop that libcurl ended with `code` shows; to be asked before ``conclude(_:)``, which may go on to the next.
-    /// Nil while the hop goes on.
+    /// What the hop that libcurl ended with `code` shows; to be asked before ``conclude(_:)``, which may go on to the
+    /// next. Nil while the hop goes on.
     func finding(_ code: CURLcode) -> CircuitBreakers.Finding? {
         if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nil }
         // An address that must not be reached, and a descriptor that is not to be had, are no fault of the host's.
@@ -29,7 +29,8 @@ extension Transfer {
         }
     }
 
-    /// Who has waited in the queue for nearly all of its time cannot blame the host for the rest; least of all for everybody.
+    /// Who has waited in the queue for nearly all of its time cannot blame the host for the rest; least of all for
+    /// everybody.
     /// - Parameter given: milliseconds that the request had.
     static func finding(afterTimeout given: Int64, hasSentNothing: Bool, of origin: Origin) -> CircuitBreakers.Finding {
         guard hasSentNothing else {

@@ -11,15 +11,16 @@ struct TransferContext {
     var configuration: FetcherConfiguration
 }
 
-/// One transfer under way: a request, and another wherever the first is not the last. What is asked, and what the answer comes to, is for
-/// ``DownloadTransfer`` and ``TokenTransfer`` to say.
+/// One transfer under way: a request, and another wherever the first is not the last. What is asked, and what the
+/// answer comes to, is for ``DownloadTransfer`` and ``TokenTransfer`` to say.
 ///
-/// Redirects are followed by these and not by libcurl (CURLOPT_FOLLOWLOCATION): so every hop is a request of its own, set up by
-/// the same lines, with all rules asked anew, and nothing is carried over by default.
+/// Redirects are followed by these and not by libcurl (CURLOPT_FOLLOWLOCATION): so every hop is a request of its own,
+/// set up by the same lines, with all rules asked anew, and nothing is carried over by default.
 ///
 /// Only the fetcher's thread touches it; libcurl calls it back on that thread.
 class Transfer {
-    /// How often one hop's request goes out: once more where a connection that had been used ended before a line of an answer came.
+    /// How often one hop's request goes out: once more where a connection that had been used ended before a line of an
+    /// answer came.
     static let mostSent = 2
 
     let ticket: TransferTicket
@@ -39,7 +40,8 @@ class Transfer {
     var openedSockets: [curl_socket_t] = []
     /// Whether the connection that libcurl would have used again was not fit for it, and this hop is to have its own.
     var needsFreshConnection = false
-    /// Of this hop: the requests that went out. libcurl sends one again whose connection, used before, ended without an answer.
+    /// Of this hop: the requests that went out. libcurl sends one again whose connection, used before, ended without an
+    /// answer.
     var sent = 0
     /// Of the current hop.
     private(set) var lookup: NameLookup
@@ -111,7 +113,8 @@ class Transfer {
         lacksSocket = false
         given = left.nanoseconds / 1_000_000
         mayBePrivate = origin.allowPrivateAddresses && isConfigured
-        // A proxy is asked by name, so that no socket is ever opened to what the URL names; what it names as a number can still be judged.
+        // A proxy is asked by name, so that no socket is ever opened to what the URL names; what it names as a number
+        // can still be judged.
         if !origin.proxy.isEmpty, let address = url.address, let reason = refusalReason(address) {
             throw .denied(deniedSentence(address, reason))
         }

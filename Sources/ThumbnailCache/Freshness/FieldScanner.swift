@@ -3,8 +3,9 @@
 /// A value. What does not fit is left where it is, and says so with nil or false; nothing here fails otherwise.
 struct FieldScanner {
     private var rest: ArraySlice<UInt8>
-    /// Whether a quote was met that nothing closes. Then nothing closes a later one either: all that follow stand behind a
-    /// backslash. To look for their ends again and again would take a time that grows with the square of their number.
+    /// Whether a quote was met that nothing closes. Then nothing closes a later one either: all that follow stand
+    /// behind a backslash. To look for their ends again and again would take a time that grows with the square of their
+    /// number.
     private var isUnclosed = false
 
     init(_ text: String) {
@@ -65,8 +66,8 @@ struct FieldScanner {
         return nil
     }
 
-    /// Goes to the end of an element that cannot be read: a comma within quotes does not end it, but one behind a quote that is
-    /// never closed does. What is forbidden there is obeyed.
+    /// Goes to the end of an element that cannot be read: a comma within quotes does not end it, but one behind a quote
+    /// that is never closed does. What is forbidden there is obeyed.
     mutating func skipElement() {
         while !isAtEndOfElement {
             if quotedString() == nil { rest.removeFirst() }

@@ -148,7 +148,8 @@ extension Configuration {
     /// Not repeated in messages: a proxy's URL may hold a password.
     private static var proxy: SettingKind<String> {
         SettingKind<String>.text.checked { url in
-            // Not socks4 and socks5: libcurl would resolve names here, and hand the proxy an address that nobody has judged.
+            // Not socks4 and socks5: libcurl would resolve names here, and hand the proxy an address that nobody has
+            // judged.
             let schemes = ["http://", "https://", "socks4a://", "socks5h://"]
             let isPlain = url.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F }
             return url.isEmpty

@@ -5,9 +5,10 @@ extension Daemon {
     /// INFO's section `fetch`: what was asked of the origins, and what came of it.
     ///
     /// - Parameters:
-    ///   - origins: the names in the configuration. What was asked of one that is configured no more is in the sums alone.
-    ///   - traffic: where images came from; nil for a caller who is no admin, and who is told of the origins alone: whether they can
-    ///     be reached concerns everybody, what others asked of them does not.
+    ///   - origins: the names in the configuration. What was asked of one that is configured no more is in the sums
+    ///     alone.
+    ///   - traffic: where images came from; nil for a caller who is no admin, and who is told of the origins alone:
+    ///     whether they can be reached concerns everybody, what others asked of them does not.
     static func fetchLines(
         _ fetch: FetcherStatistics, origins: [String], traffic: CacheCounters.Snapshot?
     ) -> [(name: String, value: String)] {

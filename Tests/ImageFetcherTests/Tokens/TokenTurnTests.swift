@@ -146,7 +146,8 @@ import ThumbnailCache
             _ = try fetcher.refresh(.to(server.url, uid: 2)) { _ in ended(2) }
             open.open()
             await all.opened()
-            // Behind those that were under way, and those that began while they ended, but long before its place in the line.
+            // Behind those that were under way, and those that began while they ended, but long before its place in the
+            // line.
             let place = try #require(order.withLockedValue { $0.firstIndex(of: 2) })
             #expect(place < 4 * TokenTransfer.mostAtOncePerOrigin, "\(place)")
             _ = try await fetcher.token(server.url)

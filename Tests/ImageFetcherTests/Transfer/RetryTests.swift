@@ -4,7 +4,8 @@ import ThumbnailCache
 
 @testable import ImageFetcher
 
-/// A request that is sent again: when, and how often. Every request is a GET, so that sending one twice changes nothing at the origin.
+/// A request that is sent again: when, and how often. Every request is a GET, so that sending one twice changes nothing
+/// at the origin.
 @Suite struct RetryTests {
     @Test func `F37: a request whose used connection ended without an answer is sent once more`() async throws {
         let server = try TestOrigin([
