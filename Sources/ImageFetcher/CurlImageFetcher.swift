@@ -6,30 +6,31 @@ import NIOConcurrencyHelpers
 import NIOCore
 import ThumbnailCache
 
-/// Downloads images with libcurl, on one thread of its own.
+/// Downloads images and renews access tokens with libcurl, on one thread of its own.
 ///
-/// Reading order: ``OriginRules`` (which URL), ``DownloadScheduler`` (whose turn), `DownloadLoop` (the thread), `Transfer` (one
-/// download), `ResponseReader` (one answer). Token requests go beside them: ``TokenInbox``, `TokenScheduler`, `TokenTransfer`.
+/// Reading order: ``OriginRules`` (which URL), ``TransferScheduler`` (whose turn), `TransferLoop` (the thread),
+/// `Transfer` (one request after the other), `DownloadTransfer` and `ResponseReader` (an image), `TokenTransfer` and
+/// `TokenAnswer` (an access token).
 ///
-/// ``start()`` comes before the first download and ``shutdown()`` after the last; a fetcher that is dropped without it leaves
-/// its thread behind.
+/// ``start()`` comes before the first download and ``shutdown()`` after the last; a fetcher that is dropped without it
+/// leaves its thread behind.
 public final class CurlImageFetcher: ImageFetching {
-    /// Token requests that are under way at once at most, beside the downloads. Each can take a socket and what its host is resolved with.
-    public static var tokenRequestsAtOnce: Int { TokenScheduler.mostAtOnce }
+    /// Token requests that are under way at once at most, beside the downloads. Each can take a socket and what its
+    /// host is resolved with.
+    public static var tokenRequestsAtOnce: Int { TokenTransfer.mostAtOnce }
 
-    private let scheduler: DownloadScheduler
-    let tokenInbox: TokenInbox
+    private let scheduler: TransferScheduler
     private let rulesCache = OriginRulesCache()
     private let log: Logger
     private let thread = NIOLockedValueBox<pthread_t?>(nil)
 
     public init(configuration: FetcherConfiguration, log: Logger) {
-        self.scheduler = DownloadScheduler(configuration: configuration, log: log)
-        self.tokenInbox = TokenInbox(configuration: configuration)
+        self.scheduler = TransferScheduler(configuration: configuration, log: log)
         self.log = log
     }
 
-    /// Everything that can be told of an origin before anybody asks it. For use when a configuration is loaded; costs microseconds.
+    /// Throws where a URL of the origin is none, or not such a one. For use when a configuration is loaded, which
+    /// judges all else that can be told of an origin before anybody asks it; costs microseconds.
     public static func validate(_ origin: Origin) throws(OriginError) {
         try OriginRules.validate(origin)
     }
@@ -46,32 +47,26 @@ public final class CurlImageFetcher: ImageFetching {
             curl_multi_cleanup(multi)
             throw FetcherError("libcurl cannot be woken: \(String(cString: curl_multi_strerror(woken)))")
         }
-        let wakeup = LoopWakeup(multi)
+        let wakeup = LoopWakeup(multi: multi)
         guard scheduler.open(wake: wakeup.wake) else {
             curl_multi_cleanup(multi)
             throw FetcherError("a fetcher is started once")
         }
-        tokenInbox.open(wakeup)
         do throws(ThreadError) {
             let started = try startThread(named: "downloads") {
-                [scheduler, tokenInbox, rulesCache, log, multi = Handed(multi)] in
-                let lookups = NameLookups(limits: .init(all: 0, perUID: 0))
-                DownloadLoop(
-                    scheduler: scheduler, tokens: tokenInbox, lookups: lookups, rulesCache: rulesCache,
-                    multi: multi.value, log: log
-                ).run()
+                [scheduler, rulesCache, log] in
+                TransferLoop(scheduler: scheduler, rulesCache: rulesCache, multi: wakeup.multi, log: log).run()
             }
             thread.withLockedValue { $0 = started }
         } catch {
             _ = scheduler.close()
-            _ = tokenInbox.close()
             curl_multi_cleanup(multi)
             throw FetcherError("\(error)")
         }
     }
 
-    /// Ends every download with ``DownloadFailure/shuttingDown`` and the thread after them. Returns when it has ended: idle
-    /// connections are closed, and no `onEnd` runs any more. Idempotent; not to be called from an `onEnd`.
+    /// Ends every download with ``DownloadFailure/shuttingDown`` and the thread after them. Returns when it has ended:
+    /// idle connections are closed, and no `onEnd` runs any more. Idempotent; not to be called from an `onEnd`.
     public func shutdown() {
         scheduler.stop()
         thread.withLockedValue { thread in
@@ -82,11 +77,10 @@ public final class CurlImageFetcher: ImageFetching {
     /// Puts other limits in force, for downloads that begin from now on.
     public func update(_ configuration: FetcherConfiguration) {
         scheduler.update(configuration)
-        tokenInbox.update(configuration)
     }
 
-    /// Calls `sign` from the fetcher's thread when it next comes round, which a thread that is stuck does not; at once where it does
-    /// not run, since nothing is stuck then. `sign` must not block.
+    /// Calls `sign` from the fetcher's thread when it next comes round, which a thread that is stuck does not; at once
+    /// where it does not run, since nothing is stuck then. `sign` must not block.
     public func whenAlive(_ sign: @escaping @Sendable () -> Void) {
         scheduler.whenAlive(sign)
     }
@@ -110,7 +104,29 @@ public final class CurlImageFetcher: ImageFetching {
     public func start(
         _ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
     ) throws(DownloadFailure) -> any DownloadHandle {
-        try scheduler.start(download, at: .now(), onEnd: onEnd)
+        do {
+            return try scheduler.start(.download(download), at: .now()) { onEnd($0.ofDownload) }
+        } catch {
+            throw DownloadFailure(error)
+        }
+    }
+}
+
+extension CurlImageFetcher: TokenFetching {
+    public func refresh(
+        _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TokenFailure>) -> Void
+    ) throws(TokenFailure) -> any DownloadHandle {
+        let url: WebURL
+        do {
+            url = try WebURL(request.endpoint.url)
+        } catch {
+            throw .origin("the token endpoint's URL is none: \(error.sentence)")
+        }
+        do {
+            return try scheduler.start(.token(request, url), at: .now()) { onEnd($0.ofToken) }
+        } catch {
+            throw TokenFailure(error)
+        }
     }
 }
 
@@ -120,14 +136,5 @@ public struct FetcherError: Error, Sendable, CustomStringConvertible {
 
     init(_ description: String) {
         self.description = description
-    }
-}
-
-/// A pointer that one thread gives to another and does not touch again: unchecked, because only that makes it safe.
-private struct Handed: @unchecked Sendable {
-    let value: UnsafeMutableRawPointer
-
-    init(_ value: UnsafeMutableRawPointer) {
-        self.value = value
     }
 }

@@ -14,7 +14,8 @@ public struct FetcherConfiguration: Sendable {
     public var queuePerUID: Int
     /// Bytes of a token that an endpoint issues. A session file has room for no more than the default's most.
     public var maximumTokenBytes = 8 << 10
-    /// Names of the origins that are configured. Idle connections of others are closed. Nil where nobody knows: then none are.
+    /// Names of the origins that are configured. Idle connections of others are closed. Nil where nobody knows: then
+    /// none are.
     public var origins: Set<String>?
     /// What the fetcher calls itself to an origin.
     public var userAgent: String
@@ -28,7 +29,8 @@ public struct FetcherConfiguration: Sendable {
     /// Names that are looked up at once at most. Tests have other limits; else there is room for as many as requests.
     var lookups: Int?
 
-    /// Milliseconds that a token request has at least once it has begun, however short the origin's `timeout` is for images.
+    /// Milliseconds that a token request has at least once it has begun, however short the origin's `timeout` is for
+    /// images.
     var leastTokenTime: Int64 = 10_000
     /// Seconds over which an origin's lowest speed is measured.
     var slowSeconds = 30
@@ -50,18 +52,27 @@ public struct FetcherConfiguration: Sendable {
         self.userAgent = userAgent
     }
 
-    /// Connections that one origin's pool may keep while they are idle. libcurl counts those of each pool by themselves, so that all pools
-    /// together keep about as many as there are downloads.
+    /// Connections that one origin's pool may keep while they are idle. libcurl counts those of each pool by
+    /// themselves, so that all pools together keep about as many as there are downloads.
     func idleConnections(pools: Int) -> Int {
         max(1, downloads / max(1, pools, origins?.count ?? 0))
     }
 
     var lookupLimits: NameLookups.Limits {
-        let ofTokens = TokenScheduler.mostAtOnce
+        let ofTokens = TokenTransfer.mostAtOnce
         return NameLookups.Limits(all: lookups ?? downloads + ofTokens, perUID: lookups ?? downloadsPerUID + ofTokens)
     }
 
-    var queueLimits: DownloadQueue.Limits {
-        DownloadQueue.Limits(active: downloads, activePerUID: downloadsPerUID, waitingPerUID: queuePerUID)
+    func queueLimits(_ kind: TransferKind) -> TransferQueue.Limits {
+        switch kind {
+        case .download:
+            return .init(active: downloads, activePerUID: downloadsPerUID, waitingPerUID: queuePerUID)
+        case .token:
+            // As many of a uid in all as there may be downloads.
+            let atOnce = min(TokenTransfer.mostAtOnce, downloadsPerUID)
+            return .init(
+                active: TokenTransfer.mostAtOnce, activePerUID: atOnce,
+                waitingPerUID: downloadsPerUID + queuePerUID - atOnce)
+        }
     }
 }

@@ -2,63 +2,104 @@ import ThumbnailCache
 
 /// Figures since the fetcher was made, and how many downloads there are right now.
 public struct FetcherStatistics: Sendable, Equatable {
-    /// Requests sent or attempted, redirects followed included.
-    public var requests = 0
-    /// Bytes of bodies received, also of those thrown away.
-    public var bytes = 0
-    /// Downloads that ended with an image.
-    public var images = 0
-    /// Downloads that ended with "there is none".
-    public var missing = 0
-    /// Downloads that ended with "what you hold still holds".
-    public var notModified = 0
-    /// Downloads that failed, by kind.
-    public var failures = Failures()
-    /// Downloads that were cancelled before they ended.
-    public var cancelled = 0
-    /// Connections that were not made, or not used, because of the address at the other end.
-    public var refusedAddresses = 0
-    /// Answers received, by what their status says; redirects followed included.
-    public var answers = Answers()
-    /// Downloads that failed at once, because a circuit breaker was open.
-    public var rejected = 0
-    /// Downloads under way.
-    public var inFlight = 0
-    /// Downloads that wait until others have ended.
-    public var queued = 0
-    /// Hosts that nobody may ask now but for one request that finds out whether they are back.
-    public var hostsOpen = 0
-    /// Ways of single uids to single hosts that are not open to them now: what they met says nothing to others.
-    public var uidsOpen = 0
-    /// The same of each origin that anything was asked of, by its name.
-    public var origins: [String: OriginFigures] = [:]
+    /// What is counted, for each origin: named and listed as INFO has it.
+    public enum Counter: String, CaseIterable, Sendable {
+        /// Requests sent or attempted, redirects followed included.
+        case requests
+        /// Bytes of bodies received, also of those thrown away.
+        case bytes
+        /// Downloads that ended with an image.
+        case images
+        /// Downloads that ended with "there is none".
+        case missing
+        /// Downloads that were cancelled before they ended.
+        case cancelled
+        /// Connections that were not made, or not used, because of the address at the other end.
+        case refusedAddresses = "refused_addresses"
+        /// Downloads that failed at once, because a circuit breaker was open.
+        case rejected
 
-    /// Answers by status.
-    public struct Answers: Sendable, Equatable {
-        /// 200 to 299.
-        public var successful = 0
+        // Downloads that failed, by kind.
+        case timedOut = "failed_timed_out"
+        case failedOrigin = "failed_origin"
+        case unauthorized = "failed_unauthorized"
+        case denied = "failed_denied"
+        case badImage = "failed_bad_image"
+        case tooLarge = "failed_too_large"
+        /// Not taken, because too many of the uid waited.
+        case busy = "failed_busy"
+
+        // Answers received, by their status; redirects followed included.
+        case successful = "answers_2xx"
         /// 304.
-        public var notModified = 0
+        case notModified = "not_modified"
         /// 300 to 399, without 304.
-        public var redirected = 0
+        case redirected = "answers_3xx"
         /// 400 to 499, without 429.
-        public var refused = 0
-        /// 429.
-        public var tooMany = 0
+        case refused = "answers_4xx"
+        case tooMany = "answers_429"
         /// 500 and above.
-        public var broken = 0
+        case broken = "answers_5xx"
+
+        init(status: Int) {
+            switch status {
+            case ..<300: self = .successful
+            case 304: self = .notModified
+            case ..<400: self = .redirected
+            case 429: self = .tooMany
+            case ..<500: self = .refused
+            default: self = .broken
+            }
+        }
+
+        /// Nil for what only the end of the fetcher brings.
+        init?(_ failure: DownloadFailure) {
+            switch failure {
+            case .timedOut: self = .timedOut
+            case .origin, .forbidden: self = .failedOrigin
+            case .unauthorized: self = .unauthorized
+            case .denied: self = .denied
+            case .badImage: self = .badImage
+            case .tooLarge: self = .tooLarge
+            case .busy: self = .busy
+            case .shuttingDown: return nil
+            }
+        }
+
+        fileprivate static let failures: [Self] = [
+            .timedOut, .failedOrigin, .unauthorized, .denied, .badImage, .tooLarge, .busy,
+        ]
     }
 
     /// What was asked of one origin, and what came of it.
-    public struct OriginFigures: Sendable, Equatable {
-        public var requests = 0
-        public var bytes = 0
-        public var notModified = 0
+    public struct Counts: Sendable, Equatable {
+        private var counts: [Counter: Int] = [:]
+
+        public init() {}
+
+        public subscript(counter: Counter) -> Int {
+            get { counts[counter, default: 0] }
+            set { counts[counter] = newValue }
+        }
+
         /// Downloads that failed, whatever the reason.
-        public var failures = 0
-        /// Of those, the ones that failed at once, because a circuit breaker was open.
-        public var rejected = 0
-        public var refusedAddresses = 0
+        public var failures: Int { Counter.failures.reduce(0) { $0 + self[$1] } }
+
+        static func += (sum: inout Self, more: Self) { sum.counts.merge(more.counts, uniquingKeysWith: +) }
+
+        mutating func count(_ outcome: TransferOutcome) {
+            if case .failed(.rejected) = outcome { self[.rejected] += 1 }
+            switch outcome.ofDownload {
+            case .image: self[.images] += 1
+            case .missing: self[.missing] += 1
+            case .notModified: break
+            case .failed(let failure): if let counter = Counter(failure) { self[counter] += 1 }
+            }
+        }
+    }
+
+    public struct OriginFigures: Sendable, Equatable {
+        public var counts = Counts()
         /// Milliseconds until the last of its hosts that nobody may ask may be asked again; 0 where there is none.
         public var retryIn: Int64 = 0
         /// The same, counting the hosts that only some uids may not ask.
@@ -67,82 +108,17 @@ public struct FetcherStatistics: Sendable, Equatable {
         public init() {}
     }
 
-    public struct Failures: Sendable, Equatable {
-        public var timedOut = 0
-        public var origin = 0
-        public var unauthorized = 0
-        public var denied = 0
-        public var badImage = 0
-        public var tooLarge = 0
-        /// Downloads not taken because too many of the uid waited.
-        public var busy = 0
-        public var shuttingDown = 0
-    }
+    /// Downloads under way.
+    public var inFlight = 0
+    /// Downloads that wait until others have ended.
+    public var queued = 0
+    /// Hosts that nobody may ask now but for one request that finds out whether they are back.
+    public var hostsOpen = 0
+    /// Ways of single uids to single hosts that are not open to them now: what they met says nothing to others.
+    public var uidsOpen = 0
+    /// Of each origin that anything was asked of, by its name.
+    public var origins: [String: OriginFigures] = [:]
 
-    mutating func count(_ outcome: DownloadOutcome, of origin: String) {
-        switch outcome {
-        case .image: images += 1
-        case .missing: missing += 1
-        case .notModified: notModified += 1
-        case .failed(let failure):
-            failures.count(failure)
-            origins[origin, default: OriginFigures()].failures += 1
-        }
-    }
-
-    mutating func count(_ cost: DownloadScheduler.Cost, of origin: String) {
-        requests += cost.requests
-        bytes += cost.bytes
-        refusedAddresses += cost.refusedAddresses
-        answers += cost.answers
-        origins[origin, default: OriginFigures()].requests += cost.requests
-        origins[origin, default: OriginFigures()].bytes += cost.bytes
-        origins[origin, default: OriginFigures()].notModified += cost.answers.notModified
-        origins[origin, default: OriginFigures()].refusedAddresses += cost.refusedAddresses
-    }
-
-    /// A download that failed at once, because a circuit breaker is open.
-    mutating func countRejected(of origin: String) {
-        rejected += 1
-        failures.origin += 1
-        origins[origin, default: OriginFigures()].failures += 1
-        origins[origin, default: OriginFigures()].rejected += 1
-    }
-}
-
-extension FetcherStatistics.Answers {
-    mutating func count(_ status: Int) {
-        switch status {
-        case ..<300: successful += 1
-        case 304: notModified += 1
-        case ..<400: redirected += 1
-        case 429: tooMany += 1
-        case ..<500: refused += 1
-        default: broken += 1
-        }
-    }
-
-    static func += (sum: inout Self, more: Self) {
-        sum.successful += more.successful
-        sum.notModified += more.notModified
-        sum.redirected += more.redirected
-        sum.refused += more.refused
-        sum.tooMany += more.tooMany
-        sum.broken += more.broken
-    }
-}
-
-extension FetcherStatistics.Failures {
-    mutating func count(_ failure: DownloadFailure) {
-        switch failure {
-        case .timedOut: timedOut += 1
-        case .origin, .forbidden: origin += 1
-        case .unauthorized: unauthorized += 1
-        case .denied: denied += 1
-        case .badImage: badImage += 1
-        case .tooLarge: tooLarge += 1
-        case .busy: busy += 1
-        case .shuttingDown: shuttingDown += 1
-        }
-    }
+    /// The sum of all origins, also of those that are configured no more.
+    public subscript(counter: Counter) -> Int { origins.values.reduce(0) { $0 + $1.counts[counter] } }
 }

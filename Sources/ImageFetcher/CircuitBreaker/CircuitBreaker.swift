@@ -6,8 +6,8 @@ import ThumbnailCache
 ///     closed ── failures in a row, or a Retry-After ──> open ── its time is over ──> half-open ── it works ──> closed
 ///                                                         └─────────<── the one request failed ──┘
 ///
-/// A value without effects, told the time and handed the randomness. Whoever may ask gets a permit and reports once for it what came of it,
-/// also when nothing did. While it is open nobody asks; half-open, one request finds out for all.
+/// A value without effects, told the time and handed the randomness. Whoever may ask gets a permit and reports once for
+/// it what came of it, also when nothing did. While it is open nobody asks; half-open, one request finds out for all.
 struct CircuitBreaker: Equatable, Sendable {
     /// What an operator can set, and how the wait grows.
     struct Rules: Equatable, Sendable {
@@ -83,7 +83,8 @@ struct CircuitBreaker: Equatable, Sendable {
         return .probe
     }
 
-    /// The request that is finding out has found that it works, though it has not ended. Returns whether that closes it.
+    /// The request that is finding out has found that it works, though it has not ended. Returns whether that closes
+    /// it.
     mutating func close(from permit: Permit) -> Bool {
         guard permit == .probe, case .halfOpen = state else { return false }
         state = .closed(failures: 0)

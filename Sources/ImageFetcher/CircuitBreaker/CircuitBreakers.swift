@@ -1,7 +1,8 @@
 import NIOCore
+import ThumbnailCache
 
-/// A host as one origin reaches it: with that origin's authorities, proxy and time-outs. What one origin's settings make fail
-/// says nothing about the same host as another origin reaches it.
+/// A host as one origin reaches it: with that origin's authorities, proxy and time-outs. What one origin's settings
+/// make fail says nothing about the same host as another origin reaches it.
 struct HostKey: Hashable, Sendable {
     /// The origin's name.
     let origin: String
@@ -11,14 +12,15 @@ struct HostKey: Hashable, Sendable {
 
 /// Who may ask which host.
 ///
-/// That a host cannot be reached concerns everybody, since nobody can bring it about by what he asks for: each such host has one
-/// breaker for all. What comes once there is a connection may be about who asked (a 429 for a token, a 500 for a picture, silence for an
-/// address), and opens that uid's own breaker and no other (F68). Where several uids met such failures with no success between, the host
-/// is likely to be broken for all: then each uid's breaker opens with its first failure. But each finds out for itself. A breaker that
-/// two uids could open for the rest would be one that anybody with two uids could keep open.
+/// That a host cannot be reached concerns everybody, since nobody can bring it about by what he asks for: each such
+/// host has one breaker for all. What comes once there is a connection may be about who asked (a 429 for a token, a 500
+/// for a picture, silence for an address), and opens that uid's own breaker and no other (F68). Where several uids met
+/// such failures with no success between, the host is likely to be broken for all: then each uid's breaker opens with
+/// its first failure. But each finds out for itself. A breaker that two uids could open for the rest would be one that
+/// anybody with two uids could keep open.
 ///
-/// A value without effects. A host that works is not in it. Redirects can name any number of hosts, and one account may have many uids:
-/// so the tables have limits, and what makes room for the new is of the uid that has most (I8).
+/// A value without effects. A host that works is not in it. Redirects can name any number of hosts, and one account may
+/// have many uids: so the tables have limits, and what makes room for the new is of the uid that has most (I8).
 struct CircuitBreakers: Sendable {
     /// Hosts that are remembered.
     static let mostHosts = 1_024
@@ -89,8 +91,8 @@ struct CircuitBreakers: Sendable {
             shared: try hosts[host]?.ask(at: now) ?? .usual, own: try own[uid]?[host]?.ask(at: now) ?? .usual)
     }
 
-    /// The request with that permit has a connection. Nobody waits for its answer to be told that the host can be reached: who asks for
-    /// something slow would else keep the others out meanwhile, and by cancelling it for longer.
+    /// The request with that permit has a connection. Nobody waits for its answer to be told that the host can be
+    /// reached: who asks for something slow would else keep the others out meanwhile, and by cancelling it for longer.
     mutating func connected(_ host: HostKey, for uid: UInt32, with permit: inout Permit) -> [Change] {
         guard permit.isProbeForAll, var shared = hosts[host] else { return [] }
         let isClosed = shared.connected(with: permit.shared)
@@ -213,7 +215,8 @@ private struct Host {
     /// Of connections to it.
     private(set) var breaker = CircuitBreaker()
     var failures = FailureRow()
-    /// The uids that were to find out for all and gave up before there was a connection, and until when others go first.
+    /// The uids that were to find out for all and gave up before there was a connection, and until when others go
+    /// first.
     private var passedOver: [UInt32: NIODeadline] = [:]
 
     init(uid: UInt32) {
@@ -222,8 +225,8 @@ private struct Host {
 
     var isFine: Bool { breaker.isFine && failures.count == 0 }
 
-    /// As the breaker has it; but a uid that takes each probe and cancels it would keep the host shut for all, and so the next probe
-    /// is another's for as long as one that had failed would have kept everybody waiting.
+    /// As the breaker has it; but a uid that takes each probe and cancels it would keep the host shut for all, and so
+    /// the next probe is another's for as long as one that had failed would have kept everybody waiting.
     func rejection(for uid: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
         if let rejection = breaker.rejection(at: now) { return rejection }
         guard breaker.isOpen, let until = passedOver[uid], until > now else { return nil }
@@ -301,7 +304,8 @@ extension CircuitBreakers.Finding {
 }
 
 extension CircuitBreaker {
-    /// Until when there is something to lose by forgetting it; nil while a request is finding out, and has to be told of.
+    /// Until when there is something to lose by forgetting it; nil while a request is finding out, and has to be told
+    /// of.
     fileprivate var matters: NIODeadline? {
         switch state {
         case .closed: .distantPast

@@ -1,8 +1,9 @@
 /// Says which addresses an origin may not reach unless it is allowed private ones (F30 to F32, F58).
 ///
-/// The rule is about addresses and not about names or spellings of URLs: it is asked where a socket is about to be opened, when
-/// every spelling has become an address. What is refused is what the IANA registries of special-purpose addresses
-/// (RFC 6890 and its updates) do not call globally reachable; for IPv6 everything outside of 2000::/3 to begin with.
+/// The rule is about addresses and not about names or spellings of URLs: it is asked where a socket is about to be
+/// opened, when every spelling has become an address. What is refused is what the IANA registries of special-purpose
+/// addresses (RFC 6890 and its updates) do not call globally reachable; for IPv6 everything outside of 2000::/3 to
+/// begin with.
 struct AddressGuard: Sendable {
     /// Addresses that pass whatever they are. Empty but in tests, which have no public address to serve from.
     var exceptions: Set<IPAddress> = []
@@ -18,8 +19,8 @@ struct AddressGuard: Sendable {
         }
     }
 
-    /// The same of a connection, by the addresses of its two ends. A public address of this machine is in no registry, and what listens
-    /// there is often meant for its own programs alone; but a connection to it has it at both ends.
+    /// The same of a connection, by the addresses of its two ends. A public address of this machine is in no registry,
+    /// and what listens there is often meant for its own programs alone; but a connection to it has it at both ends.
     func refusal(ofRemote remote: IPAddress, local: IPAddress?) -> String? {
         if let reason = refusal(of: remote) { return reason }
         return remote == local && !ownExceptions.contains(remote) ? "an address of this machine" : nil
@@ -30,8 +31,8 @@ struct AddressGuard: Sendable {
     }
 
     private static func refusal(v6 high: UInt64, _ low: UInt64) -> String? {
-        // ::ffff:a.b.c.d is a.b.c.d to the kernel, and 64:ff9b::a.b.c.d is to a NAT64 (RFC 6052), which is how a network
-        // without IPv4 reaches every public host that has nothing else: they are what is within them.
+        // ::ffff:a.b.c.d is a.b.c.d to the kernel, and 64:ff9b::a.b.c.d is to a NAT64 (RFC 6052), which is how a
+        // network without IPv4 reaches every public host that has nothing else: they are what is within them.
         let isMapped = high == 0 && low >> 32 == 0xFFFF
         let isTranslated = high == 0x0064_FF9B_0000_0000 && low >> 32 == 0
         if isMapped || isTranslated { return refusal(v4: UInt32(truncatingIfNeeded: low)) }

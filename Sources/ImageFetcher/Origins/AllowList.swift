@@ -1,7 +1,8 @@
 /// The URLs that clients may name, as an origin's `allow` entries have it (F57).
 ///
-/// An entry covers a URL of its own scheme, host and port whose path begins with the entry's segments: `https://cdn.example.org/a` covers `/a`
-/// and `/a/b` and not `/ab`. Both are compared as ``WebURL``s, in the one form that is also fetched.
+/// An entry covers a URL of its own scheme, host and port whose path begins with the entry's segments:
+/// `https://cdn.example.org/a` covers `/a` and `/a/b` and not `/ab`. Both are compared as ``WebURL``s, in the one form
+/// that is also fetched.
 struct AllowList: Sendable {
     private let entries: [Entry]
 
@@ -49,7 +50,8 @@ struct AllowList: Sendable {
                 throw OriginError(key: "allow", reason: "\"\(prefix)\": an entry has no query and no fragment")
             }
             var segments = url.segments
-            // `/a/` is taken for `/a`: the empty segment after the last slash is nothing that a URL would have to begin with.
+            // `/a/` is taken for `/a`: the empty segment after the last slash is nothing that a URL would have to begin
+            // with.
             if segments.last == "" { segments.removeLast() }
             return Entry(authority: url.authority, segments: segments)
         } catch let refusal as WebURL.Refusal {

@@ -30,15 +30,28 @@ enum Characters {
     static let query = CharacterClass("?", and: path)
     /// What names of hosts in the web are made of, in lower case.
     static let host = CharacterClass("abcdefghijklmnopqrstuvwxyz0123456789-._")
-    /// RFC 6750 section 2.1: what a bearer token is made of.
-    static let token = CharacterClass("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~+/=")
 }
 
 /// Encodes every byte but the unreserved ones.
 func percentEncoded(_ bytes: some Sequence<UInt8>) -> String {
     var result: [UInt8] = []
-    for byte in bytes { append(byte, to: &result, keeping: Characters.unreserved) }
+    result.appendEncoded(bytes)
     return String(decoding: result, as: UTF8.self)
+}
+
+extension [UInt8] {
+    /// The same, at the end of what there is.
+    mutating func appendEncoded(_ bytes: some Sequence<UInt8>, keeping kept: CharacterClass = Characters.unreserved) {
+        for byte in bytes {
+            guard !kept.contains(byte) else {
+                append(byte)
+                continue
+            }
+            append(UInt8(ascii: "%"))
+            append(Hexadecimal.upper[Int(byte >> 4)])
+            append(Hexadecimal.upper[Int(byte & 15)])
+        }
+    }
 }
 
 /// Encodes what must be, decodes what need not be, and writes the digits in upper case (RFC 3986 section 6.2.2).
@@ -48,13 +61,14 @@ func normalizedEncoding(of text: String, keeping kept: CharacterClass) throws(We
     var bytes = text.utf8.makeIterator()
     while let byte = bytes.next() {
         guard byte == UInt8(ascii: "%") else {
-            append(byte, to: &result, keeping: kept)
+            result.appendEncoded(CollectionOfOne(byte), keeping: kept)
             continue
         }
-        guard let high = bytes.next().flatMap(hexadecimal), let low = bytes.next().flatMap(hexadecimal) else {
+        guard let high = bytes.next().flatMap(Hexadecimal.value), let low = bytes.next().flatMap(Hexadecimal.value)
+        else {
             throw .malformed("a percent sign in a URL is followed by two hexadecimal digits")
         }
-        append(high << 4 | low, to: &result, keeping: Characters.unreserved)
+        result.appendEncoded(CollectionOfOne(high << 4 | low))
     }
     return String(decoding: result, as: UTF8.self)
 }
@@ -84,20 +98,17 @@ func removingDotSegments(_ path: String) -> String {
     return "/" + kept.joined(separator: "/")
 }
 
-private func append(_ byte: UInt8, to result: inout [UInt8], keeping kept: CharacterClass) {
-    if kept.contains(byte) {
-        result.append(byte)
-    } else {
-        let digits = Array("0123456789ABCDEF".utf8)
-        result += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
-    }
-}
+enum Hexadecimal {
+    static let upper = Array("0123456789ABCDEF".utf8)
+    static let lower = Array("0123456789abcdef".utf8)
 
-private func hexadecimal(_ byte: UInt8) -> UInt8? {
-    switch byte {
-    case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
-    case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
-    case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
-    default: nil
+    /// Of a digit in either case; nil for anything else.
+    static func value(_ digit: UInt8) -> UInt8? {
+        switch digit {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
+        default: nil
+        }
     }
 }

@@ -50,8 +50,9 @@ struct URLTemplate: Sendable {
         self.pieces = pieces
     }
 
-    /// The URL for one image, in the one form of a ``WebURL``. Values are percent-encoded whole, so that they cannot end the part of the
-    /// URL that they stand in; a path segment that they make `.` or `..` is refused, since it would end up as another path.
+    /// The URL for one image, in the one form of a ``WebURL``. Values are percent-encoded whole, so that they cannot
+    /// end the part of the URL that they stand in; a path segment that they make `.` or `..` is refused, since it would
+    /// end up as another path.
     func filled(profile: OpaqueID, user: OpaqueID, size: UInt16) throws(TargetError) -> String {
         var text = ""
         for piece in pieces {
@@ -67,7 +68,8 @@ struct URLTemplate: Sendable {
         guard !Self.hasDotSegment(text) else {
             throw .invalid("these ids make a path segment \".\" or \"..\" of the origin's URL")
         }
-        // Percent-encoding is part of that form, so there is nothing to put right; taking the URL apart to see it takes 4 µs of each miss.
+        // Percent-encoding is part of that form, so there is nothing to put right; taking the URL apart to see it takes
+        // 4 µs of each miss.
         if isNormal, text.utf8.count <= WebURL.longest { return text }
         do {
             return try WebURL(text).string
@@ -76,8 +78,8 @@ struct URLTemplate: Sendable {
         }
     }
 
-    /// A URL in the one form, taken apart, if it is one that the template may have made: where it goes is known then, and only
-    /// what follows need be looked at. That takes a tenth of the time.
+    /// A URL in the one form, taken apart, if it is one that the template may have made: where it goes is known then,
+    /// and only what follows need be looked at. That takes a tenth of the time.
     func takenApart(_ url: String) -> WebURL? {
         let rest = url.utf8.dropFirst(authority.utf8.count)
         // Without the slash, host or port would go on.
@@ -149,7 +151,7 @@ struct URLTemplate: Sendable {
         guard EVP_Digest(bytes, bytes.count, &digest, &count, algorithm, nil) == 1 else {
             throw .invalid("OpenSSL offers no \(name) here, which the origin's URL asks for")
         }
-        let digits = Array("0123456789abcdef".utf8)
+        let digits = Hexadecimal.lower
         return String(
             decoding: digest.prefix(Int(count)).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
     }

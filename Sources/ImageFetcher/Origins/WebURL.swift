@@ -2,10 +2,11 @@ import CCurl
 
 /// An absolute http or https URL in one form: equal URLs are equal strings.
 ///
-/// libcurl's own parser takes it apart, so that what is judged is what will be connected to. Scheme and host are in lower case,
-/// numbers that stand for IPv4 addresses are dotted decimal, the default port, the fragment and the dot of a fully qualified host are
-/// gone, dot segments are resolved (also those written with %2E), and percent-encoding is as RFC 3986 section 6.2.2
-/// would have it: upper-case digits, nothing encoded that need not be, everything encoded that must be.
+/// libcurl's own parser takes it apart, so that what is judged is what will be connected to. Scheme and host are in
+/// lower case, numbers that stand for IPv4 addresses are dotted decimal, the default port, the fragment and the dot of
+/// a fully qualified host are gone, dot segments are resolved (also those written with %2E), and percent-encoding is as
+/// RFC 3986 section 6.2.2 would have it: upper-case digits, nothing encoded that need not be, everything encoded that
+/// must be.
 struct WebURL: Hashable, Sendable {
     /// Bytes that a URL may have.
     static let longest = 2048
@@ -134,7 +135,8 @@ struct WebURL: Hashable, Sendable {
                 "the host of a URL is letters, digits, dots, hyphens and underscores (other scripts in their xn-- form)"
             )
         }
-        // libcurl has turned every spelling of an IPv4 address into dotted decimal; without its dot `0x7f.1.` is one more.
+        // libcurl has turned every spelling of an IPv4 address into dotted decimal; without its dot `0x7f.1.` is one
+        // more.
         guard IPAddress(host) != nil || !Self.isNumber(host.split(separator: ".").last ?? "") else {
             throw .malformed("a host whose last label is a number is an IPv4 address in dotted decimal")
         }

@@ -1,7 +1,8 @@
 /// How many transfers are under way, and whose: of all, or from one origin.
 ///
-/// The last eighth of the room is for uids that have none under way. So a uid whose transfers hang, and that has taken all it can get, holds
-/// up no other (F68); nobody waits for somebody else's transfer to end, unless as many others have come as there is room for.
+/// The last eighth of the room is for uids that have none under way. So a uid whose transfers hang, and that has taken
+/// all it can get, holds up no other (F68); nobody waits for somebody else's transfer to end, unless as many others
+/// have come as there is room for.
 struct ActiveTransfers {
     private(set) var count = 0
     private var perUID: [UInt32: Int] = [:]

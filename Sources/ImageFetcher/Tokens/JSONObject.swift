@@ -3,8 +3,9 @@ import LinuxSupport
 
 /// Some members of a JSON object (RFC 8259): found where they lie and decoded when they are asked for.
 ///
-/// For an answer that anybody may have written and that holds secrets. Nothing is copied but what is lent, and that is wiped. Nesting is
-/// followed without recursion, to ``deepest`` levels. What stands in other members is skipped by its structure alone.
+/// For an answer that anybody may have written and that holds secrets. Nothing is copied but what is lent, and that is
+/// wiped. Nesting is followed without recursion, to ``deepest`` levels. What stands in other members is skipped by its
+/// structure alone.
 struct JSONObject {
     /// Levels of arrays and objects within the object; more are refused.
     static let deepest = 64
@@ -16,7 +17,8 @@ struct JSONObject {
     /// - Parameters:
     ///   - bytes: have to stay for as long as this does.
     ///   - names: the members to find; one that is null is as if it were not there.
-    /// - Returns: nil for what is no JSON object, and for one that has such a member twice: nobody could tell which is meant.
+    /// - Returns: nil for what is no JSON object, and for one that has such a member twice: nobody could tell which is
+    ///   meant.
     init?(_ bytes: UnsafeRawBufferPointer, members names: Set<String>) {
         self.bytes = bytes
         var cursor = JSONCursor(bytes)
@@ -43,11 +45,12 @@ struct JSONObject {
     func has(_ name: String) -> Bool { values[name] != nil }
     func hasText(_ name: String) -> Bool { values[name].map { bytes[$0.lowerBound] == "\"" } ?? false }
 
-    /// Lends a member's text, in memory that is wiped afterwards. Nil where it is no text, or not of ASCII characters alone: none that
-    /// is of use here is of others.
+    /// Lends a member's text, in memory that is wiped afterwards. Nil where it is no text, or not of ASCII characters
+    /// alone: none that is of use here is of others.
     func withText<Result>(_ name: String, _ body: (UnsafeRawBufferPointer) -> Result?) -> Result? {
         guard let value = values[name], bytes[value.lowerBound] == "\"" else { return nil }
-        // No longer decoded than encoded. With all the room at once nothing is moved, and what is wiped is the only copy.
+        // No longer decoded than encoded. With all the room at once nothing is moved, and what is wiped is the only
+        // copy.
         var text: [UInt8] = []
         text.reserveCapacity(value.count)
         defer { text.wipe() }
@@ -80,7 +83,8 @@ struct JSONObject {
     }
 }
 
-/// What a text consists of, its escapes undone. Bytes beyond ASCII and UTF-16 code units come as they are: nobody here puts them together.
+/// What a text consists of, its escapes undone. Bytes beyond ASCII and UTF-16 code units come as they are: nobody here
+/// puts them together.
 private struct JSONCharacters {
     private let bytes: UnsafeRawBufferPointer
     private var offset: Int
@@ -110,7 +114,7 @@ private struct JSONCharacters {
         case "t": return 0x09
         case "u":
             defer { offset += 4 }
-            return bytes[offset..<offset + 4].reduce(0) { $0 << 4 | UInt16($1.hexDigit ?? 0) }
+            return bytes[offset..<offset + 4].reduce(0) { $0 << 4 | UInt16(Hexadecimal.value($1) ?? 0) }
         default: return UInt16(escape)
         }
     }
@@ -234,7 +238,7 @@ private struct JSONCursor {
 
     private mutating func escape() throws(Malformed) {
         if takeByte({ $0 == "u" }) {
-            for _ in 0..<4 where !takeByte({ $0.hexDigit != nil }) { throw Malformed() }
+            for _ in 0..<4 where !takeByte({ Hexadecimal.value($0) != nil }) { throw Malformed() }
         } else if !takeByte({ byte in "\"\\/bfnrt".utf8.contains(byte) }) {
             throw Malformed()
         }
@@ -284,13 +288,4 @@ extension UInt8 {
     fileprivate static func ~= (character: Unicode.Scalar, byte: UInt8) -> Bool { byte == character }
 
     fileprivate var isDigit: Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(self) }
-
-    fileprivate var hexDigit: UInt8? {
-        switch self {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): self - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): self - UInt8(ascii: "a") + 10
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): self - UInt8(ascii: "A") + 10
-        default: nil
-        }
-    }
 }

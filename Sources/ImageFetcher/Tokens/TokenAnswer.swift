@@ -46,8 +46,8 @@ final class TokenAnswerBuffer {
 
 /// What a token endpoint's answer comes to (RFC 6749 sections 5.1 and 5.2).
 ///
-/// A member that cannot be used makes that member useless and not the others: by the time it is read here, the refresh token that was
-/// sent may be good for nothing any more.
+/// A member that cannot be used makes that member useless and not the others: by the time it is read here, the refresh
+/// token that was sent may be good for nothing any more.
 enum TokenAnswer {
     /// What is wrong with the access token of an answer.
     private struct Flaw: Error {
@@ -118,8 +118,8 @@ enum TokenAnswer {
         return .success(access)
     }
 
-    /// `expires_in` is a number (RFC 6749 appendix A.14); some endpoints write it as a text, or with a fraction. What is none, or
-    /// negative, is as if it were not there: no reason to do without the tokens.
+    /// `expires_in` is a number (RFC 6749 appendix A.14); some endpoints write it as a text, or with a fraction. What
+    /// is none, or negative, is as if it were not there: no reason to do without the tokens.
     private static func lifetime(_ object: JSONObject) -> Int64? {
         // Ten years are as good as for ever.
         object.number("expires_in").flatMap { $0 >= 0 ? Int64(min($0, 315_360_000)) : nil }
@@ -133,16 +133,10 @@ enum TokenAnswer {
 
     /// 1*VSCHAR (RFC 6749 appendix A.17): it is only ever sent form-encoded.
     private static func refreshToken(_ text: UnsafeRawBufferPointer, _ longest: Int) -> Secret? {
-        guard 1...max(1, longest) ~= text.count, text.allSatisfy({ 0x20...0x7E ~= $0 }) else { return nil }
-        return Secret(text)
+        text.count <= max(1, longest) && TokenText.isVisible(text) ? Secret(text) : nil
     }
 
-    /// `b64token` of RFC 6750 section 2.1.
     private static func bearerToken(_ text: UnsafeRawBufferPointer, _ longest: Int) -> Secret? {
-        guard 1...max(1, longest) ~= text.count, text.first != UInt8(ascii: "="),
-            text.drop(while: { Characters.token.contains($0) && $0 != UInt8(ascii: "=") })
-                .allSatisfy({ $0 == UInt8(ascii: "=") })
-        else { return nil }
-        return Secret(text)
+        text.count <= max(1, longest) && TokenText.isBearer(text) ? Secret(text) : nil
     }
 }

@@ -3,29 +3,30 @@ import Glibc
 import LinuxSupport
 import ThumbnailCache
 
-/// What is sent to a token endpoint: made in memory that is wiped, never in a Swift string, whose copies nobody could wipe.
+/// What is sent to a token endpoint: made in memory that is wiped, never in a Swift string, whose copies nobody could
+/// wipe.
 enum TokenForm {
     /// RFC 6749 section 6. A client without a secret names itself here (section 3.2.1), one with it in its credentials.
     static func body(of request: TokenRequest) -> Secret {
         let endpoint = request.endpoint
         return made(capacity: 64 + 3 * (request.refreshToken.count + endpoint.clientID.utf8.count)) { bytes in
             bytes += Array("grant_type=refresh_token&refresh_token=".utf8)
-            request.refreshToken.withBytes { append($0, to: &bytes) }
+            request.refreshToken.withBytes { bytes.appendEncoded($0) }
             if endpoint.clientSecret == nil {
                 bytes += Array("&client_id=".utf8)
-                append(endpoint.clientID.utf8, to: &bytes)
+                bytes.appendEncoded(endpoint.clientID.utf8)
             }
         }
     }
 
-    /// RFC 6749 section 2.3.1: id and secret, each form-encoded, as name and password of RFC 7617. Nil for a client without
-    /// a secret.
+    /// RFC 6749 section 2.3.1: id and secret, each form-encoded, as name and password of RFC 7617. Nil for a client
+    /// without a secret.
     static func basicCredentials(of endpoint: TokenEndpoint) -> Secret? {
         guard let secret = endpoint.clientSecret else { return nil }
         let plain = made(capacity: 1 + 3 * (secret.count + endpoint.clientID.utf8.count)) { bytes in
-            append(endpoint.clientID.utf8, to: &bytes)
+            bytes.appendEncoded(endpoint.clientID.utf8)
             bytes.append(UInt8(ascii: ":"))
-            secret.withBytes { append($0, to: &bytes) }
+            secret.withBytes { bytes.appendEncoded($0) }
         }
         return base64(plain)
     }
@@ -49,18 +50,5 @@ enum TokenForm {
         defer { bytes.wipe() }
         fill(&bytes)
         return Secret(bytes)
-    }
-
-    private static func append(_ text: some Sequence<UInt8>, to bytes: inout [UInt8]) {
-        let digits = Array("0123456789ABCDEF".utf8)
-        for byte in text {
-            if Characters.unreserved.contains(byte) {
-                bytes.append(byte)
-            } else {
-                bytes.append(UInt8(ascii: "%"))
-                bytes.append(digits[Int(byte >> 4)])
-                bytes.append(digits[Int(byte & 15)])
-            }
-        }
     }
 }

@@ -1,9 +1,10 @@
+import LinuxSupport
 import ThumbnailCache
 
 /// What can be told of a token endpoint before it is asked.
 enum TokenRules {
-    /// Secrets go there, so that it is https (RFC 6749 section 3.2), but for an origin that may be at private addresses,
-    /// which are the operator's own network.
+    /// Secrets go there, so that it is https (RFC 6749 section 3.2), but for an origin that may be at private
+    /// addresses, which are the operator's own network.
     static func validate(_ origin: Origin) throws(OriginError) {
         guard let endpoint = origin.tokenEndpoint else { return }
         let url: WebURL
@@ -22,13 +23,13 @@ enum TokenRules {
                 reason: "tokens are sent there, so it must begin with https://; "
                     + "http:// is for an origin with allow-private-addresses = true")
         }
-        try checkVisible(isVisible(endpoint.clientID.utf8), "token.client-id")
-        try checkVisible(endpoint.clientSecret?.withBytes { isVisible($0) } ?? true, "token.client-secret-file")
+        try checkVisible(isClientText(endpoint.clientID.utf8), "token.client-id")
+        try checkVisible(endpoint.clientSecret?.withBytes { isClientText($0) } ?? true, "token.client-secret-file")
     }
 
-    /// RFC 6749 appendix A.1 and A.2: *VSCHAR.
-    private static func isVisible(_ bytes: some Collection<UInt8>) -> Bool {
-        1...1_024 ~= bytes.count && bytes.allSatisfy { 0x20...0x7E ~= $0 }
+    /// RFC 6749 appendix A.1 and A.2.
+    private static func isClientText(_ bytes: some Collection<UInt8>) -> Bool {
+        bytes.count <= 1_024 && TokenText.isVisible(bytes)
     }
 
     private static func checkVisible(_ isVisible: Bool, _ key: String) throws(OriginError) {

@@ -1,15 +1,15 @@
 import CCurl
 import ThumbnailCache
 
-/// A pool of connections for each origin, so that one opened for an origin serves no other (F58): each trusts authorities of
-/// its own, may reach addresses of its own and sends tokens of its own.
+/// A pool of connections for each origin, so that one opened for an origin serves no other (F58): each trusts
+/// authorities of its own, may reach addresses of its own and sends tokens of its own.
 ///
-/// TLS sessions are kept with them, for as long: each request has a new handle, whose own would go with it, and every new connection would
-/// cost the origin a whole handshake.
+/// TLS sessions are kept with them, for as long: each request has a new handle, whose own would go with it, and every
+/// new connection would cost the origin a whole handshake.
 ///
-/// libcurl keeps idle connections with a multi handle, whoever they were opened for, unless a transfer has a share object with a pool.
-/// There are as many as origins are configured: the pool of one that no longer is goes with its last transfer. Only the fetcher's thread
-/// touches them, so that no locks are needed.
+/// libcurl keeps idle connections with a multi handle, whoever they were opened for, unless a transfer has a share
+/// object with a pool. There are as many as origins are configured: the pool of one that no longer is goes with its
+/// last transfer. Only the fetcher's thread touches them, so that no locks are needed.
 final class ConnectionPools {
     private var pools: [String: UnsafeMutableRawPointer] = [:]
 
@@ -20,7 +20,8 @@ final class ConnectionPools {
 
     var count: Int { pools.count }
 
-    /// Closes the connections of all origins but these, as far as no request has them. Costs next to nothing where there are none.
+    /// Closes the connections of all origins but these, as far as no request has them. Costs next to nothing where
+    /// there are none.
     func prune(keeping origins: Set<String>) {
         for (name, pool) in pools where !origins.contains(name) {
             // CURLSHE_IN_USE while a handle is attached: then the next time.

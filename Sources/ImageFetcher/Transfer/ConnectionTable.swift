@@ -3,10 +3,10 @@ import Glibc
 
 /// The sockets that libcurl has open, so that a connection can be looked at before it is used again.
 ///
-/// libcurl 7.88 takes an idle connection for good when something unread lies in it, and then takes what lies there for the
-/// answer to the next request. One answer longer than it said, and from then on everybody would be given the
-/// picture of who asked before. (Later versions look for themselves.) Which connection libcurl has chosen is known only by the
-/// addresses of its two ends.
+/// libcurl 7.88 takes an idle connection for good when something unread lies in it, and then takes what lies there for
+/// the answer to the next request. One answer longer than it said, and from then on everybody would be given the
+/// picture of who asked before. (Later versions look for themselves.) Which connection libcurl has chosen is known only
+/// by the addresses of its two ends.
 ///
 /// Only the fetcher's thread touches it.
 final class ConnectionTable {
@@ -30,8 +30,8 @@ final class ConnectionTable {
         return true
     }
 
-    /// Whether a connection used before can be used again: nothing is left in it that nobody asked for, and it has not ended.
-    /// `easy` is the transfer that it was chosen for.
+    /// Whether a connection used before can be used again: nothing is left in it that nobody asked for, and it has not
+    /// ended. `easy` is the transfer that it was chosen for.
     func isClean(_ ends: Ends, for easy: EasyHandle) -> Bool {
         switch ccurl_tls_state(easy.raw) {
         case CCURL_TLS_HTTP2: return true

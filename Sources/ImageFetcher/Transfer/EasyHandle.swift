@@ -5,16 +5,19 @@ import ThumbnailCache
 
 /// One of libcurl's easy handles and what belongs to it: for one request, and never for a second.
 ///
-/// libcurl 7.88 keeps a pointer to the last header line it read, and frees the line before the next request without clearing the pointer
-/// (curl pull request 11103; curl_easy_reset does not help). An answer on a handle that was used before, whose first header line is a
-/// folded one, writes to that freed line: any origin could corrupt the daemon's heap. A new handle has no such pointer.
-/// It costs a microsecond; connections are the pool's, and are used again all the same.
+/// libcurl 7.88 keeps a pointer to the last header line it read, and frees the line before the next request without
+/// clearing the pointer (curl pull request 11103; curl_easy_reset does not help). An answer on a handle that was used
+/// before, whose first header line is a folded one, writes to that freed line: any origin could corrupt the daemon's
+/// heap. A new handle has no such pointer. It costs a microsecond; connections are the pool's, and are used again all
+/// the same.
 ///
 /// Only the fetcher's thread touches it.
 final class EasyHandle {
     let raw: UnsafeMutableRawPointer
     private var headers: UnsafeMutablePointer<curl_slist>?
     private var overrides: UnsafeMutablePointer<curl_slist>?
+    /// What a POST sends.
+    private var form: Secret?
     /// Where libcurl writes what went wrong.
     private let message: UnsafeMutablePointer<CChar>
 
@@ -109,6 +112,14 @@ final class EasyHandle {
         try check(ccurl_easy_set_list(raw, CURLOPT_HTTPHEADER, headers), CURLOPT_HTTPHEADER)
     }
 
+    /// Makes the request a POST. libcurl reads the form where it lies, and the handle keeps it for as long.
+    func setForm(_ form: Secret) throws(Failure) {
+        self.form = form
+        try set(CURLOPT_POST, 1)
+        try set(CURLOPT_POSTFIELDSIZE, form.count)
+        try set(CURLOPT_POSTFIELDS, pointer: UnsafeMutableRawPointer(mutating: form.withBytes { $0.baseAddress }))
+    }
+
     /// Answers that the resolver need not be asked for.
     func setResolverOverrides(_ answers: [String]) throws(Failure) {
         guard !answers.isEmpty else { return }
@@ -123,7 +134,8 @@ final class EasyHandle {
         return status
     }
 
-    /// Whether a request that ended with `code` met nobody: there was no address, no connection or no TLS to send it over.
+    /// Whether a request that ended with `code` met nobody: there was no address, no connection or no TLS to send it
+    /// over.
     func isUnreachable(_ code: CURLcode) -> Bool {
         switch code {
         case CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_PROXY,
@@ -141,8 +153,8 @@ final class EasyHandle {
         return ccurl_easy_get_long(raw, CURLINFO_REQUEST_SIZE, &sent) == CURLE_OK && sent == 0
     }
 
-    /// Whether a request that ended with `code` has no address because there was no thread, or no descriptor, to look it up with.
-    /// libcurl and the resolver call that a name which does not resolve.
+    /// Whether a request that ended with `code` has no address because there was no thread, or no descriptor, to look
+    /// it up with. libcurl and the resolver call that a name which does not resolve.
     func isUnresolvedForWantOfRoom(_ code: CURLcode) -> Bool {
         guard code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY else { return false }
         if failureText(code).contains("thread failed to start") { return true }

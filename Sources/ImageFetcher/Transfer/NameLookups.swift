@@ -6,9 +6,10 @@ import ThumbnailCache
 /// The names that are being looked up: how many, for whom, and for which origin.
 ///
 /// libcurl looks each name up on a thread of its own. A request that is given up meanwhile does not wait for its thread
-/// (CURLOPT_QUICK_EXIT), which goes on until the resolver does, and nobody is told of its end. A name server that never answers would so
-/// make ever more threads, until none is left for any origin's names. So a look-up that was given up counts on for as long as a resolver
-/// takes at most, and there are no more at once than there may be requests: of an origin, of a uid, and in all.
+/// (CURLOPT_QUICK_EXIT), which goes on until the resolver does, and nobody is told of its end. A name server that never
+/// answers would so make ever more threads, until none is left for any origin's names. So a look-up that was given up
+/// counts on for as long as a resolver takes at most, and there are no more at once than there may be requests: of an
+/// origin, of a uid, and in all.
 ///
 /// Only the fetcher's thread touches it.
 final class NameLookups {
@@ -29,11 +30,12 @@ final class NameLookups {
         }
 
         init(_ uid: UInt32, _ origin: Origin) {
-            self.init(uid: uid, origin: origin.name, most: origin.connections + TokenScheduler.mostAtOncePerOrigin)
+            self.init(uid: uid, origin: origin.name, most: origin.connections + TokenTransfer.mostAtOncePerOrigin)
         }
     }
 
-    /// How long a resolver takes at most, as it is usually set up: resolv.conf(5) has it ask three name servers twice, for 5 s each.
+    /// How long a resolver takes at most, as it is usually set up: resolv.conf(5) has it ask three name servers twice,
+    /// for 5 s each.
     static let longest = TimeAmount.seconds(30)
 
     var limits: Limits
@@ -108,7 +110,8 @@ final class NameLookup {
         isUnderWay = false
     }
 
-    /// Has libcurl ask for leave before it looks a name up with the handle. The look-up must outlive the handle's request.
+    /// Has libcurl ask for leave before it looks a name up with the handle. The look-up must outlive the handle's
+    /// request.
     func attach(to easy: EasyHandle) throws(EasyHandle.Failure) {
         try easy.setResolverStart { _, _, context in
             guard let context else { return 1 }

@@ -4,8 +4,8 @@ import ThumbnailCache
 /// Takes in one answer of an origin as libcurl hands it over, line by line and piece by piece, and judges it as early
 /// as can be told: by its status, by a length announced, by the bytes that have come (F34, F35).
 ///
-/// A value without effects. Both functions that take something in say whether to go on; once they have said no, ``verdict``
-/// knows why.
+/// A value without effects. Both functions that take something in say whether to go on; once they have said no,
+/// ``verdict`` knows why.
 struct ResponseReader {
     struct Limits {
         /// Bytes of header lines, of interim answers and trailers too.
@@ -14,7 +14,8 @@ struct ResponseReader {
         var value = 1 << 10
         /// Values that are kept of one field.
         var values = 16
-        /// Bytes of a body that nobody wants. It is read to its end so that the connection can be used again, but not at any price.
+        /// Bytes of a body that nobody wants. It is read to its end so that the connection can be used again, but not
+        /// at any price.
         var discarded = 64 << 10
         /// Bytes of an image.
         var image: Int
@@ -58,7 +59,8 @@ struct ResponseReader {
     private enum Stage {
         case beforeStatus
         case inFields
-        /// The final answer's header is complete. What looks like a field from here on is a trailer, which says nothing.
+        /// The final answer's header is complete. What looks like a field from here on is a trailer, which says
+        /// nothing.
         case inBody
     }
 
@@ -98,7 +100,8 @@ struct ResponseReader {
         }
     }
 
-    /// A line that begins with a blank goes on with the field before it, as if there were no line end between (RFC 9112 section 5.2).
+    /// A line that begins with a blank goes on with the field before it, as if there were no line end between (RFC 9112
+    /// section 5.2).
     private mutating func goOn(with text: Slice<UnsafeRawBufferPointer>) -> Bool {
         guard !lastField.isEmpty else {
             return refuse(.origin("the header of the answer from \(host) begins with a folded line"))
@@ -131,15 +134,16 @@ struct ResponseReader {
         return true
     }
 
-    /// `count` bytes of body lie in what was read from the connection, as they came: before libcurl cut off what exceeds the length
-    /// announced. An answer that is longer than it says is one whose parts nobody can tell from the next answer's.
+    /// `count` bytes of body lie in what was read from the connection, as they came: before libcurl cut off what
+    /// exceeds the length announced. An answer that is longer than it says is one whose parts nobody can tell from the
+    /// next answer's.
     mutating func bodyAsItCame(_ count: Int) {
         guard !isChunked, let announced, bodyBytes + count > announced else { return }
         _ = refuse(overlong)
     }
 
-    /// What the answer comes to; asked once, since the image is given out with it. `isWhole` is false when libcurl ended it with an error; then nil unless
-    /// it was ended from here.
+    /// What the answer comes to; asked once, since the image is given out with it. `isWhole` is false when libcurl
+    /// ended it with an error; then nil unless it was ended from here.
     mutating func verdict(isWhole: Bool) -> Verdict? {
         if let refusal { return .failed(refusal) }
         guard isWhole || hasSeenEnough else { return nil }
@@ -250,8 +254,8 @@ struct ResponseReader {
     /// What is believed of a field that cannot be read: the worst that it could say.
     private static let worst = ["cache-control": "no-store", "expires": "0", "vary": "*"]
 
-    /// A value that is long, holds anything but visible ASCII and blanks, or is one too many is dropped: it could not be sent
-    /// back as it came. Where it might have forbidden something, it is taken to have done so.
+    /// A value that is long, holds anything but visible ASCII and blanks, or is one too many is dropped: it could not
+    /// be sent back as it came. Where it might have forbidden something, it is taken to have done so.
     private mutating func keep(_ value: ArraySlice<UInt8>, of name: String) {
         let isOneTooMany = fields[name, default: []].count >= limits.values
         if isOneTooMany { fields[name]?.removeLast() }

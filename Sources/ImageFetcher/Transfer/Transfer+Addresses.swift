@@ -3,7 +3,7 @@ import Glibc
 import NIOCore
 import ThumbnailCache
 
-// Where a download may go, as libcurl asks it: for each socket that it opens, and for each request on a connection.
+// Where a transfer may go, as libcurl asks it: for each socket that it opens, and for each request on a connection.
 
 extension Transfer {
     /// The socket for a connection to `address`, or CURL_SOCKET_BAD for one that must not be reached.
@@ -25,12 +25,12 @@ extension Transfer {
         return socket
     }
 
-    /// Whether a request may go out on the connection that libcurl chose. The address of a new one has been judged when its
-    /// socket was opened, but one that is used again may have been opened when more was allowed (F58).
+    /// Whether a request may go out on the connection that libcurl chose. The address of a new one has been judged when
+    /// its socket was opened, but one that is used again may have been opened when more was allowed (F58).
     func maySend(on ends: ConnectionTable.Ends) -> Bool {
         if origin.proxy.isEmpty {
             guard let remote = IPAddress(end: ends.remoteAddress) else {
-                refusal = "\(url.host) is connected to what is no IP address"
+                refusal = "\(asked) is connected to what is no IP address"
                 openedSockets = []
                 return false
             }
@@ -40,9 +40,10 @@ extension Transfer {
             }
         }
         guard sent < Self.mostSent else { return false }
-        let isNew = connections.add(ends, among: openedSockets)
-        // A request is sent once more on a new connection only: one after the other, all that are open might end like this.
-        if isNew || sent == 0 && connections.isClean(ends, for: easy) {
+        let isNew = context.connections.add(ends, among: openedSockets)
+        // A request is sent once more on a new connection only: one after the other, all that are open might end like
+        // this.
+        if isNew || sent == 0 && context.connections.isClean(ends, for: easy) {
             sent += 1
             permit?.connected(at: .now())
             return true
@@ -51,23 +52,13 @@ extension Transfer {
         return false
     }
 
-    /// Whether the current URL is one that the origin's configuration names: of the template's scheme, host and port, or under
-    /// an `allow` entry. Where a redirect leads otherwise is the origin's word and not the operator's.
-    var isConfigured: Bool {
-        do {
-            return try rulesCache.rules(of: origin).names(url)
-        } catch {
-            return false
-        }
-    }
-
     /// - Parameter local: the own end's address, once there is a connection.
     func refusalReason(_ address: IPAddress, from local: IPAddress? = nil) -> String? {
         mayBePrivate ? nil : configuration.addressGuard.refusal(ofRemote: address, local: local)
     }
 
     func deniedSentence(_ address: IPAddress, _ reason: String) -> String {
-        let what = "\(url.host) is at \(address), \(reason)"
+        let what = "\(asked) is at \(address), \(reason)"
         guard origin.allowPrivateAddresses else {
             return "\(what): the origin's allow-private-addresses would have to permit it"
         }
@@ -77,7 +68,7 @@ extension Transfer {
 
     private func isRefused(_ address: IPAddress, from local: IPAddress? = nil) -> Bool {
         guard let reason = refusalReason(address, from: local) else { return false }
-        refusedAddresses += 1
+        counts[.refusedAddresses] += 1
         refusal = deniedSentence(address, reason)
         return true
     }

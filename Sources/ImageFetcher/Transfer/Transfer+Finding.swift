@@ -1,27 +1,27 @@
 import CCurl
 import ThumbnailCache
 
-// What a request shows of its host, whatever it means for the download.
+// What a request shows of its host, whatever it means for the transfer.
 
 extension Transfer {
     /// The host of the current hop.
     var host: HostKey { HostKey(origin: origin.name, authority: url.authority) }
 
-    /// What the hop that libcurl ended with `code` shows; to be asked before ``conclude(_:)``, which may go on to the next.
-    /// Nil while the hop goes on.
+    /// What the hop that libcurl ended with `code` shows; to be asked before ``conclude(_:)``, which may go on to the
+    /// next. Nil while the hop goes on.
     func finding(_ code: CURLcode) -> CircuitBreakers.Finding? {
         if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nil }
         // An address that must not be reached, and a descriptor that is not to be had, are no fault of the host's.
         if refusal != nil || lacksSocket, openedSockets.isEmpty { return .nothing }
         // Nor is a resolver that could not be asked.
         if lookup.isRefused || easy.isUnresolvedForWantOfRoom(code) { return .nothing }
-        if let status = response.seenStatus, status == 429 || status >= 500 {
+        if let status = seenStatus, status == 429 || status >= 500 {
             return .failed(retryAfter: status == 429 || status == 503 ? retryAfter : nil)
         }
         switch code {
-        case CURLE_OK: return .works
+        case CURLE_OK: return isRefusal(seenStatus ?? 0) ? .refused : .works
         // Ended from here, for what the answer is and not for how it came.
-        case CURLE_WRITE_ERROR where response.seenStatus != nil: return .works
+        case CURLE_WRITE_ERROR where seenStatus != nil: return .works
         case CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT: return .nothing
         case CURLE_OPERATION_TIMEDOUT:
             return Self.finding(afterTimeout: given, hasSentNothing: easy.hasSentNothing, of: origin)
@@ -29,7 +29,8 @@ extension Transfer {
         }
     }
 
-    /// Who has waited in the queue for nearly all of its time cannot blame the host for the rest; least of all for everybody.
+    /// Who has waited in the queue for nearly all of its time cannot blame the host for the rest; least of all for
+    /// everybody.
     /// - Parameter given: milliseconds that the request had.
     static func finding(afterTimeout given: Int64, hasSentNothing: Bool, of origin: Origin) -> CircuitBreakers.Finding {
         guard hasSentNothing else {
@@ -41,8 +42,8 @@ extension Transfer {
     }
 
     private var retryAfter: Int64? {
-        response.field("retry-after").flatMap {
-            RetryAfter.milliseconds($0, date: response.field("date"), now: configuration.wallClock())
+        field("retry-after").flatMap {
+            RetryAfter.milliseconds($0, date: field("date"), now: configuration.wallClock())
         }
     }
 }

@@ -2,7 +2,8 @@ import CCurl
 import Glibc
 import NIOCore
 
-// The functions that libcurl calls. The context is the transfer, which the loop keeps for as long as libcurl has the handle.
+// The functions that libcurl calls. The context is the transfer, which the loop keeps for as long as libcurl has the
+// handle.
 
 private func transfer(_ context: UnsafeMutableRawPointer?) -> Transfer? {
     context.map { Unmanaged<Transfer>.fromOpaque($0).takeUnretainedValue() }

@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOCore
 import RESP
 
@@ -135,14 +136,10 @@ extension Options {
         return name
     }
 
-    /// b64token of RFC 6750, section 2.1: nothing that could end a header line early.
     mutating func token() throws(CommandError) -> ByteBuffer {
         let index = try takeValue()
         let isToken = request.withBytes(of: index) { bytes in
-            guard 1...max(limits.token, 1) ~= bytes.count, let first = bytes.first, isTokenCharacter(first) else {
-                return false
-            }
-            return bytes.drop(while: isTokenCharacter).allSatisfy { $0 == UInt8(ascii: "=") }
+            bytes.count <= max(limits.token, 1) && TokenText.isBearer(bytes)
         }
         guard isToken else {
             throw CommandError(
@@ -153,11 +150,11 @@ extension Options {
         return request[index]
     }
 
-    /// 1*VSCHAR of RFC 6749, appendix A.17: it is sent to a token endpoint only, form-encoded.
+    /// It is sent to a token endpoint only, form-encoded.
     mutating func refreshToken() throws(CommandError) -> ByteBuffer {
         let index = try takeValue()
         let isToken = request.withBytes(of: index) { bytes in
-            1...max(limits.token, 1) ~= bytes.count && bytes.allSatisfy { 0x20...0x7E ~= $0 }
+            bytes.count <= max(limits.token, 1) && TokenText.isVisible(bytes)
         }
         guard isToken else {
             throw CommandError(
@@ -168,16 +165,5 @@ extension Options {
 
     mutating func connectionName() throws(CommandError) -> ByteBuffer {
         try request.connectionName(at: try takeValue(), current.name)
-    }
-}
-
-private func isTokenCharacter(_ byte: UInt8) -> Bool {
-    switch byte {
-    case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-        UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
-        UInt8(ascii: "~"), UInt8(ascii: "+"), UInt8(ascii: "/"):
-        true
-    default:
-        false
     }
 }

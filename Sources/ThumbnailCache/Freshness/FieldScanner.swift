@@ -3,8 +3,9 @@
 /// A value. What does not fit is left where it is, and says so with nil or false; nothing here fails otherwise.
 struct FieldScanner {
     private var rest: ArraySlice<UInt8>
-    /// Whether a quote was met that nothing closes. Then nothing closes a later one either: all that follow stand behind a
-    /// backslash. To look for their ends again and again would take a time that grows with the square of their number.
+    /// Whether a quote was met that nothing closes. Then nothing closes a later one either: all that follow stand
+    /// behind a backslash. To look for their ends again and again would take a time that grows with the square of their
+    /// number.
     private var isUnclosed = false
 
     init(_ text: String) {
@@ -65,8 +66,8 @@ struct FieldScanner {
         return nil
     }
 
-    /// Goes to the end of an element that cannot be read: a comma within quotes does not end it, but one behind a quote that is
-    /// never closed does. What is forbidden there is obeyed.
+    /// Goes to the end of an element that cannot be read: a comma within quotes does not end it, but one behind a quote
+    /// that is never closed does. What is forbidden there is obeyed.
     mutating func skipElement() {
         while !isAtEndOfElement {
             if quotedString() == nil { rest.removeFirst() }
@@ -94,12 +95,12 @@ struct FieldScanner {
 }
 
 /// A number of seconds as fields write it (RFC 9111 section 1.2.2).
-enum DeltaSeconds {
+public enum DeltaSeconds {
     /// What is taken for a number too large to hold.
-    static let most: Int64 = 1 << 31
+    public static let most: Int64 = 1 << 31
 
     /// Nil for anything but digits.
-    static func parse(_ text: String) -> Int64? {
+    public static func parse(_ text: String) -> Int64? {
         guard !text.isEmpty, text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
             return nil
         }

@@ -2,7 +2,7 @@
 public protocol TokenFetching: Sendable {
     /// Asks a token endpoint for an access token. `onEnd` is called exactly once, on a thread of the fetcher's, unless
     /// ``DownloadHandle/cancel()`` came first; then it may still be called, and is to be ignored. Never blocks. Throws when no
-    /// more requests of that uid may wait.
+    /// more requests of that uid may wait, and when a circuit breaker is open.
     func refresh(
         _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TokenFailure>) -> Void
     ) throws(TokenFailure) -> any DownloadHandle

@@ -3,19 +3,20 @@
 /// The fetcher does not ask a host that fails. This is for what says nothing against the host, a page to log in on or an image
 /// that is too large: every GET of a stale image would else begin another download of it.
 struct RevalidationBackoff: Sendable {
-    /// Seconds after the first failure. Twice as long after each further one.
-    static let first: Int64 = 1
-    /// Seconds that this grows to.
-    static let longest: Int64 = 60
+    /// Seconds.
+    private static let backoff = Backoff(base: 1, most: 60)
 
     private struct Pause: Sendable {
         /// Seconds since 1970. A moment before that means that the clock was set back: then it does not count (F14).
         let since: Int64
-        let length: Int64
+        /// In a row.
+        let failures: Int
 
+        private var length: Int64 { backoff.ceiling(attempt: failures) }
+        /// Until when a failure is the next in a row.
+        var end: Int64 { since + length + backoff.most }
         func holds(at now: Int64) -> Bool { since <= now && now < since + length }
-        /// Whether a failure now is the next in a row.
-        func counts(at now: Int64) -> Bool { since <= now && now < since + length + RevalidationBackoff.longest }
+        func counts(at now: Int64) -> Bool { since <= now && now < end }
     }
 
     private var notes: ExpiringSlotMap<Pause>
@@ -35,8 +36,8 @@ struct RevalidationBackoff: Sendable {
     /// Asking came to nothing.
     mutating func failed(_ slot: Slot, url: String, at now: Int64) {
         let last = notes[slot, url].flatMap { $0.counts(at: now) ? $0 : nil }
-        let pause = Pause(since: now, length: min(Self.longest, last.map { $0.length * 2 } ?? Self.first))
-        notes.remember(slot, url: url, pause, until: now + pause.length + Self.longest, now: now)
+        let pause = Pause(since: now, failures: 1 + (last?.failures ?? 0))
+        notes.remember(slot, url: url, pause, until: pause.end, now: now)
     }
 
     /// The slot holds something new, or nothing.

@@ -209,7 +209,7 @@ public final class EndingService: Sendable {
             log.error(
                 "a purge or log-out could not be made durable; the user is closed until it is",
                 metadata: ["uid": "\(owner.uid)", "ending": "\(ending)", "reason": "\(reason)"])
-            if !wasBroken { retry(entry, after: Self.firstPause) }
+            if !wasBroken { retry(entry, attempt: 1) }
             throw .inputOutput(reason)
         }
     }
@@ -224,19 +224,18 @@ public final class EndingService: Sendable {
         if let closed { services.disk.submit(for: entry.owner.uid) { closed.vault.discard() } }
     }
 
-    /// Milliseconds before an ending that failed is tried again; doubled each time up to the last.
-    private static var firstPause: Int64 { 500 }
-    private static var longestPause: Int64 { 30_000 }
+    /// Milliseconds before an ending that failed is tried again.
+    private static let backoff = Backoff(base: 500, most: 30_000)
 
-    private func retry(_ entry: UserEntry, after pause: Int64) {
+    private func retry(_ entry: UserEntry, attempt: Int) {
         let owner = entry.owner
-        let timer = services.time.after(milliseconds: pause) {
-            Task(executorPreference: self.services.tasks) { await self.tryAgain(owner, pause: pause) }
+        let timer = services.time.after(milliseconds: Self.backoff.ceiling(attempt: attempt)) {
+            Task(executorPreference: self.services.tasks) { await self.tryAgain(owner, attempt: attempt) }
         }
         entry.state.withLockedValue { $0.retry = timer }
     }
 
-    private func tryAgain(_ owner: Owner, pause: Int64) async {
+    private func tryAgain(_ owner: Owner, attempt: Int) async {
         do {
             try await sessions.withTurn(owner, on: services.endings) { entry throws(CacheFailure) in
                 guard case .broken(let owed, _) = entry.phase else { return }
@@ -247,7 +246,7 @@ public final class EndingService: Sendable {
                         metadata: ["uid": "\(owner.uid)", "ending": "\(owed)"])
                 } catch {
                     // Still broken: `commit` has logged why.
-                    self.retry(entry, after: min(2 * pause, Self.longestPause))
+                    self.retry(entry, attempt: attempt + 1)
                 }
             }
         } catch {

@@ -160,15 +160,14 @@ public final class PendingLogouts: Sendable {
 
     // MARK: While the daemon runs
 
-    /// Milliseconds between looks; doubled after each look that failed, up to the last.
-    private static var pause: Int64 { 1_000 }
-    private static var longestPause: Int64 { 30_000 }
-    /// Looks that pass over a uid that keeps failing.
-    private static var mostPasses: Int { 30 }
+    /// Milliseconds between looks; more after those that failed.
+    private static let betweenLooks = Backoff(base: 1_000, most: 30_000)
+    /// Looks until a uid that keeps failing is tried again.
+    private static let untilRetry = Backoff(base: 1, most: 30)
 
     /// Looks again and again from here on: a hook that found the daemon stuck has left its marker while it runs.
     public func watch() {
-        look(after: Self.pause)
+        look(failures: 0)
     }
 
     /// How many uids are being logged out that a look has found.
@@ -187,28 +186,29 @@ public final class PendingLogouts: Sendable {
         for turn in turns { await turn.withLock {} }
     }
 
-    private func look(after pause: Int64) {
+    /// - Parameter failures: of looks, in a row.
+    private func look(failures: Int) {
         state.withLockedValue { state in
             guard !state.isStopped else { return }
-            state.timer = services.time.after(milliseconds: pause) {
-                Task(executorPreference: self.services.tasks) { await self.look(pause: pause) }
+            state.timer = services.time.after(milliseconds: Self.betweenLooks.ceiling(attempt: failures + 1)) {
+                Task(executorPreference: self.services.tasks) { await self.lookNow(failures: failures) }
             }
         }
     }
 
     /// Lists the markers and has those honoured that are not yet. Waits for the listing alone.
-    private func look(pause: Int64) async {
+    private func lookNow(failures: Int) async {
         guard !state.withLockedValue({ $0.isStopped }) else { return }
         do throws(CacheFailure) {
             let due = try await list().keys
             for uid in state.withLockedValue({ Self.takeUp(Set(due), &$0) }) {
                 Task(executorPreference: services.tasks) { await self.honourWatched(uid: uid) }
             }
-            look(after: Self.pause)
+            look(failures: 0)
         } catch {
             if error == .shuttingDown { return }
             log.error("the pending log-outs cannot be listed", metadata: ["reason": "\(error)"])
-            look(after: min(2 * pause, Self.longestPause))
+            look(failures: failures + 1)
         }
     }
 
@@ -244,8 +244,8 @@ public final class PendingLogouts: Sendable {
                 state.watched[uid] = nil
                 return
             }
-            let passes = failures < 5 ? (1 << failures) - 1 : Self.mostPasses - 1
-            state.watched[uid] = .failed(failures + 1, passes: passes)
+            let passes = Self.untilRetry.ceiling(attempt: failures + 1) - 1
+            state.watched[uid] = .failed(failures + 1, passes: Int(passes))
         }
     }
 }

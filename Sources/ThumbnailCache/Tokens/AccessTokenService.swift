@@ -198,17 +198,16 @@ public final class AccessTokenService: Sendable {
             } catch {
                 // The new tokens are the only good ones there are: they are used, and kept as soon as the disk lets that be.
                 keeper.tell("renewed tokens could not be made durable; it is tried again", error)
-                keepLater(services, after: Self.firstPause)
+                keepLater(services, attempt: 1)
             }
             change(services, first: adopt) { $0.kept(number) }
         }
     }
 
-    /// Milliseconds before tokens that could not be made durable are tried again; doubled each time up to the last.
-    private static var firstPause: Int64 { 1_000 }
-    private static var longestPause: Int64 { 60_000 }
+    /// Milliseconds before tokens that could not be made durable are tried again.
+    private static let keepingBackoff = Backoff(base: 1_000, most: 60_000)
 
-    private func keepLater(_ services: CacheServices, after pause: Int64) {
+    private func keepLater(_ services: CacheServices, attempt: Int) {
         let (number, former) = state.withLockedValue { state in
             let former = state.laterKeep?.timer
             state.lastLaterKeep += 1
@@ -216,8 +215,8 @@ public final class AccessTokenService: Sendable {
             return (state.lastLaterKeep, former)
         }
         former?.cancel()
-        let timer = services.time.after(milliseconds: pause) { [weak self] in
-            self?.keepAgain(number, services, pause)
+        let timer = services.time.after(milliseconds: Self.keepingBackoff.ceiling(attempt: attempt)) { [weak self] in
+            self?.keepAgain(number, services, attempt)
         }
         let isOver = state.withLockedValue { state in
             guard state.laterKeep?.number == number else { return true }
@@ -227,14 +226,14 @@ public final class AccessTokenService: Sendable {
         if isOver { timer.cancel() }
     }
 
-    private func keepAgain(_ number: UInt64, _ services: CacheServices, _ pause: Int64) {
+    private func keepAgain(_ number: UInt64, _ services: CacheServices, _ attempt: Int) {
         guard let keeper, worthKeeping != nil, isLaterKeep(number) else { return }
         Task(executorPreference: services.tasks) { [self] in
             do throws(CacheFailure) {
                 try await keeper.keep(self)
                 if isLaterKeep(number) { endLaterKeep() }
             } catch {
-                if isLaterKeep(number) { keepLater(services, after: min(2 * pause, Self.longestPause)) }
+                if isLaterKeep(number) { keepLater(services, attempt: attempt + 1) }
             }
         }
     }

@@ -2,25 +2,26 @@
 /// is told what it said. So neither a refresh token that is dead nor an endpoint that is down is hammered with requests (I8).
 struct RefreshBackoff: Sendable {
     let failure: CacheFailure
-    /// Seconds; doubled with each failure in a row.
-    let pause: Int64
+    /// In a row, of one kind.
+    private let failures: Int
+    /// Seconds.
+    private let pause: Int64
     private let since: Int64
     private let isRefusal: Bool
     private let endpoint: TokenEndpoint
 
-    /// Seconds, the first and the longest. A refusal stands as a rule until the user logs in anew.
-    private static let pausesOfRefusals: ClosedRange<Int64> = 60...3_600
-    private static let pausesOfFailures: ClosedRange<Int64> = 1...60
+    /// Seconds. A refusal stands as a rule until the user logs in anew.
+    private static let ofRefusals = Backoff(base: 60, most: 3_600)
+    private static let ofFailures = Backoff(base: 1, most: 60)
 
     /// - Parameter earlier: the failure right before this one.
     init(_ failure: TokenFailure, after earlier: RefreshBackoff?, endpoint: TokenEndpoint, now: Int64) {
         let isRefusal = if case .refused = failure { true } else { false }
-        let pauses = isRefusal ? Self.pausesOfRefusals : Self.pausesOfFailures
-        let doubled = earlier.flatMap { $0.isRefusal == isRefusal ? 2 * $0.pause : nil }
+        failures = 1 + (earlier.map { $0.isRefusal == isRefusal ? $0.failures : 0 } ?? 0)
         self.failure = CacheFailure(failure)
         self.isRefusal = isRefusal
         self.endpoint = endpoint
-        pause = min(doubled ?? pauses.lowerBound, pauses.upperBound)
+        pause = (isRefusal ? Self.ofRefusals : Self.ofFailures).ceiling(attempt: failures)
         since = now
     }
 

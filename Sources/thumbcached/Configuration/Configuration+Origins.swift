@@ -148,8 +148,12 @@ extension Configuration {
     /// Not repeated in messages: a proxy's URL may hold a password.
     private static var proxy: SettingKind<String> {
         SettingKind<String>.text.checked { url in
+            // Not socks4 and socks5: libcurl would resolve names here, and hand the proxy an address that nobody has
+            // judged.
             let schemes = ["http://", "https://", "socks4a://", "socks5h://"]
-            return url.isEmpty || schemes.contains { url.hasPrefix($0) && url.utf8.count > $0.utf8.count }
+            let isPlain = url.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F }
+            return url.isEmpty
+                || isPlain && schemes.contains { url.hasPrefix($0) && url.utf8.count > $0.utf8.count }
                 ? nil
                 : "is not the URL of a proxy: it begins with http://, https://, socks5h:// (not socks5://) or socks4a:// (not socks4://), "
                     + "since the proxy is to resolve names itself; \"\" is for none"

@@ -5,14 +5,15 @@ extension Daemon {
     /// INFO's section `fetch`: what was asked of the origins, and what came of it.
     ///
     /// - Parameters:
-    ///   - origins: the names in the configuration. What was asked of one that is configured no more is in the sums alone.
-    ///   - traffic: where images came from; nil for a caller who is no admin, and who is told of the origins alone: whether they can
-    ///     be reached concerns everybody, what others asked of them does not.
+    ///   - origins: the names in the configuration. What was asked of one that is configured no more is in the sums
+    ///     alone.
+    ///   - traffic: where images came from; nil for a caller who is no admin, and who is told of the origins alone:
+    ///     whether they can be reached concerns everybody, what others asked of them does not.
     static func fetchLines(
         _ fetch: FetcherStatistics, origins: [String], traffic: CacheCounters.Snapshot?
     ) -> [(name: String, value: String)] {
         var lines = [("origins", "\(origins.count)"), ("hosts_open", "\(fetch.hostsOpen)")]
-        if let traffic { lines += fetch.lines + fetch.failures.lines + fetch.answers.lines + hits(traffic, fetch) }
+        if let traffic { lines += fetch.lines + hits(traffic, fetch) }
         return lines
             + origins.map { name in
                 let figures = fetch.origins[name] ?? .init()
@@ -29,7 +30,7 @@ extension Daemon {
             ("hits_memory", "\(traffic.memoryHits)"),
             ("hits_disk", "\(traffic.diskHits)"),
             ("hits_stale", "\(traffic.staleServed)"),
-            ("hits_origin", "\(fetch.images)"),
+            ("hits_origin", "\(fetch[.images])"),
             ("token_refreshes", "\(traffic.tokenRefreshes)"),
             ("token_refresh_failures", "\(traffic.tokenRefreshFailures)"),
         ]
@@ -38,14 +39,7 @@ extension Daemon {
 
 extension FetcherStatistics {
     fileprivate var lines: [(name: String, value: String)] {
-        [
-            ("requests", "\(requests)"),
-            ("bytes", "\(bytes)"),
-            ("images", "\(images)"),
-            ("missing", "\(missing)"),
-            ("cancelled", "\(cancelled)"),
-            ("refused_addresses", "\(refusedAddresses)"),
-            ("rejected", "\(rejected)"),
+        Counter.allCases.map { ($0.rawValue, "\(self[$0])") } + [
             ("uids_open", "\(uidsOpen)"),
             ("in_flight", "\(inFlight)"),
             ("queued", "\(queued)"),
@@ -53,36 +47,10 @@ extension FetcherStatistics {
     }
 }
 
-extension FetcherStatistics.Failures {
-    fileprivate var lines: [(name: String, value: String)] {
-        [
-            ("failed_timed_out", "\(timedOut)"),
-            ("failed_origin", "\(origin)"),
-            ("failed_unauthorized", "\(unauthorized)"),
-            ("failed_denied", "\(denied)"),
-            ("failed_bad_image", "\(badImage)"),
-            ("failed_too_large", "\(tooLarge)"),
-            ("failed_busy", "\(busy)"),
-        ]
-    }
-}
-
-extension FetcherStatistics.Answers {
-    fileprivate var lines: [(name: String, value: String)] {
-        [
-            ("answers_2xx", "\(successful)"),
-            ("not_modified", "\(notModified)"),
-            ("answers_3xx", "\(redirected)"),
-            ("answers_4xx", "\(refused)"),
-            ("answers_429", "\(tooMany)"),
-            ("answers_5xx", "\(broken)"),
-        ]
-    }
-}
-
 extension FetcherStatistics.OriginFigures {
     fileprivate var line: String {
-        "requests=\(requests),bytes=\(bytes),not_modified=\(notModified),failures=\(failures),rejected=\(rejected),"
-            + "refused_addresses=\(refusedAddresses),retry_in_ms=\(longestRetryIn)"
+        func pair(_ counter: FetcherStatistics.Counter) -> String { "\(counter.rawValue)=\(counts[counter])" }
+        return "\(pair(.requests)),\(pair(.bytes)),\(pair(.notModified)),failures=\(counts.failures),"
+            + "\(pair(.rejected)),\(pair(.refusedAddresses)),retry_in_ms=\(longestRetryIn)"
     }
 }

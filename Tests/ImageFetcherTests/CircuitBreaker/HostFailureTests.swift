@@ -72,11 +72,12 @@ import ThumbnailCache
             #expect([elsewhere.kind, otherwise.kind] == ["image", "image"])
 
             let figures = fetcher.statistics
-            #expect(figures.rejected == 20 && figures.failures.origin == 23 && figures.uidsOpen == 1)
+            #expect(figures[.rejected] == 20 && figures[.failedOrigin] == 23 && figures.uidsOpen == 1)
             // Nobody else is told, or held up.
             #expect(figures.hostsOpen == 0 && figures.origins["test"]?.retryIn == 0)
             let own = try #require(figures.origins["test"])
-            #expect(own.failures == 23 && own.rejected == 20 && own.requests == 4 && own.longestRetryIn > 0)
+            #expect(own.counts.failures == 23 && own.counts[.rejected] == 20)
+            #expect(own.counts[.requests] == 4 && own.longestRetryIn > 0)
             #expect(figures.origins["other"]?.longestRetryIn == 0)
         }
     }
@@ -123,7 +124,7 @@ import ThumbnailCache
                 for _ in 0..<4 { _ = await fetcher.outcome(server.url(path), of: origin(failures: 1)) }
             }
             #expect(server.requests.count == 20)
-            #expect(fetcher.statistics.hostsOpen == 0 && fetcher.statistics.rejected == 0)
+            #expect(fetcher.statistics.hostsOpen == 0 && fetcher.statistics[.rejected] == 0)
         }
     }
 
@@ -199,7 +200,7 @@ import ThumbnailCache
                     #expect(hated.kind == "origin", "\(hated)")
                 }
             }
-            #expect(server.requests.count == 20 && fetcher.statistics.rejected == 40)
+            #expect(server.requests.count == 20 && fetcher.statistics[.rejected] == 40)
             for _ in 0..<3 {
                 let loved = await fetcher.outcome(server.url("/a"), of: origin, uid: 1_000, token: "good")
                 #expect(loved.kind == "image", "\(loved)")
@@ -293,7 +294,7 @@ import ThumbnailCache
             }
             _ = await first
             #expect(server.requests.count == 11)
-            #expect(fetcher.statistics.queued == 0 && fetcher.statistics.rejected == 20)
+            #expect(fetcher.statistics.queued == 0 && fetcher.statistics[.rejected] == 20)
         }
     }
 

@@ -22,7 +22,7 @@ import ThumbnailCache
             #expect(outcome.kind == "denied", "\(outcome)")
             #expect(outcome.sentence.contains("allow-private-addresses"))
             #expect(server.connections == 0)
-            #expect(fetcher.statistics.failures.denied == 1 && fetcher.statistics.refusedAddresses > 0)
+            #expect(fetcher.statistics[.denied] == 1 && fetcher.statistics[.refusedAddresses] > 0)
         }
     }
 
@@ -117,7 +117,7 @@ import ThumbnailCache
             let token = try await fetcher.token(endpoint.url, private: false)
             #expect(token.kind == "denied" && token.sentence.contains("an address of this machine"), "\(token)")
             #expect(inner.requests.isEmpty && endpoint.requests.isEmpty && outer.requests.count == 1)
-            #expect(fetcher.statistics.refusedAddresses == 2 && fetcher.statistics.hostsOpen == 0)
+            #expect(fetcher.statistics[.refusedAddresses] == 2 && fetcher.statistics.hostsOpen == 0)
             // An origin that may reach private addresses may reach this one.
             let permitted = try await fetcher.fetch(url, of: .test())
             #expect(permitted.kind == "image", "\(permitted)")

@@ -4,8 +4,9 @@ import ThumbnailCache
 
 @testable import ImageFetcher
 
-/// A table of addresses and URLs, each tried in every way that a URL comes in. What is held against each is the same: it was refused here, by
-/// name, and not by a network that happened not to have it; and who listens at every address of this machine saw nobody.
+/// A table of addresses and URLs, each tried in every way that a URL comes in. What is held against each is the same:
+/// it was refused here, by name, and not by a network that happened not to have it; and who listens at every address of
+/// this machine saw nobody.
 @Suite struct HostileURLTests {
     private func withListener(
         _ configure: (inout FetcherConfiguration) -> Void = { _ in },
@@ -60,7 +61,8 @@ import ThumbnailCache
             let origin = try TestOrigin(address: "127.0.0.3", ["/\(listener.port)": location])
             defer { origin.stop() }
             for (number, url) in urls.enumerated() {
-                // The origin itself may be where it is: its configuration names it, or its address counts as public here.
+                // The origin itself may be where it is: its configuration names it, or its address counts as public
+                // here.
                 let outcome = try await fetcher.fetch(
                     origin.url("/\(listener.port)?n=\(number)"), of: .test(private: mayBePrivate))
                 #expect(isRefusal(outcome), "\(url): \(outcome)")

@@ -1,4 +1,5 @@
-/// URLs that lead, or seem to lead, to where a download may not go. PORT is one that is listened on at every address of this machine.
+/// URLs that lead, or seem to lead, to where a download may not go. PORT is one that is listened on at every address of
+/// this machine.
 enum HostileURLs {
     /// Hosts that are, in some spelling, an address that is not of the public internet.
     static let hosts = [

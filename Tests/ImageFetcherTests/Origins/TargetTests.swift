@@ -136,23 +136,6 @@ import ThumbnailCache
         Fault(key: "allow") { $0.allow = ["https://a.example/?x"] },
         Fault(key: "allow") { $0.allow = ["https://a.example/#x"] },
         Fault(key: "allow") { $0.allow = [""] },
-        Fault(key: "proxy") { $0.proxy = "proxy.example:3128" },
-        Fault(key: "proxy") { $0.proxy = "socks5://proxy.example" },
-        Fault(key: "proxy") { $0.proxy = "socks4://proxy.example" },
-        Fault(key: "proxy") { $0.proxy = "gopher://proxy.example" },
-        Fault(key: "proxy") { $0.proxy = "http://" },
-        Fault(key: "proxy") { $0.proxy = "http://a b" },
-        Fault(key: "ca-file") { $0.caFile = "/nonexistent/ca.pem" },
-        Fault(key: "default-size") { $0.defaultSize = 0 },
-        Fault(key: "default-size") { $0.defaultSize = 4097 },
-        Fault(key: "connections") { $0.connections = 0 },
-        Fault(key: "timeout") { $0.timeout = 0 },
-        Fault(key: "connect-timeout") { $0.connectTimeout = -1 },
-        Fault(key: "failures") { $0.breaker.failures = 0 }, Fault(key: "backoff") { $0.breaker.backoff = 0 },
-        Fault(key: "backoff-max") { $0.breaker.backoffMax = 999 },
-        Fault(key: "backoff") { $0.breaker.backoff = .max },
-        Fault(key: "retry-after-max") { $0.breaker.retryAfterMax = -1 },
-        Fault(key: "lowest-speed") { $0.lowestSpeed = -1 },
     ])
     func `F50: what else is wrong with an origin is named by its key`(fault: Fault) {
         var origin = Origin.test()

@@ -6,7 +6,7 @@ import ThumbnailCache
 
 @testable import ImageFetcher
 
-/// The limits and turns of ``DownloadQueue``, seen from an origin.
+/// The limits and turns of ``TransferQueue``, seen from an origin.
 @Suite struct QueueingTests {
     @Test func `F20: one uid's flood does not hold up another uid's download`() async throws {
         let release = Gate()
@@ -125,7 +125,7 @@ import ThumbnailCache
             release.open()
             let kinds = try await [running.kind, waiting.kind]
             #expect(kinds == ["image", "image"])
-            #expect(fetcher.statistics.failures.busy == 1)
+            #expect(fetcher.statistics[.busy] == 1)
         }
     }
 
@@ -149,7 +149,7 @@ import ThumbnailCache
             let outcome = try await slow
             #expect(outcome.kind == "image")
             #expect(server.requests.map(\.path) == ["/slow"])
-            #expect(fetcher.statistics.failures.timedOut == 1 && fetcher.statistics.queued == 0)
+            #expect(fetcher.statistics[.timedOut] == 1 && fetcher.statistics.queued == 0)
         }
     }
 

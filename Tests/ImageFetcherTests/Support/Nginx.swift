@@ -6,7 +6,8 @@ import Testing
 final class Nginx {
     let directory: String
     let plainPort: UInt16
-    /// HTTP/2 and HTTP/1.1. For `expired.example` its certificate was good until yesterday, for `unsigned.example` no authority signed it.
+    /// HTTP/2 and HTTP/1.1. For `expired.example` its certificate was good until yesterday, for `unsigned.example` no
+    /// authority signed it.
     let securePort: UInt16
     /// HTTP/1.1 alone.
     let securePlainPort: UInt16
@@ -75,8 +76,8 @@ final class Nginx {
 
     /// The lines of the access log: connection, protocol, status and path of each request.
     func requests() throws -> [[String]] {
-        // nginx writes a line when it is done with a request, which may be after the client is; it has one worker, so a request
-        // that comes later and is in the log says that all before it are.
+        // nginx writes a line when it is done with a request, which may be after the client is; it has one worker, so a
+        // request that comes later and is in the log says that all before it are.
         let marker = "/marker-\(UUID().uuidString)"
         _ = try isAnswered(marker)
         let log = try String(contentsOfFile: directory + "/access.log", encoding: .utf8)

@@ -217,8 +217,9 @@ enum TestSocket {
         return UInt16(bigEndian: address.sin6_port)
     }
 
-    /// A port that nobody listens on, for a server that is started later: one below those that the kernel hands out by itself (ip(7),
-    /// ip_local_port_range), which a connection of another test might have by then, and none that was given out before.
+    /// A port that nobody listens on, for a server that is started later: one below those that the kernel hands out by
+    /// itself (ip(7), ip_local_port_range), which a connection of another test might have by then, and none that was
+    /// given out before.
     static func freePort() throws -> UInt16 {
         for _ in 0..<1_000 {
             let port = 26_000 + UInt16(portsTried.wrappingAdd(1, ordering: .relaxed).newValue % 6_000)

@@ -27,10 +27,13 @@ extension CurlImageFetcher {
         return try await token(request)
     }
 
+    /// The same; one that is not sent, because a breaker is open, ends like one that is found so when its turn comes.
     func token(_ request: TokenRequest) async throws -> Result<TokenGrant, TokenFailure> {
         try await withCheckedThrowingContinuation { continuation in
             do {
                 _ = try self.refresh(request) { continuation.resume(returning: $0) }
+            } catch TokenFailure.notAsked(let sentence) {
+                continuation.resume(returning: .failure(.notAsked(sentence)))
             } catch {
                 continuation.resume(throwing: error)
             }

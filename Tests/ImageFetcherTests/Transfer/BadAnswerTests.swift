@@ -18,7 +18,7 @@ import ThumbnailCache
         } _: { fetcher in
             let outcome = try await fetcher.fetch(server.url("/a"), of: .test(timeout: timeout))
             #expect(fetcher.statistics.inFlight == 0)
-            result = (outcome, fetcher.statistics.bytes)
+            result = (outcome, fetcher.statistics[.bytes])
         }
         return try #require(result)
     }

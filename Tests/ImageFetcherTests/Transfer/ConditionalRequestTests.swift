@@ -26,8 +26,8 @@ import ThumbnailCache
             let request = try #require(server.requests.first)
             #expect(request.headers["if-none-match"] == etag)
             #expect(request.headers["if-modified-since"] == Self.june)
-            #expect(fetcher.statistics.notModified == 1)
-            #expect(fetcher.statistics.bytes == 0)
+            #expect(fetcher.statistics[.notModified] == 1)
+            #expect(fetcher.statistics[.bytes] == 0)
         }
     }
 

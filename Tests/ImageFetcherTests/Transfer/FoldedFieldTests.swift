@@ -4,7 +4,8 @@ import ThumbnailCache
 
 @testable import ImageFetcher
 
-/// Fields whose value goes on in a line that begins with a blank (RFC 9112 section 5.2), of which libcurl hands over line by line.
+/// Fields whose value goes on in a line that begins with a blank (RFC 9112 section 5.2), of which libcurl hands over
+/// line by line.
 @Suite struct FoldedFieldTests {
     private func read(_ lines: [String]) -> (fields: [String: [String]]?, failure: DownloadFailure?) {
         var reader = ResponseReader(host: "a.example", framing: .bare, limits: .init(image: 1_000))

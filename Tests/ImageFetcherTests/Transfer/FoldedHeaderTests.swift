@@ -4,8 +4,8 @@ import ThumbnailCache
 
 @testable import ImageFetcher
 
-/// Answers whose first header line is the continuation of none. With a handle that had been used before, libcurl 7.88 wrote
-/// to memory that it had freed.
+/// Answers whose first header line is the continuation of none. With a handle that had been used before, libcurl 7.88
+/// wrote to memory that it had freed.
 @Suite(.timeLimit(.minutes(5))) struct FoldedHeaderTests {
     private static let folds = [
         " X: y", "\tX: y", " : ", "  \t a:b", " " + String(repeating: "x", count: 3_000) + ": y",

@@ -5,7 +5,8 @@ import ThumbnailCache
 
 @testable import ImageFetcher
 
-/// Answers that are nearly right: real ones, changed here and there by a seed. Whatever comes, the fetcher tells an outcome and goes on.
+/// Answers that are nearly right: real ones, changed here and there by a seed. Whatever comes, the fetcher tells an
+/// outcome and goes on.
 @Suite(.timeLimit(.minutes(5))) struct MutatedAnswerTests {
     private static let rounds = 300
 

@@ -14,7 +14,7 @@ import ThumbnailCache
             #expect(outcome.imageBytes == TestImage.png)
             #expect(server.requests.map(\.target) == ["/a", "/c"])
             #expect(server.requests.map(\.method) == ["GET", "GET"])
-            #expect(fetcher.statistics.requests == 2)
+            #expect(fetcher.statistics[.requests] == 2)
         }
     }
 
@@ -65,7 +65,7 @@ import ThumbnailCache
             #expect(outcome.kind == "denied")
             #expect(outcome.sentence.contains("127.0.0.3") && outcome.sentence.contains("loopback"))
             #expect(outer.requests.count == 1 && inner.connections == 0)
-            #expect(fetcher.statistics.refusedAddresses == 1)
+            #expect(fetcher.statistics[.refusedAddresses] == 1)
         }
     }
 

@@ -4,7 +4,8 @@ import ThumbnailCache
 
 @testable import ImageFetcher
 
-/// A request that is sent again: when, and how often. Every request is a GET, so that sending one twice changes nothing at the origin.
+/// A request that is sent again: when, and how often. Every request is a GET, so that sending one twice changes nothing
+/// at the origin.
 @Suite struct RetryTests {
     @Test func `F37: a request whose used connection ended without an answer is sent once more`() async throws {
         let server = try TestOrigin([
@@ -17,7 +18,7 @@ import ThumbnailCache
                 #expect(outcome.kind == "image", "\(outcome)")
             }
             #expect(server.requests.count == 3 && server.connections == 2)
-            #expect(fetcher.statistics.requests == 3)
+            #expect(fetcher.statistics[.requests] == 3)
         }
     }
 

@@ -236,6 +236,10 @@ import Testing
         Case(origin + "proxy = \"user:secret@proxy\"", badProxy),
         Case(origin + "proxy = \"socks5://proxy:1080\"", badProxy),
         Case(origin + "proxy = \"socks4://proxy:1080\"", badProxy),
+        Case(origin + "proxy = \"gopher://proxy\"", badProxy), Case(origin + "proxy = \"http://\"", badProxy),
+        Case(origin + "proxy = \"http://a b\"", badProxy),
+        Case(
+            origin + "connections = 0", "f.toml: origins.default.connections: 0 is out of range: 1 to 10000 can be"),
 
         // Values that contradict each other.
         Case(

@@ -7,18 +7,18 @@ import Testing
 @Suite struct FetchInfoTests {
     private static var figures: FetcherStatistics {
         var figures = FetcherStatistics()
-        figures.requests = 7
         figures.hostsOpen = 1
         figures.uidsOpen = 3
-        figures.answers.notModified = 2
-        figures.failures.timedOut = 3
         figures.origins["work"] = .init()
-        figures.origins["work"]?.requests = 5
-        figures.origins["work"]?.failures = 4
+        figures.origins["work"]?.counts[.requests] = 5
+        figures.origins["work"]?.counts[.timedOut] = 3
+        figures.origins["work"]?.counts[.badImage] = 1
         figures.origins["work"]?.retryIn = 1_200
         figures.origins["work"]?.longestRetryIn = 9_000
         // Configured no more.
         figures.origins["old"] = .init()
+        figures.origins["old"]?.counts[.requests] = 2
+        figures.origins["old"]?.counts[.notModified] = 2
         return figures
     }
 

@@ -1,7 +1,7 @@
 import NIOCore
 import ThumbnailCache
 
-extension Transfer {
+extension DownloadTransfer {
     /// What the answer alone does not tell.
     func completed(_ headers: ResponseHeaders) -> ResponseHeaders {
         var headers = headers
@@ -17,7 +17,7 @@ extension Transfer {
             return .image(
                 DownloadedImage(
                     bytes: bytes, shape: shape, headers: headers,
-                    redirectedTo: last == ticket.download.target.url ? nil : last))
+                    redirectedTo: last == download.target.url ? nil : last))
         } catch {
             return .failed(.badImage("from \(url.host): \(error.reason)"))
         }

@@ -3,31 +3,32 @@ import Testing
 
 @testable import ImageFetcher
 
-@Suite struct DownloadQueueTests {
+@Suite struct TransferQueueTests {
     private func entry(
         _ id: UInt64, uid: UInt32 = 1, origin: String = "a", connections: Int = 100, deadline: UInt64 = 1000
-    ) -> DownloadQueue.Entry {
-        DownloadQueue.Entry(
-            id: id, uid: uid, origin: origin, connections: connections, deadline: .uptimeNanoseconds(deadline))
+    ) -> TransferQueue.Entry {
+        TransferQueue.Entry(
+            id: id, uid: uid, host: HostKey(origin: origin, authority: "https://a.example"), connections: connections,
+            timeout: 1_000, deadline: .uptimeNanoseconds(deadline))
     }
 
     private func queue(
-        active: Int = 100, perUID: Int = 100, waiting: Int = 100, _ entries: [DownloadQueue.Entry]
-    ) throws -> DownloadQueue {
-        var queue = DownloadQueue(limits: .init(active: active, activePerUID: perUID, waitingPerUID: waiting))
+        active: Int = 100, perUID: Int = 100, waiting: Int = 100, _ entries: [TransferQueue.Entry]
+    ) throws -> TransferQueue {
+        var queue = TransferQueue(limits: .init(active: active, activePerUID: perUID, waitingPerUID: waiting))
         for entry in entries { try queue.add(entry) }
         return queue
     }
 
     /// Takes out what may begin, all at once.
-    private func begun(_ queue: inout DownloadQueue) -> [UInt64] {
+    private func begun(_ queue: inout TransferQueue) -> [UInt64] {
         var ids: [UInt64] = []
         while let entry = queue.next() { ids.append(entry.id) }
         return ids
     }
 
     /// Takes out everything, ending each download before the next begins.
-    private func order(_ queue: inout DownloadQueue) -> [UInt64] {
+    private func order(_ queue: inout TransferQueue) -> [UInt64] {
         var ids: [UInt64] = []
         while let entry = queue.next() {
             ids.append(entry.id)
@@ -60,10 +61,10 @@ import Testing
                 ]
             })
         var served: [String: [UInt32]] = [:]
-        var active: [DownloadQueue.Entry] = []
+        var active: [TransferQueue.Entry] = []
         for _ in 0..<20 {
             while let entry = queue.next() {
-                served[entry.origin, default: []].append(entry.uid)
+                served[entry.host.origin, default: []].append(entry.uid)
                 active.append(entry)
             }
             queue.finish(active.removeFirst())
@@ -115,38 +116,38 @@ import Testing
     }
 
     @Test func `F68: so it is with all origins' room together, and no uid is refused that finds room`() throws {
-        var queue = DownloadQueue(limits: .init(active: 16, activePerUID: 16, waitingPerUID: 0))
+        var queue = TransferQueue(limits: .init(active: 16, activePerUID: 16, waitingPerUID: 0))
         for id in 1...14 as ClosedRange<UInt64> {
             try queue.add(entry(id, uid: 1, origin: "\(id)"))
             #expect(queue.next()?.id == id)
         }
-        #expect(throws: DownloadQueue.Full.self) { try queue.add(entry(15, uid: 1, origin: "15")) }
+        #expect(throws: TransferQueue.Full.self) { try queue.add(entry(15, uid: 1, origin: "15")) }
         for uid in 2...3 as ClosedRange<UInt32> {
             try queue.add(entry(UInt64(uid) * 100, uid: uid))
             #expect(queue.next()?.uid == uid)
         }
-        #expect(throws: DownloadQueue.Full.self) { try queue.add(entry(400, uid: 4)) }
+        #expect(throws: TransferQueue.Full.self) { try queue.add(entry(400, uid: 4)) }
     }
 
     @Test func `I8: no more of a uid wait than may, and others are not refused for it`() throws {
-        var queue = DownloadQueue(limits: .init(active: 1, activePerUID: 1, waitingPerUID: 2))
+        var queue = TransferQueue(limits: .init(active: 1, activePerUID: 1, waitingPerUID: 2))
         try queue.add(entry(1))
         #expect(queue.next()?.id == 1)
         try queue.add(entry(2))
         try queue.add(entry(3))
-        #expect(throws: DownloadQueue.Full.self) { try queue.add(entry(4)) }
+        #expect(throws: TransferQueue.Full.self) { try queue.add(entry(4)) }
         try queue.add(entry(5, uid: 2))
         #expect(queue.waiting == 3)
     }
 
     @Test func `with no room to wait, what can begin at once is taken`() throws {
-        var queue = DownloadQueue(limits: .init(active: 2, activePerUID: 1, waitingPerUID: 0))
+        var queue = TransferQueue(limits: .init(active: 2, activePerUID: 1, waitingPerUID: 0))
         try queue.add(entry(1))
         #expect(queue.next()?.id == 1)
-        #expect(throws: DownloadQueue.Full.self) { try queue.add(entry(2)) }
+        #expect(throws: TransferQueue.Full.self) { try queue.add(entry(2)) }
         try queue.add(entry(3, uid: 2))
         #expect(queue.next()?.id == 3)
-        #expect(throws: DownloadQueue.Full.self) { try queue.add(entry(4, uid: 3)) }
+        #expect(throws: TransferQueue.Full.self) { try queue.add(entry(4, uid: 3)) }
         queue.finish(entry(1))
         try queue.add(entry(5))
         #expect(queue.next()?.id == 5)
@@ -199,9 +200,9 @@ import Testing
     @Test(arguments: 0..<20)
     func `I8: whatever happens in whatever order, the limits hold and nothing is lost`(seed: UInt64) throws {
         var random = SplitMix(state: seed)
-        var queue = DownloadQueue(limits: .init(active: 5, activePerUID: 3, waitingPerUID: 8))
-        var waiting: [DownloadQueue.Entry] = []
-        var active: [DownloadQueue.Entry] = []
+        var queue = TransferQueue(limits: .init(active: 5, activePerUID: 3, waitingPerUID: 8))
+        var waiting: [TransferQueue.Entry] = []
+        var active: [TransferQueue.Entry] = []
         for id in 0..<3000 {
             switch Int.random(in: 0..<10, using: &random) {
             case 0..<5:
@@ -239,12 +240,11 @@ import Testing
             #expect(queue.waiting == waiting.count && queue.active == active.count)
             #expect(active.count <= 5)
             for uid: UInt32 in 1...3 { #expect(active.count { $0.uid == uid } <= 3) }
-            for origin in ["a", "b"] { #expect(active.count { $0.origin == origin } <= 4) }
+            for origin in ["a", "b"] { #expect(active.count { $0.host.origin == origin } <= 4) }
             // Nothing waits that could begin.
             for entry in waiting where active.count < 5 {
-                let isHeldUp =
-                    active.count { $0.uid == entry.uid } == 3 || active.count { $0.origin == entry.origin } == 4
-                #expect(isHeldUp)
+                let ofOrigin = active.count { $0.host.origin == entry.host.origin }
+                #expect(active.count { $0.uid == entry.uid } == 3 || ofOrigin == 4)
             }
         }
     }

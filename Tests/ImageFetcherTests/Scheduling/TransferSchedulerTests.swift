@@ -7,18 +7,18 @@ import ThumbnailCache
 @testable import ImageFetcher
 
 /// When the fetcher's thread is woken up, and when it need not be.
-@Suite struct DownloadSchedulerTests {
-    private let scheduler = DownloadScheduler(
+@Suite struct TransferSchedulerTests {
+    private let scheduler = TransferScheduler(
         configuration: .init(), log: Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() }))
-    private let rings = NIOLockedValueBox(0)
+    private let wakeups = NIOLockedValueBox(0)
     private let now = NIODeadline.now()
 
     init() {
-        let isOpen = scheduler.open { [rings] in rings.withLockedValue { $0 += 1 } }
+        let isOpen = scheduler.open { [wakeups] in wakeups.withLockedValue { $0 += 1 } }
         #expect(isOpen)
     }
 
-    private var rung: Int { rings.withLockedValue { $0 } }
+    private var woken: Int { wakeups.withLockedValue { $0 } }
 
     /// - Parameter timeout: milliseconds.
     private func start(_ count: Int = 1, connections: Int = 2, timeout: Int64 = 4_000) throws {
@@ -27,7 +27,8 @@ import ThumbnailCache
             origin.timeout = timeout
             let target = DownloadTarget(url: "https://a.example/\(number)", isNamedByClient: false)
             _ = try scheduler.start(
-                Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare), at: now, onEnd: { _ in })
+                .download(Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare)), at: now,
+                onEnd: { _ in })
         }
     }
 
@@ -35,15 +36,15 @@ import ThumbnailCache
         #expect(scheduler.takeWork(at: now)?.begin.isEmpty == true)
         #expect(scheduler.maySleep())
         try start(2)
-        #expect(rung == 1)
+        #expect(woken == 1)
         #expect(scheduler.takeWork(at: now)?.begin.count == 2)
         // It is at work now: it looks before it sleeps.
         scheduler.whenAlive {}
-        #expect(rung == 1 && !scheduler.maySleep())
+        #expect(woken == 1 && !scheduler.maySleep())
         #expect(scheduler.takeWork(at: now)?.signs.count == 1)
         #expect(scheduler.maySleep())
         scheduler.whenAlive {}
-        #expect(rung == 2)
+        #expect(woken == 2)
     }
 
     @Test func `a download that has to wait wakes the thread only if its time is up before the thread would look`()
@@ -52,17 +53,17 @@ import ThumbnailCache
         try start(2)
         let begun = try #require(scheduler.takeWork(at: now)).begin
         #expect(scheduler.maySleep())
-        let before = rung
+        let before = woken
         try start(timeout: 3_000)
-        #expect(rung == before + 1)
+        #expect(woken == before + 1)
         #expect(scheduler.takeWork(at: now)?.nextDeadline == now + .milliseconds(3_000))
         #expect(scheduler.maySleep())
         try start(3, timeout: 3_000)
-        #expect(rung == before + 1 && scheduler.takeWork(at: now)?.begin.isEmpty == true)
+        #expect(woken == before + 1 && scheduler.takeWork(at: now)?.begin.isEmpty == true)
         #expect(scheduler.maySleep())
         // A place falls free: that is something to look at.
         scheduler.finish(begun[0], nil, .init())
-        #expect(rung == before + 2)
+        #expect(woken == before + 2)
         #expect(scheduler.takeWork(at: now)?.begin.count == 1)
     }
 

@@ -1,8 +1,8 @@
 import Testing
 
-@testable import ImageFetcher
+@testable import ThumbnailCache
 
-/// How long a host that fails is not asked (F37).
+/// How long what failed is not tried again (F37).
 @Suite struct BackoffTests {
     static let rows: [(base: Int64, most: Int64, attempt: Int, ceiling: Int64)] = [
         (1_000, 60_000, 1, 1_000), (1_000, 60_000, 2, 2_000), (1_000, 60_000, 6, 32_000), (1_000, 60_000, 7, 60_000),

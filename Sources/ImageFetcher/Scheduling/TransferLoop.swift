@@ -7,35 +7,31 @@ import ThumbnailCache
 /// The fetcher's thread: takes work from the scheduler, hands it to libcurl, and tells how it ended.
 ///
 /// Nothing of it is ever seen by another thread, and nobody is told anything while a lock is held.
-final class DownloadLoop {
-    private let scheduler: DownloadScheduler
-    private let rulesCache: OriginRulesCache
+final class TransferLoop {
+    private let scheduler: TransferScheduler
     private let log: Logger
     private let multi: UnsafeMutableRawPointer
-    private let connections = ConnectionTable()
     private let pools = ConnectionPools()
-    private let lookups: NameLookups
-    /// Token requests, which go their own way over the same multi handle.
-    private let tokens: TokenScheduler
+    private var context: TransferContext
     private var transfers: [UInt64: Transfer] = [:]
     /// Milliseconds to sleep when nothing is known that would have to be done. Being woken up is not left to chance;
     /// this is only so that a mistake would show as a delay and not as a standstill.
     private static let longestSleep: Int64 = 60_000
-    /// The same while something may come over HTTP/2. libcurl 7.88 at times reads what belongs to one transfer on behalf of another and
-    /// tells neither; the one then stands still until one of its timers goes off, two seconds later, or until libcurl is
-    /// called for whatever reason. (Seen with nginx in about one of fifteen runs of 500 downloads; with this, in none.)
+    /// The same while something may come over HTTP/2. libcurl 7.88 at times reads what belongs to one transfer on
+    /// behalf of another and tells neither; the one then stands still until one of its timers goes off, two seconds
+    /// later, or until libcurl is called for whatever reason. (Seen with nginx in about one of fifteen runs of 500
+    /// downloads; with this, in none.)
     private static let longestSleepOverTLS: Int64 = 20
 
     /// Takes over the multi handle.
     init(
-        scheduler: DownloadScheduler, tokens: TokenInbox, lookups: NameLookups, rulesCache: OriginRulesCache,
-        multi: UnsafeMutableRawPointer,
-        log: Logger
+        scheduler: TransferScheduler, rulesCache: OriginRulesCache, multi: UnsafeMutableRawPointer, log: Logger
     ) {
         self.scheduler = scheduler
-        self.lookups = lookups
-        self.tokens = TokenScheduler(scheduler: tokens, hosts: scheduler, lookups: lookups, multi: multi)
-        self.rulesCache = rulesCache
+        let configuration = scheduler.configuration
+        context = TransferContext(
+            connections: ConnectionTable(), lookups: NameLookups(limits: configuration.lookupLimits),
+            rulesCache: rulesCache, configuration: configuration)
         self.multi = multi
         self.log = log
     }
@@ -49,35 +45,36 @@ final class DownloadLoop {
         while let work = scheduler.takeWork(at: .now()) {
             setLimits(work.configuration)
             for ticket in work.expired { giveUp(ticket) }
-            for (ticket, why) in work.rejected { ticket.end(.failed(.rejected(ticket.host.authority, why))) }
-            for ticket in work.begin { begin(ticket, work.configuration) }
+            for (ticket, why) in work.rejected { ticket.end(.failed(.rejected(ticket.entry.host.authority, why))) }
+            for ticket in work.begin { begin(ticket) }
             for ticket in work.cancelled { drop(ticket) }
-            tokens.takeUp(work.configuration, at: .now())
             perform()
             endFinished()
             for sign in work.signs { sign() }
             guard scheduler.maySleep() else { continue }
-            sleep(until: [work.nextDeadline, tokens.nextDeadline].compactMap { $0 }.min())
+            sleep(until: work.nextDeadline)
         }
         endAll()
     }
 
-    // MARK: One download
+    // MARK: One transfer
 
-    private func begin(_ ticket: DownloadTicket, _ configuration: FetcherConfiguration) {
-        guard !ticket.isCancelled else { return scheduler.finish(ticket, nil, .init()) }
-        do throws(DownloadFailure) {
-            let transfer = try Transfer(
-                ticket: ticket, connections: connections, lookups: lookups, rulesCache: rulesCache,
-                configuration: configuration)
+    private func begin(_ ticket: TransferTicket) {
+        guard !ticket.isCancelled else { return scheduler.finish(ticket, nil) }
+        do throws(TransferFailure) {
+            let transfer: Transfer
+            switch ticket.job {
+            case .download(let download): transfer = try DownloadTransfer(download, ticket, context)
+            case .token(let request, let url): transfer = try TokenTransfer(request, to: url, ticket, context)
+            }
             transfers[ticket.entry.id] = transfer
             send(transfer)
         } catch {
-            end(ticket, .failed(error), .init())
+            end(ticket, .failed(error))
         }
     }
 
-    /// Hands the current hop of a download to libcurl.
+    /// Hands the current hop of a transfer to libcurl.
     private func send(_ transfer: Transfer) {
         do throws(CircuitBreaker.Rejection) {
             if transfer.permit == nil {
@@ -86,11 +83,11 @@ final class DownloadLoop {
                     at: .now())
             }
         } catch {
-            return reject(transfer, error)
+            return end(transfer, .failed(.rejected(transfer.url.authority, error)))
         }
-        do throws(DownloadFailure) {
+        do throws(TransferFailure) {
             try transfer.prepare(at: .now())
-            try attach(transfer)
+            if transfer.ticket.job.kind == .download { try attach(transfer) }
         } catch {
             return end(transfer, .failed(error))
         }
@@ -100,7 +97,7 @@ final class DownloadLoop {
         }
     }
 
-    private func attach(_ transfer: Transfer) throws(DownloadFailure) {
+    private func attach(_ transfer: Transfer) throws(TransferFailure) {
         do {
             try pools.attach(transfer.easy, to: transfer.origin)
         } catch {
@@ -108,62 +105,51 @@ final class DownloadLoop {
         }
     }
 
-    /// Ends a download whose next request would go to a host that may not be asked now.
-    private func reject(_ transfer: Transfer, _ why: CircuitBreaker.Rejection) {
-        transfers[transfer.ticket.entry.id] = nil
-        scheduler.reject(transfer.ticket, cost(transfer))
-        transfer.ticket.end(.failed(.rejected(transfer.url.authority, why)))
-    }
-
     /// Tells what a request showed of its host; once for each permit.
     private func report(_ transfer: Transfer, _ finding: CircuitBreakers.Finding) {
-        if let permit = transfer.permit.take() { tokens.reject(behind: permit.end(finding, at: .now())) }
+        transfer.permit.take()?.end(finding, at: .now())
     }
 
-    /// Lets go of a cancelled download. It has begun, or has just been passed over by ``begin(_:_:)``.
-    private func drop(_ ticket: DownloadTicket) {
+    /// Lets go of a cancelled transfer. It has begun, or has just been passed over by ``begin(_:)``.
+    private func drop(_ ticket: TransferTicket) {
         guard let transfer = transfers.removeValue(forKey: ticket.entry.id) else { return }
         curl_multi_remove_handle(multi, transfer.easy.raw)
         report(transfer, .nothing)
-        scheduler.finish(ticket, nil, cost(transfer))
+        scheduler.finish(ticket, nil, transfer.allCounts)
     }
 
-    /// Ends a download whose time was up before it could begin; the scheduler has counted it.
-    private func giveUp(_ ticket: DownloadTicket) {
-        ticket.end(
-            .failed(.timedOut("waited \(ticket.download.origin.timeout) ms behind other downloads and could not begin"))
-        )
+    /// Ends a transfer whose time was up before it could begin; the scheduler has counted it.
+    private func giveUp(_ ticket: TransferTicket) {
+        let (milliseconds, others) = (ticket.job.origin.timeout, ticket.job.kind.name)
+        ticket.end(.failed(.timedOut("waited \(milliseconds) ms behind other \(others) and could not begin")))
     }
 
-    private func end(_ transfer: Transfer, _ outcome: DownloadOutcome) {
+    private func end(_ transfer: Transfer, _ outcome: TransferOutcome) {
         transfers[transfer.ticket.entry.id] = nil
         report(transfer, .nothing)
-        end(transfer.ticket, outcome, cost(transfer))
+        end(transfer.ticket, outcome, transfer.allCounts)
     }
 
-    private func end(_ ticket: DownloadTicket, _ outcome: DownloadOutcome, _ cost: DownloadScheduler.Cost) {
-        if case .failed(let failure) = outcome {
-            log.debug("download failed", metadata: ["origin": "\(ticket.entry.origin)", "why": "\(failure)"])
+    private func end(
+        _ ticket: TransferTicket, _ outcome: TransferOutcome, _ counts: FetcherStatistics.Counts = .init()
+    ) {
+        if ticket.job.kind == .download, case .failed(let failure) = outcome.ofDownload {
+            log.debug("download failed", metadata: ["origin": "\(ticket.entry.host.origin)", "why": "\(failure)"])
         }
-        scheduler.finish(ticket, outcome, cost)
+        scheduler.finish(ticket, outcome, counts)
         ticket.end(outcome)
-    }
-
-    private func cost(_ transfer: Transfer) -> DownloadScheduler.Cost {
-        DownloadScheduler.Cost(
-            requests: transfer.requests + transfer.sent, bytes: transfer.bytes,
-            refusedAddresses: transfer.refusedAddresses, answers: transfer.answers)
     }
 
     // MARK: libcurl
 
     private func setLimits(_ configuration: FetcherConfiguration) {
-        lookups.limits = configuration.lookupLimits
+        context.configuration = configuration
+        context.lookups.limits = configuration.lookupLimits
         ccurl_multi_set_long(multi, CURLMOPT_PIPELINING, Int(CURLPIPE_MULTIPLEX))
         if let origins = configuration.origins { pools.prune(keeping: origins) }
-        // libcurl counts by pool, whatever the names say. How many requests there are at once is the queue's to limit; this is about the
-        // connections that are kept when they have ended: idle ones are closed, the oldest first.
-        ccurl_multi_set_long(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, configuration.downloads + TokenScheduler.mostAtOnce)
+        // libcurl counts by pool, whatever the names say. How many requests there are at once is the queue's to limit;
+        // this is about the connections that are kept when they have ended: idle ones are closed, the oldest first.
+        ccurl_multi_set_long(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, configuration.downloads + TokenTransfer.mostAtOnce)
         ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, configuration.idleConnections(pools: pools.count))
     }
 
@@ -179,7 +165,6 @@ final class DownloadLoop {
             guard message.pointee.msg == CURLMSG_DONE, let easy = message.pointee.easy_handle else { continue }
             // The message is gone once the handle is removed.
             let code = ccurl_message_result(message)
-            if tokens.end(easy, code) { continue }
             var context: UnsafeMutableRawPointer?
             ccurl_easy_get_pointer(easy, CURLINFO_PRIVATE, &context)
             curl_multi_remove_handle(multi, easy)
@@ -217,6 +202,5 @@ final class DownloadLoop {
             end(transfer, .failed(.shuttingDown))
         }
         for ticket in rest { ticket.end(.failed(.shuttingDown)) }
-        tokens.endAll()
     }
 }

@@ -6,7 +6,7 @@ import ThumbnailCache
 @testable import ImageFetcher
 
 /// Which token requests are sent, when, and for how long each may take.
-@Suite(.timeLimit(.minutes(5))) struct TokenSchedulerTests {
+@Suite(.timeLimit(.minutes(5))) struct TokenTurnTests {
     @Test func `I4: a request that has begun has all its time, so that a refresh token replaced meanwhile is not lost`()
         async throws
     {
@@ -44,11 +44,11 @@ import ThumbnailCache
             server.stop()
         }
         try await withFetcher { fetcher in
-            let hanging = try (0..<3 * TokenScheduler.mostAtOncePerOrigin).map { _ in
+            let hanging = try (0..<3 * TokenTransfer.mostAtOncePerOrigin).map { _ in
                 try fetcher.refresh(.to(silent.url, origin: "silent")) { _ in Issue.record("nobody answered") }
             }
             check(try await fetcher.token(server.url), "grant")
-            #expect(silent.connections <= TokenScheduler.mostAtOncePerOrigin)
+            #expect(silent.connections <= TokenTransfer.mostAtOncePerOrigin)
             // One that must wait for those before it is answered when its time is up.
             let late = try await fetcher.token(silent.url, origin: "silent", timeout: 50)
             #expect(late.kind == "timedOut" && late.sentence.contains("could not begin"), "\(late)")
@@ -115,10 +115,10 @@ import ThumbnailCache
                 for try await kind in group { kinds[kind, default: 0] += 1 }
                 #expect(kinds["grant"] == 20)
                 // Those that were under way when the first was answered.
-                #expect((1...TokenScheduler.mostAtOncePerOrigin).contains(kinds["origin"] ?? 0), "\(kinds)")
+                #expect((1...TokenTransfer.mostAtOncePerOrigin).contains(kinds["origin"] ?? 0), "\(kinds)")
                 #expect(kinds["rejected"] == 500 - (kinds["origin"] ?? 0))
             }
-            #expect(server.requests.count { $0.form["refresh_token"] == "bad" } <= TokenScheduler.mostAtOncePerOrigin)
+            #expect(server.requests.count { $0.form["refresh_token"] == "bad" } <= TokenTransfer.mostAtOncePerOrigin)
         }
     }
 
@@ -146,9 +146,10 @@ import ThumbnailCache
             _ = try fetcher.refresh(.to(server.url, uid: 2)) { _ in ended(2) }
             open.open()
             await all.opened()
-            // Behind those that were under way, and those that began while they ended, but long before its place in the line.
+            // Behind those that were under way, and those that began while they ended, but long before its place in the
+            // line.
             let place = try #require(order.withLockedValue { $0.firstIndex(of: 2) })
-            #expect(place < 4 * TokenScheduler.mostAtOncePerOrigin, "\(place)")
+            #expect(place < 4 * TokenTransfer.mostAtOncePerOrigin, "\(place)")
             _ = try await fetcher.token(server.url)
         }
     }

@@ -1,0 +1,264 @@
+import CCurl
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import ThumbnailCache
+
+/// Where those who want downloads and tokens and the thread that gets them meet.
+///
+/// One lock over the queues and over what has yet to be told to the thread. It is held for a few lines at a time, never
+/// while libcurl runs or an owner is told anything; so that starting and cancelling take microseconds, whatever the
+/// thread is doing.
+final class TransferScheduler: Sendable {
+    /// What the thread is to do next.
+    struct Work {
+        var configuration: FetcherConfiguration
+        /// Those that have left the queue.
+        var begin: [TransferTicket] = []
+        /// Those to let go of.
+        var cancelled: [TransferTicket] = []
+        /// Those that have waited too long.
+        var expired: [TransferTicket] = []
+        /// Those whose breaker has opened since they began to wait.
+        var rejected: [(ticket: TransferTicket, why: CircuitBreaker.Rejection)] = []
+        /// Of those who want to know whether the thread comes round: to be called when the rest is done.
+        var signs: [@Sendable () -> Void] = []
+        /// When to look for those that have waited too long.
+        var nextDeadline: NIODeadline?
+    }
+
+    struct State {
+        var phase = Phase.idle
+        /// What the thread has not yet taken.
+        var work: Work
+        /// Those of each kind wait for places of their own; by ``TransferKind``.
+        var queues: [TransferQueue]
+        var statistics = FetcherStatistics()
+        var breakers = CircuitBreakers()
+        var lastID: UInt64 = 0
+        /// Those that wait, by id.
+        var waiting: [UInt64: TransferTicket] = [:]
+        /// Wakes the thread up.
+        var wake: (@Sendable () -> Void)?
+        /// Whether there is something that the thread has not yet looked at.
+        var isCalled = false
+        /// Whether the thread sleeps, or is about to: then it takes a wakeup to call it.
+        var isAsleep = false
+        /// When the thread looks by itself for those whose time is up.
+        var nextLook = NIODeadline.distantFuture
+    }
+
+    enum Phase {
+        case idle
+        case open
+        case stopping
+        case closed
+    }
+
+    let state: NIOLockedValueBox<State>
+
+    /// For what a uid may bring about all the time.
+    let uidLog: UIDLog
+
+    init(configuration: FetcherConfiguration, log: Logger) {
+        uidLog = UIDLog(log)
+        let queues = TransferKind.allCases.map { TransferQueue(limits: configuration.queueLimits($0)) }
+        state = NIOLockedValueBox(State(work: Work(configuration: configuration), queues: queues))
+    }
+
+    // MARK: For those who want something
+
+    func start(
+        _ job: TransferJob, at now: NIODeadline, onEnd: @escaping @Sendable (TransferOutcome) -> Void
+    ) throws(TransferFailure) -> TransferTicket {
+        let (host, kind) = (job.host, job.kind)
+        let result: Result<TransferTicket, TransferFailure> = state.withLockedValue { state in
+            guard state.phase == .open else { return .failure(.shuttingDown) }
+            func refused(_ failure: TransferFailure) -> Result<TransferTicket, TransferFailure> {
+                state.count(of: job) { $0.count(.failed(failure)) }
+                return .failure(failure)
+            }
+            if let why = state.breakers.rejection(of: host, for: job.uid, at: now) {
+                return refused(.rejected(host.authority, why))
+            }
+            state.lastID += 1
+            let entry = TransferQueue.Entry(
+                id: state.lastID, uid: job.uid, host: host, connections: job.mostOfOrigin, timeout: job.origin.timeout,
+                deadline: now + .milliseconds(job.origin.timeout))
+            do {
+                try state.queues[kind.rawValue].add(entry)
+            } catch {
+                let waiting = state.queues[kind.rawValue].limits.waitingPerUID
+                return refused(.busy("\(waiting) \(kind.name) of this uid wait already: try again later"))
+            }
+            let ticket = TransferTicket(entry: entry, job: job, scheduler: self, onEnd: onEnd)
+            state.waiting[entry.id] = ticket
+            // One that has to wait is no reason to wake the thread, unless its time is up before the thread would look.
+            if state.admit() || entry.deadline < state.nextLook { state.call() }
+            return .success(ticket)
+        }
+        return try result.get()
+    }
+
+    /// Whether any download is under way or waits.
+    var isBusy: Bool { state.withLockedValue { $0.downloads.active + $0.downloads.waiting > 0 } }
+
+    func cancel(_ ticket: TransferTicket) {
+        state.withLockedValue { state in
+            guard state.phase != .closed else { return }
+            state.count(of: ticket.job) { $0[.cancelled] += 1 }
+            if state.queues[ticket.job.kind.rawValue].remove(ticket.entry) {
+                state.waiting[ticket.entry.id] = nil
+            } else {
+                state.work.cancelled.append(ticket)
+                state.call()
+            }
+        }
+    }
+
+    /// Has the thread call `sign`, soon; at once where there is none.
+    func whenAlive(_ sign: @escaping @Sendable () -> Void) {
+        let isRunning = state.withLockedValue { state in
+            guard state.phase == .open else { return false }
+            state.work.signs.append(sign)
+            state.call()
+            return true
+        }
+        if !isRunning { sign() }
+    }
+
+    func update(_ configuration: FetcherConfiguration) {
+        state.withLockedValue { state in
+            state.work.configuration = configuration
+            for kind in TransferKind.allCases {
+                state.queues[kind.rawValue].limits = configuration.queueLimits(kind)
+            }
+            state.admit()
+            state.call()
+        }
+    }
+
+    var configuration: FetcherConfiguration { state.withLockedValue { $0.work.configuration } }
+
+    // MARK: For the thread
+
+    /// From now on jobs are taken. Answers false when that was so before, or will not be again.
+    /// - Parameter wake: wakes the thread up, should it sleep.
+    func open(wake: @escaping @Sendable () -> Void) -> Bool {
+        state.withLockedValue { state in
+            guard state.phase == .idle else { return false }
+            state.phase = .open
+            state.wake = wake
+            return true
+        }
+    }
+
+    /// Takes all that there is to do; nil when the thread is to end, and then ``close()`` gives out what is left.
+    func takeWork(at now: NIODeadline) -> Work? {
+        state.withLockedValue { state in
+            guard state.phase != .stopping else { return nil }
+            state.isCalled = false
+            state.isAsleep = false
+            let expired = state.queues.indices.flatMap { state.queues[$0].expire(at: now) }
+                .compactMap { state.waiting.removeValue(forKey: $0.id) }
+            for ticket in expired { state.count(of: ticket.job) { $0.count(.failed(.timedOut(""))) } }
+            defer { state.work = Work(configuration: state.work.configuration) }
+            state.work.expired = expired
+            state.work.nextDeadline = state.queues.compactMap(\.nextDeadline).min()
+            state.nextLook = state.work.nextDeadline ?? .distantFuture
+            return state.work
+        }
+    }
+
+    /// Whether the thread may sleep; not while there is something to look at. From then on it is woken up for that.
+    func maySleep() -> Bool {
+        state.withLockedValue { state in
+            state.isAsleep = !state.isCalled
+            return state.isAsleep
+        }
+    }
+
+    /// Gives back the room of a transfer that has begun. `outcome` is nil for one that was cancelled.
+    func finish(_ ticket: TransferTicket, _ outcome: TransferOutcome?, _ counts: FetcherStatistics.Counts = .init()) {
+        state.withLockedValue { state in
+            state.count(of: ticket.job) { $0 += counts }
+            // A cancel that came while the outcome was made has been counted by itself.
+            if let outcome, !ticket.isCancelled { state.count(of: ticket.job) { $0.count(outcome) } }
+            state.queues[ticket.job.kind.rawValue].finish(ticket.entry)
+            // Who waited for it may begin.
+            if state.admit() { state.call() }
+        }
+    }
+
+    /// Has the thread end, soon.
+    func stop() {
+        state.withLockedValue { state in
+            switch state.phase {
+            case .idle: state.phase = .closed
+            case .open: state.phase = .stopping
+            case .stopping, .closed: return
+            }
+            state.call()
+        }
+    }
+
+    /// Takes no jobs any more and wakes nobody any more; gives out those that the thread has never begun.
+    func close() -> [TransferTicket] {
+        let (rest, signs) = state.withLockedValue { state in
+            state.phase = .closed
+            state.wake = nil
+            let queued = Array(state.waiting.values) + state.work.begin
+            for ticket in queued {
+                let kind = ticket.job.kind.rawValue
+                if !state.queues[kind].remove(ticket.entry) { state.queues[kind].finish(ticket.entry) }
+            }
+            state.waiting = [:]
+            defer { state.work = Work(configuration: state.work.configuration) }
+            return (queued + state.work.rejected.map(\.ticket), state.work.signs)
+        }
+        for sign in signs { sign() }
+        return rest.sorted { $0.entry.id < $1.entry.id }
+    }
+}
+
+extension TransferScheduler.State {
+    var downloads: TransferQueue { queues[TransferKind.download.rawValue] }
+
+    /// The figures are those of downloads.
+    mutating func count(of job: TransferJob, _ count: (inout FetcherStatistics.Counts) -> Void) {
+        if job.kind == .download { count(&statistics.origins[job.origin.name, default: .init()].counts) }
+    }
+
+    /// Moves what may begin out of the queues. Returns whether anything may.
+    @discardableResult
+    fileprivate mutating func admit() -> Bool {
+        for index in queues.indices {
+            while let entry = queues[index].next() {
+                if let ticket = waiting.removeValue(forKey: entry.id) { work.begin.append(ticket) }
+            }
+        }
+        return !work.begin.isEmpty
+    }
+
+    /// Has the thread look at what there is to do. Mostly it is awake and needs no wakeup, which takes both sides a
+    /// system call.
+    mutating func call() {
+        guard !isCalled else { return }
+        isCalled = true
+        if isAsleep { wake?() }
+    }
+}
+
+/// libcurl's multi handle, as the thread gets it and as others wake that thread out of curl_multi_poll.
+///
+/// Unchecked, because a pointer is not Sendable: but curl_multi_wakeup is the one function of a multi handle that may
+/// be called from any thread, and nothing else is done with it but on the one that got it. The scheduler forgets it
+/// before it is cleaned up.
+struct LoopWakeup: @unchecked Sendable {
+    let multi: UnsafeMutableRawPointer
+
+    func wake() {
+        // It fails only where a pipe cannot be written; a full one wakes as well.
+        _ = curl_multi_wakeup(multi)
+    }
+}

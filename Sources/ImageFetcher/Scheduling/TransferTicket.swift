@@ -1,0 +1,159 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import ThumbnailCache
+
+/// What is to be transferred.
+enum TransferJob: Sendable {
+    case download(Download)
+    /// With the endpoint's URL.
+    case token(TokenRequest, WebURL)
+
+    var kind: TransferKind { if case .download = self { .download } else { .token } }
+
+    var uid: UInt32 {
+        switch self {
+        case .download(let download): download.uid
+        case .token(let request, _): request.uid
+        }
+    }
+
+    var origin: Origin {
+        switch self {
+        case .download(let download): download.origin
+        case .token(let request, _): request.origin
+        }
+    }
+
+    /// Where its first request goes.
+    var host: HostKey {
+        switch self {
+        case .download(let download):
+            HostKey(origin: origin.name, authority: WebURL.authority(ofNormalized: download.target.url))
+        case .token(_, let url): HostKey(origin: origin.name, authority: url.authority)
+        }
+    }
+
+    /// How many may be under way for its origin.
+    var mostOfOrigin: Int {
+        switch self {
+        case .download: origin.connections
+        case .token: TokenTransfer.mostAtOncePerOrigin
+        }
+    }
+}
+
+/// Downloads and token requests have places of their own, so that neither waits for the other.
+enum TransferKind: Int, CaseIterable, Sendable {
+    case download
+    case token
+
+    /// Several, in sentences.
+    var name: String {
+        switch self {
+        case .download: "downloads"
+        case .token: "token requests"
+        }
+    }
+}
+
+/// How a transfer ended.
+enum TransferOutcome: Sendable {
+    case download(DownloadOutcome)
+    case token(Result<TokenGrant, TokenFailure>)
+    /// As either may.
+    case failed(TransferFailure)
+
+    /// What the owner of a download is told.
+    var ofDownload: DownloadOutcome {
+        switch self {
+        case .download(let outcome): outcome
+        case .failed(let failure): .failed(DownloadFailure(failure))
+        case .token: preconditionFailure("a download ends as a token request")
+        }
+    }
+
+    /// What the owner of a token request is told.
+    var ofToken: Result<TokenGrant, TokenFailure> {
+        switch self {
+        case .token(let outcome): outcome
+        case .failed(let failure): .failure(TokenFailure(failure))
+        case .download: preconditionFailure("a token request ends as a download")
+        }
+    }
+}
+
+/// Why a transfer came to nothing, whichever its kind.
+enum TransferFailure: Error {
+    case timedOut(String)
+    case origin(String)
+    case unauthorized(String)
+    case denied(String)
+    case busy(String)
+    /// Nothing was sent: a circuit breaker is open.
+    case rejected(String)
+    case shuttingDown
+
+    static func rejected(_ authority: String, _ why: CircuitBreaker.Rejection) -> Self {
+        .rejected(why.sentence(about: authority))
+    }
+}
+
+extension DownloadFailure {
+    init(_ failure: TransferFailure) {
+        switch failure {
+        case .timedOut(let sentence): self = .timedOut(sentence)
+        case .origin(let sentence), .rejected(let sentence): self = .origin(sentence)
+        case .unauthorized(let sentence): self = .unauthorized(sentence)
+        case .denied(let sentence): self = .denied(sentence)
+        case .busy(let sentence): self = .busy(sentence)
+        case .shuttingDown: self = .shuttingDown
+        }
+    }
+}
+
+extension TokenFailure {
+    init(_ failure: TransferFailure) {
+        switch failure {
+        case .timedOut(let sentence): self = .timedOut(sentence)
+        case .origin(let sentence): self = .origin(sentence)
+        case .unauthorized(let sentence): self = .refused(sentence)
+        case .denied(let sentence): self = .denied(sentence)
+        case .busy(let sentence): self = .busy(sentence)
+        case .rejected(let sentence): self = .notAsked(sentence)
+        case .shuttingDown: self = .shuttingDown
+        }
+    }
+}
+
+/// One transfer that was asked for: what its owner holds, and the only way to tell the owner how it ended.
+///
+/// Whoever takes the closure out decides: ``cancel()``, after which nothing is told any more, or the fetcher's thread,
+/// which tells the outcome. So it is called once at most, whichever comes first.
+final class TransferTicket: DownloadHandle {
+    let entry: TransferQueue.Entry
+    let job: TransferJob
+    private let scheduler: TransferScheduler
+    private let onEnd: NIOLockedValueBox<(@Sendable (TransferOutcome) -> Void)?>
+
+    init(
+        entry: TransferQueue.Entry, job: TransferJob, scheduler: TransferScheduler,
+        onEnd: @escaping @Sendable (TransferOutcome) -> Void
+    ) {
+        self.entry = entry
+        self.job = job
+        self.scheduler = scheduler
+        self.onEnd = NIOLockedValueBox(onEnd)
+    }
+
+    var isCancelled: Bool { onEnd.withLockedValue { $0 == nil } }
+
+    func cancel() {
+        guard onEnd.withLockedValue({ $0.take() }) != nil else { return }
+        scheduler.cancel(self)
+    }
+
+    /// Tells the outcome, outside of every lock.
+    func end(_ outcome: TransferOutcome) {
+        onEnd.withLockedValue { $0.take() }?(outcome)
+    }
+}

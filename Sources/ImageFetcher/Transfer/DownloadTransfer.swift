@@ -1,0 +1,177 @@
+import CCurl
+import LinuxSupport
+import NIOCore
+import ThumbnailCache
+
+/// One download: request after request as redirects lead on, each of them judged like the first, and with the rules
+/// about scheme, `allow` and token asked anew.
+final class DownloadTransfer: Transfer {
+    static let mostRedirects = 3
+
+    let download: Download
+    /// Requests made after the first.
+    private(set) var redirects = 0
+    /// What each redirect said that matters to a cache.
+    private(set) var redirectHeaders: [ResponseHeaders] = []
+    private var response: ResponseReader
+    /// The token, if this hop is shown it.
+    private var token: Secret?
+
+    init(_ download: Download, _ ticket: TransferTicket, _ context: TransferContext) throws(TransferFailure) {
+        let url = try Self.url(of: download, context.rulesCache)
+        self.download = download
+        response = Self.reader(url, isConditional: false, download.framing, context.configuration)
+        try super.init(ticket, to: url, deadline: ticket.entry.deadline, context)
+    }
+
+    private static func url(of download: Download, _ rulesCache: OriginRulesCache) throws(TransferFailure) -> WebURL {
+        do {
+            if let url = try rulesCache.rules(of: download.origin).template.takenApart(download.target.url) {
+                return url
+            }
+        } catch {
+            // Of an origin whose configuration cannot be read nothing is known: its URL is judged as any other's.
+        }
+        do {
+            return try WebURL(download.target.url)
+        } catch {
+            throw .origin("the URL to fetch is none: \(error.sentence)")
+        }
+    }
+
+    private static func reader(
+        _ url: WebURL, isConditional: Bool, _ framing: ReplyFraming, _ configuration: FetcherConfiguration
+    ) -> ResponseReader {
+        ResponseReader(
+            host: url.host, isConditional: isConditional, framing: framing,
+            limits: .init(image: configuration.maximumImageBytes))
+    }
+
+    // MARK: One hop
+
+    override func prepare(at now: NIODeadline) throws(TransferFailure) {
+        response = Self.reader(url, isConditional: conditionForThisHop != nil, download.framing, configuration)
+        token = try tokenForThisHop()
+        try super.prepare(at: now)
+    }
+
+    override func setOptions(of easy: EasyHandle) throws(EasyHandle.Failure) {
+        try easy.set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS)
+        // The first request to a host tells whether others may share its connection: worth a wait for what TLS decides
+        // in its handshake. Without TLS they would wait for an answer, and one that never comes would hold up all of
+        // them.
+        try easy.set(CURLOPT_PIPEWAIT, url.scheme == .https ? 1 : 0)
+        try easy.setHeaders(
+            ["Accept: image/avif,image/webp,image/png,image/jpeg,image/gif,image/*;q=0.5"]
+                + (conditionForThisHop?.lines ?? []),
+            token: token)
+        // What drips is given up though its time is not; libcurl counts in windows of seconds.
+        try easy.set(CURLOPT_LOW_SPEED_LIMIT, origin.lowestSpeed)
+        try easy.set(CURLOPT_LOW_SPEED_TIME, origin.lowestSpeed > 0 ? configuration.slowSeconds : 0)
+        try easy.setDebug(receiveAsItCame)
+        try easy.set(CURLOPT_DEBUGDATA, pointer: Unmanaged<Transfer>.passUnretained(self).toOpaque())
+        try easy.set(CURLOPT_VERBOSE, 1)
+    }
+
+    /// An origin's configuration names its template's scheme, host and port, and what is under an `allow` entry. Where
+    /// a redirect leads otherwise is the origin's word and not the operator's.
+    override var isConfigured: Bool {
+        do {
+            return try context.rulesCache.rules(of: origin).names(url)
+        } catch {
+            return false
+        }
+    }
+
+    override var seenStatus: Int? { response.seenStatus }
+    override func field(_ name: String) -> String? { response.field(name) }
+    override func receive(header line: UnsafeRawBufferPointer) -> Bool { response.header(line) }
+    override func receive(body bytes: UnsafeRawBufferPointer) -> Bool { response.body(bytes) }
+    override func receive(asItCame count: Int) { response.bodyAsItCame(count) }
+
+    override func conclude(_ code: CURLcode) -> TransferOutcome? {
+        counts[.bytes] += response.bodyBytes
+        return super.conclude(code)
+    }
+
+    override func outcome(_ code: CURLcode) -> TransferOutcome? {
+        if let status = response.finalStatus { counts[.init(status: status)] += 1 }
+        guard let verdict = response.verdict(isWhole: code == CURLE_OK) else { return .failed(failure(code)) }
+        switch verdict {
+        case .image(let framed, let headers):
+            return .download(image(framed, completed(headers)))
+        case .missing(let headers):
+            return .download(.missing(completed(headers)))
+        case .notModified(let headers):
+            return .download(.notModified(completed(headers)))
+        case .redirect(let location):
+            do {
+                redirectHeaders.append(ResponseHeaders(response.headers.fields, delay: easy.secondsTaken))
+                try follow(location)
+                return nil
+            } catch {
+                return .failed(error)
+            }
+        case .failed(.unauthorized) where download.token != nil && token == nil:
+            // Another token would not be shown here either.
+            return .failed(.origin("HTTP status 401 from \(url.host), which the user's token is not for"))
+        case .failed(let failure):
+            return .download(.failed(failure))
+        }
+    }
+
+    // MARK: Redirects
+
+    private func follow(_ location: String) throws(TransferFailure) {
+        guard redirects < Self.mostRedirects else {
+            throw .origin("\(url.host) redirects once more after \(Self.mostRedirects) redirects")
+        }
+        let next: WebURL
+        do throws(WebURL.Refusal) {
+            next = try WebURL(location, relativeTo: url)
+            guard next.scheme == .https || url.scheme == .http else {
+                throw .forbidden("it leads from https to http")
+            }
+            if download.target.isNamedByClient { try allowList().check(next) }
+        } catch {
+            switch error {
+            case .malformed(let sentence): throw .origin("a redirect from \(url.host) is refused: \(sentence)")
+            case .forbidden(let sentence): throw .denied("a redirect from \(url.host) is refused: \(sentence)")
+            }
+        }
+        redirects += 1
+        url = next
+    }
+
+    private func allowList() throws(WebURL.Refusal) -> AllowList {
+        do {
+            return try context.rulesCache.rules(of: origin).allow
+        } catch {
+            throw .forbidden(error.reason)
+        }
+    }
+
+    // MARK: What is sent
+
+    /// What is held, if it is this hop's URL that gave it: validators mean nothing to another (RFC 9110 section 8.8).
+    private var conditionForThisHop: DownloadCondition? {
+        download.condition.flatMap { $0.url == url.string ? $0 : nil }
+    }
+
+    /// The token, if this hop goes to the scheme, host and port of the origin's own URL; nobody else ever sees it
+    /// (F39).
+    private func tokenForThisHop() throws(TransferFailure) -> Secret? {
+        guard let token = download.token else { return nil }
+        do {
+            guard try context.rulesCache.rules(of: origin).template.authority == url.authority else { return nil }
+        } catch {
+            return nil
+        }
+        // A line end within it would begin a header field of somebody else's making.
+        guard token.withBytes({ TokenText.isBearer($0) }) else {
+            throw .unauthorized(
+                "the token holds bytes that a bearer token cannot have, and was not sent to \(url.host)")
+        }
+        return token
+    }
+}
