@@ -1,4 +1,5 @@
 import COpenSSL
+import LinuxSupport
 import ThumbnailCache
 
 /// Seals, opens and names under one key, AES-256-GCM (NIST SP 800-38D) and HMAC-SHA-256, with OpenSSL's contexts kept

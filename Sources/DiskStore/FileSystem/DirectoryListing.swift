@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import LinuxSupport
 
 /// A name that a directory holds, and what it is as far as the directory knows.
 struct DirectoryEntry {

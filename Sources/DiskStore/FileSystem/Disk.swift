@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// The file system with its interruptions and short counts completed (F9). Everything above the seam goes through it.
 ///
@@ -108,29 +109,18 @@ final class Disk: Sendable {
     }
 
     func sync(_ directory: Directory) throws(SystemError) {
-        try uninterrupted { () throws(SystemError) in try system.sync(directory.descriptor) }
+        try retryingInterrupts { () throws(SystemError) in try system.sync(directory.descriptor) }
     }
 
     private func open(_ name: FileName, in directory: Int32, for purpose: OpenPurpose) throws(SystemError) -> Int32 {
         do {
-            return try uninterrupted { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
+            return try retryingInterrupts { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
         } catch {
             guard error.isOutOfDescriptors else { throw error }
             let areEntriesGivenUp = openEntries.giveUpAll()
             guard directories.giveUpAll() || areEntriesGivenUp else { throw error }
         }
-        return try uninterrupted { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
-    }
-}
-
-/// Repeats a call as long as a signal interrupts it.
-private func uninterrupted<Result>(_ call: () throws(SystemError) -> Result) throws(SystemError) -> Result {
-    while true {
-        do {
-            return try call()
-        } catch {
-            if error.code != EINTR { throw error }
-        }
+        return try retryingInterrupts { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
     }
 }
 
@@ -152,7 +142,7 @@ final class Directory: Sendable {
     /// Its next entries, as getdents64 writes them; 0 at the end, and where the directory has been removed.
     func list(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         do {
-            return try uninterrupted { () throws(SystemError) in try system.list(descriptor, into: buffer) }
+            return try retryingInterrupts { () throws(SystemError) in try system.list(descriptor, into: buffer) }
         } catch {
             if error.isMissing { return 0 }
             throw error
@@ -185,7 +175,7 @@ struct OpenFile: ~Copyable, Sendable {
         while filled < buffer.count {
             let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[filled...])
             let position = offset + Int64(filled)
-            let count = try uninterrupted { () throws(SystemError) in
+            let count = try retryingInterrupts { () throws(SystemError) in
                 try system.read(descriptor, into: rest, at: position)
             }
             if count == 0 { break }
@@ -205,7 +195,7 @@ struct OpenFile: ~Copyable, Sendable {
         while written < bytes.count {
             let rest = UnsafeRawBufferPointer(rebasing: bytes[written...])
             let position = offset + Int64(written)
-            let count = try uninterrupted { () throws(SystemError) in
+            let count = try retryingInterrupts { () throws(SystemError) in
                 try system.write(descriptor, rest, at: position)
             }
             // A write of some bytes that writes none and names no error would otherwise be tried for ever.
@@ -215,11 +205,11 @@ struct OpenFile: ~Copyable, Sendable {
     }
 
     func sync() throws(SystemError) {
-        try uninterrupted { () throws(SystemError) in try system.sync(descriptor) }
+        try retryingInterrupts { () throws(SystemError) in try system.sync(descriptor) }
     }
 
     func lock() throws(SystemError) {
-        try uninterrupted { () throws(SystemError) in try system.lock(descriptor) }
+        try retryingInterrupts { () throws(SystemError) in try system.lock(descriptor) }
     }
 
     func touch(at seconds: Int64) throws(SystemError) {

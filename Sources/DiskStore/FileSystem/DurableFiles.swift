@@ -11,13 +11,10 @@ extension Disk {
             let file = try open(name, in: directory, for: .reading)
             let status = try file.status()
             guard status.kind == .file, status.size <= limit else { return Secret([]) }
-            let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(status.size), alignment: 16)
-            defer {
-                wipeMemory(memory)
-                memory.deallocate()
+            return try withWipedMemory(Int(status.size)) { memory throws(SystemError) in
+                let count = try file.read(into: memory)
+                return Secret(UnsafeRawBufferPointer(rebasing: memory[..<count]))
             }
-            let count = try file.read(into: memory)
-            return Secret(UnsafeRawBufferPointer(rebasing: memory[..<count]))
         } catch {
             if error.isMissing { return nil }
             if error.isOfWrongKind { return Secret([]) }

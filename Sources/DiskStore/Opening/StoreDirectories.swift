@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// The directories that the configuration names, opened and checked.
 struct StoreHomes {

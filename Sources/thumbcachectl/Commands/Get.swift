@@ -72,7 +72,7 @@ struct Get: DaemonCommand {
         }
         let bytes = Array(image.readableBytesView)
         if let output { try OutputFile.write(bytes, to: output) }
-        if printsImage { try environment.output.write(bytes[...]) }
+        if printsImage { try environment.output.write(bytes) }
         if wantsMeta { try printer.pairs(reply.pairs.filter { $0.key != MetaKey.image.rawValue }) }
     }
 }

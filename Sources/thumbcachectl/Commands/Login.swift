@@ -1,4 +1,5 @@
 import ArgumentParser
+import LinuxSupport
 import NIOCore
 
 struct Login: DaemonCommand {
@@ -66,10 +67,9 @@ struct Login: DaemonCommand {
         if file == "-", environment.input.isTerminal {
             throw .usage("standard input is a terminal, which would show the token; pipe it in, or name a file")
         }
-        var bytes = try InputFile.read(file, what: "a token", limit: Self.longestToken, input: environment.input)
-        if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
-        if bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
-        guard !bytes.isEmpty else { throw .usage("\(file == "-" ? "standard input" : file) holds no token") }
-        return ByteBuffer(bytes: bytes)
+        let bytes = try InputFile.read(file, what: "a token", limit: Self.longestToken, input: environment.input)
+        let token = bytes.withoutLineBreak
+        guard !token.isEmpty else { throw .usage("\(file == "-" ? "standard input" : file) holds no token") }
+        return ByteBuffer(bytes: token)
     }
 }

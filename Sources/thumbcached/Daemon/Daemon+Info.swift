@@ -2,6 +2,7 @@ import DaemonServer
 import DiskStore
 import Glibc
 import ImageFetcher
+import LinuxSupport
 import ThumbnailCache
 
 extension Daemon {
@@ -90,22 +91,17 @@ extension Daemon {
     }
 
     /// Seconds by a clock that nobody sets.
-    private static func uptime() -> Int {
-        var moment = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &moment)
-        return moment.tv_sec
-    }
+    private static func uptime() -> Int64 { nanoseconds(of: CLOCK_MONOTONIC) / 1_000_000_000 }
 
     /// proc_pid_statm(5): the second figure, in pages. 0 where /proc cannot be read.
     private static func residentBytes() -> Int {
-        guard let file = fopen("/proc/self/statm", "re") else { return 0 }
-        defer { fclose(file) }
-        var line = [CChar](repeating: 0, count: 128)
-        guard fgets(&line, Int32(line.count), file) != nil else { return 0 }
-        let figures = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-            .split(separator: " ")
-        guard figures.count > 1, let pages = Int(figures[1]) else { return 0 }
-        return pages * sysconf(Int32(_SC_PAGESIZE))
+        do throws(PlainFileError) {
+            let figures = try readTextFile("/proc/self/statm", limit: 256).split(separator: " ")
+            guard figures.count > 1, let pages = Int(figures[1]) else { return 0 }
+            return pages * sysconf(Int32(_SC_PAGESIZE))
+        } catch {
+            return 0
+        }
     }
 }
 

@@ -109,7 +109,7 @@ enum Daemon {
     }
 
     private static func logger(_ setup: DaemonSetup, _ live: LiveConfiguration) -> Logger {
-        let isJournal = StructuredLog.isJournal(setup.environment)
+        let isJournal = Journal.isBehind(STDERR_FILENO, setup.environment["JOURNAL_STREAM"])
         return Logger(label: "thumbcached") { label in
             StructuredLog(
                 label: label, threshold: { setup.logLevel ?? live.current.configuration.log.level },

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// The daemon's Unix socket: bound, listening, with its mode set, and known to be its own.
 ///

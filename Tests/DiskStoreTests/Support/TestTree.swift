@@ -1,6 +1,7 @@
 import DiskStore
 import Foundation
 import Glibc
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore

@@ -1,5 +1,6 @@
 import DiskStore
 import Glibc
+import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
