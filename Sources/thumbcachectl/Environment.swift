@@ -12,15 +12,23 @@ struct Environment {
     /// 64 bits that nobody can guess.
     var random: () -> UInt64 = { UInt64.random(in: .min ... .max) }
 
+    /// The daemon's reply to one request.
     /// - Parameters:
     ///   - patience: seconds that each read or write may take.
     ///   - limit: seconds that all of it may take, connecting included.
-    func connect(
-        _ options: DaemonOptions, patience: Int = Connection.patience, within limit: Int? = nil
-    ) throws(Failure) -> Connection {
+    func ask(
+        _ request: RequestArguments, _ options: DaemonOptions, patience: Int = Connection.patience,
+        within limit: Int? = nil
+    ) throws(Failure) -> Value {
         let path = try SocketPath.choose(
             option: options.socket, variable: variable, exists: { Glibc.access($0, F_OK) == 0 })
-        return try Connection(path: path, patience: patience, within: limit)
+        return try Connection(path: path, patience: patience, within: limit).request(request.buffers)
+    }
+
+    /// There is no result: `null` for programs, and why for people.
+    func noImage(_ options: OutputOptions, _ reason: String) throws(Failure) -> Failure {
+        if options.json { try printer(options).json(.null) }
+        return .noImage(reason)
     }
 
     /// Prints a receipt. What it is the receipt of has happened, whether or not anybody can read that: where it cannot be

@@ -58,8 +58,7 @@ struct Login: DaemonCommand {
             request.append("REFRESH")
             request.append(try readToken(refreshTokenFile, environment))
         }
-        let connection = try environment.connect(daemon)
-        _ = try connection.request(request.buffers)
+        _ = try environment.ask(request, daemon)
     }
 
     /// The file's bytes without the line break that editors and `echo` put at its end.

@@ -65,8 +65,7 @@ struct Logout: DaemonCommand {
         var request = RequestArguments("LOGOUT", user ?? "*")
         request.option("SESSION", session)
         request.option("UID", target.uid)
-        let connection = try environment.connect(daemon, within: timeout)
-        return try connection.request(request.buffers)
+        return try environment.ask(request, daemon, within: timeout)
     }
 
     /// The marker comes first: a hook that is killed while it waits for the daemon has left it.
