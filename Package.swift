@@ -60,7 +60,8 @@ let package = Package(
         // What travels on the socket.
         .target(name: "RESP", dependencies: ["LinuxSupport", nioCore], swiftSettings: swiftRules + fuzzRules),
         .target(
-            name: "ThumbcacheProtocol", dependencies: ["RESP", nioCore], swiftSettings: swiftRules + fuzzRules),
+            name: "ThumbcacheProtocol", dependencies: ["RESP", "LinuxSupport", nioCore],
+            swiftSettings: swiftRules + fuzzRules),
 
         // The domain.
         .target(

@@ -19,7 +19,7 @@ public enum Hex {
     }
 
     /// The value of a digit, in either case; nil for what is none.
-    public static func value(of digit: UInt8) -> UInt8? {
+    @inlinable public static func value(of digit: UInt8) -> UInt8? {
         switch digit {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
         case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
@@ -29,12 +29,12 @@ public enum Hex {
     }
 
     /// Whether it is of digits as ``Hex`` writes them: a name has one spelling.
-    public static func isLowerCase(_ digits: some Sequence<UInt8>) -> Bool {
+    @inlinable public static func isLowerCase(_ digits: some Sequence<UInt8>) -> Bool {
         digits.allSatisfy { value(of: $0) != nil && !(UInt8(ascii: "A")...UInt8(ascii: "F")).contains($0) }
     }
 
     /// The value of up to 16 digits in lower case; nil when one of them is none.
-    public static func word(_ digits: some Collection<UInt8>) -> UInt64? {
+    @inlinable public static func word(_ digits: some Collection<UInt8>) -> UInt64? {
         guard !digits.isEmpty, digits.count <= 16, isLowerCase(digits) else { return nil }
         return digits.reduce(0) { $0 << 4 | UInt64(value(of: $1) ?? 0) }
     }
