@@ -2,6 +2,7 @@ import ArgumentParser
 import CLinux
 import Glibc
 import LinuxSupport
+import ThumbcacheProtocol
 
 /// The command line: `thumbcached [--config FILE] [--check-config] [--log-level L] [--version]`.
 @main

@@ -50,6 +50,11 @@ final class Crypter: @unchecked Sendable {
         EVP_CIPHER_CTX_free(opening)
     }
 
+    /// Where the image of a slot lies.
+    func address(of slot: Slot) throws -> EntryAddress {
+        EntryAddress(profile: try names.profileName(of: slot.profile), size: slot.size)
+    }
+
     /// Seals `first` and `second` as one text into `output`, which takes both lengths together, and writes the tag.
     /// `bound` must be the same when it is opened. `output` may be where the text is.
     func seal(

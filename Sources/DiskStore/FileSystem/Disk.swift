@@ -21,13 +21,18 @@ final class Disk: Sendable {
         Directory(try open(FileName(path), in: AT_FDCWD, for: .root), system)
     }
 
-    /// Makes a configured directory; those above it must be there.
-    func makeRoot(_ path: String) throws(SystemError) {
-        try system.makeDirectory(FileName(path), in: AT_FDCWD)
-    }
-
     func openDirectory(_ name: FileName, in directory: Directory) throws(SystemError) -> Directory {
         Directory(try open(name, in: directory.descriptor, for: .directory), system)
+    }
+
+    /// What somebody has planted in its place is never followed (F24) and counts as missing.
+    func existingDirectory(_ name: FileName, in directory: Directory) throws(SystemError) -> Directory? {
+        do {
+            return try openDirectory(name, in: directory)
+        } catch {
+            if error.isMissing || error.isOfWrongKind { return nil }
+            throw error
+        }
     }
 
     func open(_ name: FileName, in directory: Directory, for purpose: OpenPurpose) throws(SystemError) -> OpenFile {
@@ -74,11 +79,7 @@ final class Disk: Sendable {
 
     /// Unlinks a name; that it is not there is no error.
     func unlinkIfPresent(_ name: FileName, in directory: Directory) throws(SystemError) {
-        do {
-            try unlink(name, in: directory)
-        } catch {
-            if !error.isMissing { throw error }
-        }
+        _ = try unlessMissing { () throws(SystemError) in try unlink(name, in: directory) }
     }
 
     func removeDirectory(_ name: FileName, in directory: Directory) throws(SystemError) {
@@ -100,12 +101,7 @@ final class Disk: Sendable {
 
     /// The status of a name itself, of a link and not of what it points to; nil when nothing is there.
     func status(of name: FileName, in directory: Directory) throws(SystemError) -> FileStatus? {
-        do {
-            return try system.status(of: name, in: directory.descriptor)
-        } catch {
-            if error.isMissing { return nil }
-            throw error
-        }
+        try unlessMissing { () throws(SystemError) in try system.status(of: name, in: directory.descriptor) }
     }
 
     func sync(_ directory: Directory) throws(SystemError) {
@@ -114,13 +110,25 @@ final class Disk: Sendable {
 
     private func open(_ name: FileName, in directory: Int32, for purpose: OpenPurpose) throws(SystemError) -> Int32 {
         do {
-            return try retryingInterrupts { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
+            return try retryingInterrupts { () throws(SystemError) in try system.open(name, in: directory, for: purpose)
+            }
         } catch {
             guard error.isOutOfDescriptors else { throw error }
             let areEntriesGivenUp = openEntries.giveUpAll()
             guard directories.giveUpAll() || areEntriesGivenUp else { throw error }
         }
         return try retryingInterrupts { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
+    }
+}
+
+/// nil where what is asked for is not there.
+@inline(__always)
+func unlessMissing<Result>(_ call: () throws(SystemError) -> Result) throws(SystemError) -> Result? {
+    do throws(SystemError) {
+        return try call()
+    } catch {
+        if error.isMissing { return nil }
+        throw error
     }
 }
 
@@ -141,12 +149,9 @@ final class Directory: Sendable {
 
     /// Its next entries, as getdents64 writes them; 0 at the end, and where the directory has been removed.
     func list(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
-        do {
-            return try retryingInterrupts { () throws(SystemError) in try system.list(descriptor, into: buffer) }
-        } catch {
-            if error.isMissing { return 0 }
-            throw error
-        }
+        try unlessMissing { () throws(SystemError) in
+            try retryingInterrupts { () throws(SystemError) in try system.list(descriptor, into: buffer) }
+        } ?? 0
     }
 
     deinit {
