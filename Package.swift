@@ -101,7 +101,8 @@ let package = Package(
             ],
             swiftSettings: swiftRules),
         .executableTarget(
-            name: "thumbcachectl", dependencies: ["RESP", "ThumbcacheProtocol", "CLinux", nioCore, arguments],
+            name: "thumbcachectl",
+            dependencies: ["RESP", "ThumbcacheProtocol", "LinuxSupport", "CLinux", nioCore, arguments],
             swiftSettings: swiftRules),
 
         // Stand-ins for disk, network and clock, which force an overlap and count calls.
@@ -122,7 +123,7 @@ let package = Package(
             swiftSettings: swiftRules),
         .testTarget(
             name: "DiskStoreTests",
-            dependencies: ["DiskStore", "ThumbnailCache", "CLinux", nioCore, nioLocks, logging],
+            dependencies: ["DiskStore", "ThumbnailCache", "LinuxSupport", "CLinux", nioCore, nioLocks, logging],
             swiftSettings: swiftRules),
         .testTarget(
             name: "ImageFetcherTests",
@@ -142,7 +143,7 @@ let package = Package(
             name: "ThumbcachedTests",
             dependencies: [
                 "CacheFakes", "DaemonServer", "thumbcached", "thumbcachectl", "ImageFetcher", "ThumbnailCache", "RESP",
-                nioCore, nioPosix, nioLocks, logging,
+                "LinuxSupport", nioCore, nioPosix, nioLocks, logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(

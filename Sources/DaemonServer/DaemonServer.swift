@@ -16,13 +16,10 @@ public final class DaemonServer: Sendable {
         self.listener = listener
     }
 
-    /// How many connections the kernel may queue before they are accepted.
-    private static var backlog: CInt { 4096 }
-
     /// How many refused connections may linger until their peer has read why. Beyond it they close without waiting.
     public static var refusedAtOnce: Int { 64 }
 
-    /// Starts serving on a bound socket, whoever bound it; the descriptor is the server's from now on.
+    /// Starts serving on a socket that listens, whoever made it; the descriptor is the server's from now on.
     /// - Parameter overflowUID: what the kernel says of a peer whose uid has no number in this user namespace
     ///   (user_namespaces(7)). Whoever has it is refused: it may be anybody.
     public static func start(
@@ -44,7 +41,7 @@ public final class DaemonServer: Sendable {
         let served = serving
         let turns = try await turns(of: group)
         let listener = try await Listener.start(
-            on: descriptor, backlog: backlog, loop: group.loops[0], log: context.log
+            on: descriptor, loop: group.loops[0], log: context.log
         ) { connection in
             let loop = group.nextForSocket()
             loop.execute { take(connection, served, identify, turns[ObjectIdentifier(loop)], on: loop) }

@@ -20,15 +20,12 @@ public struct ServerLimits: Sendable, Equatable {
     /// Requests of one uid that may wait for a download.
     public var queuePerUID: Int
     public var arguments: Int
-    /// Bytes.
-    public var id: Int
-    public var image: Int
-    public var token: Int
+    public var command: CommandLimits
 
     public init(
         connections: Int = 1024, connectionsPerUID: Int = 256, adminConnections: Int = 16, input: Int = 16 << 20,
         output: Int = 16 << 20, stall: Int64 = 30_000, queuePerUID: Int = 1024,
-        arguments: Int = 1024, id: Int = 512, image: Int = 5 << 20, token: Int = 8 << 10
+        arguments: Int = 1024, command: CommandLimits = CommandLimits()
     ) {
         self.connections = connections
         self.connectionsPerUID = connectionsPerUID
@@ -38,17 +35,11 @@ public struct ServerLimits: Sendable, Equatable {
         self.stall = stall
         self.queuePerUID = queuePerUID
         self.arguments = arguments
-        self.id = id
-        self.image = image
-        self.token = token
+        self.command = command
     }
 
     var request: RequestLimits {
-        RequestLimits(
-            arguments: arguments, argumentBytes: max(image, token, id, CommandLimits.url), frameBytes: input)
-    }
-
-    var command: CommandLimits {
-        CommandLimits(id: id, image: image, token: token)
+        let longest = max(command.image, command.token, command.id, CommandLimits.url)
+        return RequestLimits(arguments: arguments, argumentBytes: longest, frameBytes: input)
     }
 }

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
@@ -18,7 +19,7 @@ public final class DiskStore: ImageStore {
     private let pendingLogouts: PendingDirectory?
     private let algorithms: Algorithms
     private let crypters: CrypterPool
-    private let counters: Counters
+    public let counters = Counters<StoreEvent>()
     private let locks: NIOLockedValueBox<StoreLocks?>
 
     /// Opens the store, or makes it. Costs a few system calls, however much is stored.
@@ -47,7 +48,6 @@ public final class DiskStore: ImageStore {
         let temporaries = try TemporaryNames(random: random)
         let directorySync = DirectorySync(disk: disk, temporaries: temporaries)
         let signal = MaintenanceSignal()
-        counters = Counters()
         self.algorithms = algorithms
         crypters = CrypterPool(algorithms: algorithms)
         epochBase = opened.epochBase
@@ -94,11 +94,6 @@ public final class DiskStore: ImageStore {
 
     public func countUsers(of uid: UInt32) throws -> Int {
         try storeErrors("counting users") { try logins.owners(of: uid).count }
-    }
-
-    /// The uids that have at least one user logged in. Costs a listing of the key files.
-    public func uidsLoggedIn() throws -> [UInt32] {
-        try storeErrors("listing uids") { try logins.uids().filter { try !logins.owners(of: $0).isEmpty } }
     }
 
     public func settle(_ uid: UInt32) throws {
@@ -152,15 +147,11 @@ public final class DiskStore: ImageStore {
     /// Images and bytes on disk, as far as counted.
     public var usageTotal: Usage { images.ledger.withLockedValue { $0.total } }
 
-    public var statistics: DiskStoreStatistics {
-        DiskStoreStatistics(
-            usage: usageTotal, isCounted: maintenance.isCounted, trash: images.trash.usage,
-            rejectedEntries: counters.rejectedEntries.load(ordering: .relaxed),
-            failedReads: counters.failedReads.load(ordering: .relaxed),
-            evictedImages: counters.evictedImages.load(ordering: .relaxed),
-            evictedBytes: counters.evictedBytes.load(ordering: .relaxed),
-            damagedLogins: counters.damagedLogins.load(ordering: .relaxed))
-    }
+    /// What waits to be deleted.
+    public var trashUsage: Usage { images.trash.usage }
+
+    /// Whether everything that was there at the start is counted by now.
+    public var isCounted: Bool { maintenance.isCounted }
 
     /// Does what is due in the background, now and on this thread: the sweep after a start, counting, deleting trash,
     /// evicting. Returns when nothing more can be done.

@@ -8,8 +8,7 @@ public struct DiskStoreConfiguration: Sendable {
         case runtime
     }
 
-    /// Absolute paths. Each is made, mode 0700, if only its last part is missing; each must belong to the daemon's user
-    /// and be writable for nobody else.
+    /// Absolute paths. Each must be there, belong to the daemon's user and be writable for nobody else.
     public var cacheDirectory: String
     public var stateDirectory: String
     /// Only used with ``KeyStorage/runtime``, and to destroy keys that an earlier start with it left there.

@@ -1,3 +1,4 @@
+import LinuxSupport
 import ThumbnailCache
 
 /// Why the store does not start: a sentence that says what was wrong, where, and what would be right.

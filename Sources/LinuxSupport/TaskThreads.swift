@@ -18,7 +18,7 @@ public final class TaskThreads: TaskExecutor {
 
     private let state = NIOLockedValueBox(State())
     private let wakeup = Semaphore()
-    private let threads = NIOLockedValueBox<[pthread_t]>([])
+    private let threads = Threads()
 
     /// - Parameters:
     ///   - name: of the threads, as the system's tools show it; 15 characters at most.
@@ -26,10 +26,7 @@ public final class TaskThreads: TaskExecutor {
     /// - Throws: when there is no thread to be had. Those that were started end then.
     public init(named name: String, count: Int) throws(ThreadError) {
         do throws(ThreadError) {
-            for _ in 0..<count {
-                let thread = try startThread(named: name) { self.work() }
-                threads.withLockedValue { $0.append(thread) }
-            }
+            try threads.start(named: name, count: count) { self.work() }
         } catch {
             stop()
             throw error
@@ -71,11 +68,7 @@ public final class TaskThreads: TaskExecutor {
             return state.asleep
         }
         for _ in 0..<asleep { wakeup.signal() }
-        let threads = threads.withLockedValue { threads in
-            defer { threads = [] }
-            return threads
-        }
-        for thread in threads { pthread_join(thread, nil) }
+        threads.join()
     }
 
     private enum Step {

@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import NIOConcurrencyHelpers
 
 /// Runs `body` on a new thread, which no signal is delivered to: they are for others to handle, and a SIGPIPE that a write of
 /// OpenSSL's raises there must not end the process.
@@ -31,6 +32,32 @@ public func startThread(named name: String, _ body: @escaping @Sendable () -> Vo
         throw ThreadError(name: name, code: code)
     }
     return thread
+}
+
+/// Threads that do the same, and end together.
+public final class Threads: Sendable {
+    private let running = NIOLockedValueBox<[pthread_t]>([])
+
+    public init() {}
+
+    /// - Throws: when there is no thread to be had. Those that were started are there then.
+    public func start(
+        named name: String, count: Int, _ body: @escaping @Sendable () -> Void
+    ) throws(ThreadError) {
+        for _ in 0..<count {
+            let thread = try startThread(named: name, body)
+            running.withLockedValue { $0.append(thread) }
+        }
+    }
+
+    /// Returns when all have ended.
+    public func join() {
+        let threads = running.withLockedValue { threads in
+            defer { threads = [] }
+            return threads
+        }
+        for thread in threads { pthread_join(thread, nil) }
+    }
 }
 
 /// A thread that the system did not give.

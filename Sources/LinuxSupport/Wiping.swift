@@ -6,6 +6,18 @@ public func wipeMemory(_ memory: UnsafeMutableRawBufferPointer) {
     if let start = memory.baseAddress { clinux_wipe(start, memory.count) }
 }
 
+/// Lends memory for a secret that is wiped afterwards.
+public func withWipedMemory<Result, Failure: Error>(
+    _ count: Int, _ body: (UnsafeMutableRawBufferPointer) throws(Failure) -> Result
+) throws(Failure) -> Result {
+    let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 16)
+    defer {
+        wipeMemory(memory)
+        memory.deallocate()
+    }
+    return try body(memory)
+}
+
 extension [UInt8] {
     /// Zeroes the bytes. They lie nowhere else only if the array was made with room for all of them.
     public mutating func wipe() {

@@ -66,36 +66,12 @@ extension ByteBuffer {
         writeLength(count, marker: version == .two ? "*" : "~")
     }
 
-    /// `>count`; an array in version 2.
-    public mutating func writePushHeader(count: Int, version: RESPVersion) {
-        writeLength(count, marker: version == .two ? "*" : ">")
-    }
-
     /// `_`; in version 2 `$-1` or `*-1`, whichever kind of value was due.
     public mutating func writeNull(kind: NullKind = .bulk, version: RESPVersion) {
         switch (version, kind) {
         case (.three, _): writeStaticString("_\r\n")
         case (.two, .bulk): writeStaticString("$-1\r\n")
         case (.two, .array): writeStaticString("*-1\r\n")
-        }
-    }
-
-    /// `#t` or `#f`; 1 or 0 in version 2.
-    public mutating func writeRESPBoolean(_ value: Bool, version: RESPVersion) {
-        switch version {
-        case .two: writeRESPInteger(value ? 1 : 0)
-        case .three: writeStaticString(value ? "#t\r\n" : "#f\r\n")
-        }
-    }
-
-    /// `,value`; a bulk string in version 2.
-    public mutating func writeRESPDouble(_ value: Double, version: RESPVersion) {
-        let text = value.isInfinite ? (value < 0 ? "-inf" : "inf") : value.isNaN ? "nan" : "\(value)"
-        switch version {
-        case .two: writeBulkString(text)
-        case .three:
-            writeInteger(UInt8(ascii: ","))
-            writeLine(text)
         }
     }
 

@@ -1,3 +1,5 @@
+import LinuxSupport
+
 /// Bytes that a peer sent, fit to stand in an error message or a log line: printable ASCII as it is, anything else as
 /// `\xNN`, quotes and backslashes too, and `...` where it was cut.
 ///
@@ -7,13 +9,20 @@ public func printableText(_ bytes: some Collection<UInt8>, limit: Int = 32) -> S
     for byte in bytes.prefix(limit) {
         switch byte {
         case UInt8(ascii: "'"), UInt8(ascii: "\\"), 0..<0x20, 0x7F...:
-            let digits = Array("0123456789abcdef".utf8)
-            text += "\\x"
-            text.unicodeScalars.append(Unicode.Scalar(digits[Int(byte >> 4)]))
-            text.unicodeScalars.append(Unicode.Scalar(digits[Int(byte & 15)]))
+            text += "\\x\(Hex.text([byte]))"
         default:
             text.unicodeScalars.append(Unicode.Scalar(byte))
         }
     }
     return bytes.count > limit ? text + "..." : text
+}
+
+extension Unicode.Scalar {
+    /// Whether it shows as itself on a terminal, and moves nothing around it.
+    public var isVisible: Bool {
+        switch properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .surrogate, .unassigned: false
+        default: true
+        }
+    }
 }

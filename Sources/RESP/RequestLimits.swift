@@ -12,7 +12,7 @@ public struct RequestLimits: Sendable, Equatable {
     ///   - arguments: bulk strings in one request.
     ///   - argumentBytes: the longest bulk string, in bytes.
     ///   - frameBytes: all bulk strings of a request together, in bytes.
-    public init(arguments: Int = 1024, argumentBytes: Int = 5 << 20, frameBytes: Int = 16 << 20) {
+    public init(arguments: Int = 1024, argumentBytes: Int = 16 << 20, frameBytes: Int = 16 << 20) {
         self.arguments = arguments
         self.argumentBytes = argumentBytes
         self.frameBytes = frameBytes

@@ -37,15 +37,14 @@ public final class Listener: PollHandler, Sendable {
         self.taken = taken
     }
 
-    /// Starts listening on a bound socket, whoever bound it.
+    /// Starts taking connections of a socket that listens, whoever made it.
     /// - Parameters:
     ///   - descriptor: is the listener's from now on, and is closed should this fail.
-    ///   - backlog: how many connections the kernel may queue: listen(2).
     ///   - accept: accept4(2) for a socket that does not block and is closed on exec.
     ///   - taken: gets each connection, on `loop`, and owns it.
-    /// - Throws: ``IOError`` if it is no socket that can listen.
+    /// - Throws: ``IOError`` if it is none.
     public static func start(
-        on descriptor: CInt, backlog: CInt, loop: SocketLoop, log: Logger,
+        on descriptor: CInt, loop: SocketLoop, log: Logger,
         accept: @escaping @Sendable (CInt) -> CInt = { clinux_accept($0) },
         taken: @escaping @Sendable (CInt) -> Void
     ) async throws -> Listener {
@@ -54,8 +53,10 @@ public final class Listener: PollHandler, Sendable {
             guard fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0 else {
                 throw IOError(errnoCode: errno, reason: "fcntl: let descriptor \(descriptor) not block")
             }
-            guard listen(descriptor, backlog) == 0 else {
-                throw IOError(errnoCode: errno, reason: "listen on descriptor \(descriptor)")
+            var listens: CInt = 0
+            var size = socklen_t(MemoryLayout<CInt>.size)
+            guard getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0, listens == 1 else {
+                throw IOError(errnoCode: EINVAL, reason: "descriptor \(descriptor), which does not listen")
             }
             try await loop.submit { try loop.watch(listener, descriptor) }.get()
         } catch {

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import NIOCore
 import RESP
 import ThumbcacheProtocol
@@ -27,7 +28,7 @@ final class Connection {
         self.patience = min(patience, limit ?? patience)
         deadline = limit.map { Self.now() + $0 * 1_000 }
         descriptor = Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        guard descriptor >= 0 else { throw .unreachable("cannot make a socket: \(reason(errno))") }
+        guard descriptor >= 0 else { throw .unreachable("cannot \(SystemError("make a socket"))") }
         try open()
         let server = try request(["HELLO", "3"].map(ByteBuffer.init(string:)))
         guard server[HelloKey.server.rawValue]?.text == "thumbcached" else {
@@ -57,23 +58,15 @@ final class Connection {
     }
 
     private func open() throws(Failure) {
-        var address = sockaddr_un()
-        address.sun_family = sa_family_t(AF_UNIX)
-        let bytes = Array(path.utf8)
-        // One byte is for the closing NUL (unix(7)).
-        guard bytes.count < MemoryLayout.size(ofValue: address.sun_path), !bytes.contains(0) else {
+        let address: UnixAddress
+        do throws(SystemError) {
+            address = try UnixAddress(path)
+        } catch {
             throw .usage("the path of a Unix socket has at most 107 bytes; \(path) is longer")
         }
-        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
-
         // First, since a daemon whose queue is full makes connecting wait, too.
         try bound()
-        let result = withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-            }
-        }
-        guard result == 0 else {
+        guard address.withSocketAddress({ connect(descriptor, $0, $1) }) == 0 else {
             let code = errno
             throw code == EAGAIN ? silent() : .unreachable(Self.advice(path, code))
         }
@@ -82,12 +75,13 @@ final class Connection {
     private static func advice(_ path: String, _ code: Int32) -> String {
         let start = "start it (systemctl start thumbcached, or thumbcached for yourself alone)"
         let name = "name its socket with --socket or THUMBCACHED_SOCKET"
+        let error = SystemError("connect to \(path)", code: code)
         return switch code {
         case ENOENT: "no daemon at \(path): there is no such socket; \(start), or \(name)"
         case ECONNREFUSED: "no daemon at \(path): the one that made this socket is gone; \(start), or \(name)"
-        case EACCES: "you may not connect to \(path): \(reason(code)); see socket.mode in the daemon's configuration"
+        case EACCES: "you may not \(error); see socket.mode in the daemon's configuration"
         case ENOTSOCK, ENOTDIR: "\(path) is no socket; \(name)"
-        default: "cannot connect to \(path): \(reason(code))"
+        default: "cannot \(error)"
         }
     }
 
@@ -101,30 +95,25 @@ final class Connection {
         let size = socklen_t(MemoryLayout<timeval>.size)
         for option in [SO_RCVTIMEO, SO_SNDTIMEO]
         where setsockopt(descriptor, SOL_SOCKET, option, &wait, size) != 0 {
-            throw broken("set a timeout", errno)
+            throw broken(SystemError("set a timeout"))
         }
     }
 
     /// Milliseconds, by a clock that nobody sets.
-    private static func now() -> Int {
-        var moment = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &moment)
-        return moment.tv_sec * 1_000 + moment.tv_nsec / 1_000_000
-    }
+    private static func now() -> Int { Int(nanoseconds(of: CLOCK_MONOTONIC) / 1_000_000) }
 
     private func send(_ frame: ByteBuffer) -> Failure? {
-        frame.withUnsafeReadableBytes { bytes in
-            var sent = 0
-            while sent < bytes.count {
-                let count = Glibc.send(
-                    descriptor, bytes.baseAddress?.advanced(by: sent), bytes.count - sent, Int32(MSG_NOSIGNAL))
-                if count >= 0 {
-                    sent += count
-                } else if errno != EINTR {
-                    return errno == EAGAIN ? silent() : broken("send the request", errno)
-                }
+        do throws(SystemError) {
+            var rest = frame.readableBytesView
+            while !rest.isEmpty {
+                rest = rest.dropFirst(
+                    try retryingInterrupts("send the request") {
+                        rest.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+                    })
             }
             return nil
+        } catch {
+            return broken(error)
         }
     }
 
@@ -149,17 +138,14 @@ final class Connection {
     private func read() throws(Failure) {
         var chunk = [UInt8](repeating: 0, count: 64 << 10)
         if deadline != nil { try bound() }
-        while true {
-            let count = Glibc.read(descriptor, &chunk, chunk.count)
-            if count > 0 {
-                received.writeBytes(chunk.prefix(count))
-                return
-            }
-            let code = errno
-            if count == 0 { throw closed() }
-            if code == EAGAIN { throw silent() }
-            if code != EINTR { throw broken("read the reply", code) }
+        let count: Int
+        do throws(SystemError) {
+            count = try retryingInterrupts("read the reply") { Glibc.read(descriptor, &chunk, chunk.count) }
+        } catch {
+            throw broken(error)
         }
+        if count == 0 { throw closed() }
+        received.writeBytes(chunk.prefix(count))
     }
 
     private func silent() -> Failure {
@@ -170,8 +156,11 @@ final class Connection {
         .unreachable("the daemon at \(path) closed the connection before it answered; its log may say why")
     }
 
-    private func broken(_ action: String, _ code: Int32) -> Failure {
-        if code == EPIPE || code == ECONNRESET { return closed() }
-        return .unreachable("cannot \(action): \(reason(code)): the connection to \(path) broke")
+    private func broken(_ error: SystemError) -> Failure {
+        switch error.code {
+        case EAGAIN: silent()
+        case EPIPE, ECONNRESET: closed()
+        default: .unreachable("cannot \(error): the connection to \(path) broke")
+        }
     }
 }

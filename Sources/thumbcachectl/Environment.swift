@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import RESP
 
 /// The world as a command sees it.
@@ -11,15 +12,23 @@ struct Environment {
     /// 64 bits that nobody can guess.
     var random: () -> UInt64 = { UInt64.random(in: .min ... .max) }
 
+    /// The daemon's reply to one request.
     /// - Parameters:
     ///   - patience: seconds that each read or write may take.
     ///   - limit: seconds that all of it may take, connecting included.
-    func connect(
-        _ options: DaemonOptions, patience: Int = Connection.patience, within limit: Int? = nil
-    ) throws(Failure) -> Connection {
+    func ask(
+        _ request: RequestArguments, _ options: DaemonOptions, patience: Int = Connection.patience,
+        within limit: Int? = nil
+    ) throws(Failure) -> Value {
         let path = try SocketPath.choose(
             option: options.socket, variable: variable, exists: { Glibc.access($0, F_OK) == 0 })
-        return try Connection(path: path, patience: patience, within: limit)
+        return try Connection(path: path, patience: patience, within: limit).request(request.buffers)
+    }
+
+    /// There is no result: `null` for programs, and why for people.
+    func noImage(_ options: OutputOptions, _ reason: String) throws(Failure) -> Failure {
+        if options.json { try printer(options).json(.null) }
+        return .noImage(reason)
     }
 
     /// Prints a receipt. What it is the receipt of has happened, whether or not anybody can read that: where it cannot be
@@ -38,11 +47,10 @@ struct Environment {
     }
 
     /// Says something on standard error, in one line or more; to the journal, with its priority.
-    func complain(_ message: String, _ priority: Priority) {
-        let prefix = errors.isJournal(variable("JOURNAL_STREAM")) ? "<\(priority.rawValue)>" : ""
-        let lines = message.split(separator: "\n", omittingEmptySubsequences: false).map { prefix + $0 + "\n" }
+    func complain(_ message: String, _ priority: Journal.Priority) {
+        let isJournal = Journal.isBehind(errors.descriptor, variable("JOURNAL_STREAM"))
         do throws(Failure) {
-            try errors.write(Array(lines.joined().utf8)[...])
+            try errors.write(Array(Journal.lines(message, priority, toJournal: isJournal).utf8))
         } catch {
             // There is nobody to tell; the exit status still says it.
         }
@@ -75,67 +83,17 @@ enum SocketPath {
     }
 }
 
-/// How bad it is: syslog(3).
-enum Priority: Int32 {
-    case error = 3
-    case warning = 4
-}
-
 /// Standard input, output or error.
 struct StandardStream {
     let descriptor: Int32
 
     var isTerminal: Bool { isatty(descriptor) == 1 }
 
-    /// Whether it is what JOURNAL_STREAM names by device and inode: the variable is inherited, but the stream may have been led
-    /// elsewhere since (systemd.exec(5)).
-    func isJournal(_ named: String?) -> Bool {
-        var status = stat()
-        guard let named, fstat(descriptor, &status) == 0 else { return false }
-        return named == "\(status.st_dev):\(status.st_ino)"
-    }
-
-    func write(_ bytes: ArraySlice<UInt8>) throws(Failure) {
-        do throws(Errno) {
+    func write(_ bytes: [UInt8]) throws(Failure) {
+        do throws(SystemError) {
             try writeAll(bytes, to: descriptor)
         } catch {
-            throw .usage("cannot write the output: \(reason(error.code))")
+            throw .usage("cannot write the output: \(error.reason)")
         }
     }
-}
-
-/// An errno, where a caller makes a sentence of it.
-struct Errno: Error, Equatable {
-    let code: Int32
-}
-
-/// Writes all of it, whatever the system takes at once.
-func writeAll(_ bytes: ArraySlice<UInt8>, to descriptor: Int32) throws(Errno) {
-    var rest = bytes
-    while !rest.isEmpty {
-        let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-        if count < 0 {
-            let code = errno
-            if code == EINTR { continue }
-            throw Errno(code: code)
-        }
-        rest = rest.dropFirst(count)
-    }
-}
-
-/// Reads to the end, or one byte past `limit`: the caller sees by the count that there was more.
-func readAll(_ descriptor: Int32, limit: Int) throws(Errno) -> [UInt8] {
-    var bytes: [UInt8] = []
-    var chunk = [UInt8](repeating: 0, count: 64 << 10)
-    while bytes.count <= limit {
-        let count = Glibc.read(descriptor, &chunk, min(chunk.count, limit + 1 - bytes.count))
-        if count < 0 {
-            let code = errno
-            if code == EINTR { continue }
-            throw Errno(code: code)
-        }
-        if count == 0 { break }
-        bytes += chunk.prefix(count)
-    }
-    return bytes
 }

@@ -1,5 +1,3 @@
-import Glibc
-
 /// What the program's exit status says. Scripts rely on it.
 enum ExitStatus: Int32, Sendable {
     case done = 0
@@ -44,6 +42,3 @@ enum Failure: Error, Equatable {
         }
     }
 }
-
-/// The system's words for an errno. (glibc's strerror is safe from any thread since 2.32.)
-func reason(_ code: Int32) -> String { String(cString: strerror(code)) }

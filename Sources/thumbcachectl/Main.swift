@@ -1,6 +1,7 @@
 import ArgumentParser
 import CLinux
 import Glibc
+import LinuxSupport
 
 /// Where everything is made: the world that the commands see is handed to them from here.
 @main

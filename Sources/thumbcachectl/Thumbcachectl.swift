@@ -1,4 +1,5 @@
 import ArgumentParser
+import ThumbcacheProtocol
 
 /// The program: what `--help` shows first.
 struct Thumbcachectl: ParsableCommand {
@@ -23,7 +24,7 @@ struct Thumbcachectl: ParsableCommand {
               thumbcachectl get alice bob > copy.png
               thumbcachectl logout alice
             """,
-        version: "thumbcachectl \(version)",
+        version: "thumbcachectl \(Version.current)",
         subcommands: [
             Login.self, Logout.self, Get.self, Put.self, Purge.self, Stat.self, Users.self, Info.self, Ping.self,
         ])

@@ -1,6 +1,8 @@
 import ArgumentParser
 import CLinux
 import Glibc
+import LinuxSupport
+import ThumbcacheProtocol
 
 /// The command line: `thumbcached [--config FILE] [--check-config] [--log-level L] [--version]`.
 @main
@@ -67,7 +69,8 @@ struct Main: ParsableCommand {
 
     /// Says why on stderr and exits with 1.
     private static func fail(_ reason: String, _ environment: [String: String]) -> Never {
-        StandardError().complain("thumbcached: \(reason)", toJournal: StructuredLog.isJournal(environment))
+        let isJournal = Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"])
+        StandardError().write(Journal.lines("thumbcached: \(reason)", .error, toJournal: isJournal))
         Glibc.exit(1)
     }
 }

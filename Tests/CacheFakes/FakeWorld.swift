@@ -56,3 +56,12 @@ public final class FakeWorld: Sendable {
             settings: { box.withLockedValue { $0 } })
     }
 }
+
+extension CacheSettings {
+    /// As a daemon has them that is configured with origins alone.
+    public init(origins: [String: Origin]) {
+        self.init(
+            origins: origins, imageLimit: 5 << 20, dimensionLimit: 8192, usersPerUID: 10_000, sessionsPerUser: 64,
+            negativeEntries: 100_000, downloadsWaiting: 1_088)
+    }
+}

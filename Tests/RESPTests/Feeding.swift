@@ -32,7 +32,7 @@ func feed<Message: Equatable>(
 }
 
 func decodeRequests(
-    _ pieces: [ArraySlice<UInt8>], limits: RequestLimits = RequestLimits()
+    _ pieces: [ArraySlice<UInt8>], limits: RequestLimits = RequestLimits(argumentBytes: 5 << 20)
 ) -> Outcome<[[UInt8]]> {
     var decoder = RequestDecoder(limits: limits)
     return feed(pieces) { buffer throws(ProtocolError) in

@@ -19,15 +19,9 @@ import Testing
         ("*3\r\n", "*3\r\n", { buffer, _ in buffer.writeArrayHeader(count: 3) }),
         ("*6\r\n", "%3\r\n", { buffer, version in buffer.writeMapHeader(count: 3, version: version) }),
         ("*3\r\n", "~3\r\n", { buffer, version in buffer.writeSetHeader(count: 3, version: version) }),
-        ("*3\r\n", ">3\r\n", { buffer, version in buffer.writePushHeader(count: 3, version: version) }),
         ("$-1\r\n", "_\r\n", { buffer, version in buffer.writeNull(kind: .bulk, version: version) }),
         ("*-1\r\n", "_\r\n", { buffer, version in buffer.writeNull(kind: .array, version: version) }),
         ("*-1\r\n", "_\r\n", { buffer, version in buffer.writeNull(kind: .map, version: version) }),
-        (":1\r\n", "#t\r\n", { buffer, version in buffer.writeRESPBoolean(true, version: version) }),
-        (":0\r\n", "#f\r\n", { buffer, version in buffer.writeRESPBoolean(false, version: version) }),
-        ("$3\r\n1.5\r\n", ",1.5\r\n", { buffer, version in buffer.writeRESPDouble(1.5, version: version) }),
-        ("$4\r\n-inf\r\n", ",-inf\r\n", { buffer, version in buffer.writeRESPDouble(-.infinity, version: version) }),
-        ("$3\r\nnan\r\n", ",nan\r\n", { buffer, version in buffer.writeRESPDouble(.nan, version: version) }),
         (
             "$4\r\na\r\nb\r\n", "=8\r\ntxt:a\r\nb\r\n",
             { buffer, version in buffer.writeVerbatimString("a\r\nb", version: version) }

@@ -21,9 +21,10 @@ import Testing
         try #require(address.asked { bind(descriptor, $0, socklen_t(MemoryLayout<sa_family_t>.size)) } == 0)
         var length = socklen_t(MemoryLayout<sockaddr_un>.size)
         try #require(address.asked { getsockname(descriptor, $0, &length) } == 0)
+        try #require(listen(descriptor, 10) == 0)
         let loop = try SocketLoop()
         let listener = try await Listener.start(
-            on: descriptor, backlog: 10, loop: loop, log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            on: descriptor, loop: loop, log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         ) { [failures, calls] descriptor in
             calls.withLockedValue { $0 += 1 }
             guard let failure = failures.withLockedValue({ $0.isEmpty ? nil : $0.removeFirst() }) else {
@@ -127,14 +128,14 @@ import Testing
         }
     }
 
-    @Test func `what cannot listen is refused and closed`() async throws {
+    @Test func `what does not listen is refused and closed`() async throws {
         let loop = try SocketLoop()
         var ends: [CInt] = [-1, -1]
         try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
         let near = ends[0]
         await #expect(throws: IOError.self) {
             _ = try await Listener.start(
-                on: near, backlog: 1, loop: loop, log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+                on: near, loop: loop, log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
                 taken: { _ in })
         }
         var byte: UInt8 = 0

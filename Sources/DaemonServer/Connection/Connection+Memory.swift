@@ -44,7 +44,7 @@ extension Connection {
     /// gets all images that fit into half of the free share.
     func findRoomForImage() -> Bool {
         let little = Self.freeShare / 2
-        if unread <= little || memory.hasRoom(for: limits.image) { return true }
+        if unread <= little || memory.hasRoom(for: limits.command.image) { return true }
         flush()
         return phase != .closed && unread <= little
     }

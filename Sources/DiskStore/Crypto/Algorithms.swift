@@ -1,4 +1,5 @@
 import COpenSSL
+import LinuxSupport
 import NIOCore
 import ThumbnailCache
 

@@ -1,4 +1,5 @@
 import COpenSSL
+import LinuxSupport
 import ThumbnailCache
 
 /// Seals, opens and names under one key, AES-256-GCM (NIST SP 800-38D) and HMAC-SHA-256, with OpenSSL's contexts kept
@@ -47,6 +48,11 @@ final class Crypter: @unchecked Sendable {
     deinit {
         EVP_CIPHER_CTX_free(sealing)
         EVP_CIPHER_CTX_free(opening)
+    }
+
+    /// Where the image of a slot lies.
+    func address(of slot: Slot) throws -> EntryAddress {
+        EntryAddress(profile: try names.profileName(of: slot.profile), size: slot.size)
     }
 
     /// Seals `first` and `second` as one text into `output`, which takes both lengths together, and writes the tag.

@@ -1,3 +1,5 @@
+import LinuxSupport
+
 /// The name that a user or a profile has on disk: an HMAC-SHA-256, 32 bytes, written as 64 hexadecimal digits. It says
 /// nothing without the key it was made under.
 package struct SealedName: Hashable, Sendable {
@@ -196,33 +198,6 @@ enum BucketName {
     static func bucket(of name: FileName) -> UInt8? {
         guard name.bytes.count == 2, let word = Hex.word(name.bytes) else { return nil }
         return UInt8(word)
-    }
-}
-
-/// Lower-case hexadecimal.
-enum Hex {
-    static func digit(_ value: UInt8) -> UInt8 {
-        value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
-    }
-
-    static func write(_ word: UInt64, to digits: UnsafeMutableBufferPointer<UInt8>, at position: Int) {
-        for index in 0..<16 {
-            digits[position + index] = digit(UInt8(truncatingIfNeeded: word >> (60 - 4 * UInt64(index))) & 15)
-        }
-    }
-
-    /// The value of up to 16 digits; nil when one of them is none, capitals included: a name has one spelling.
-    static func word(_ digits: some Collection<UInt8>) -> UInt64? {
-        guard !digits.isEmpty, digits.count <= 16 else { return nil }
-        var word: UInt64 = 0
-        for digit in digits {
-            switch digit {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): word = word << 4 | UInt64(digit - UInt8(ascii: "0"))
-            case UInt8(ascii: "a")...UInt8(ascii: "f"): word = word << 4 | UInt64(digit - UInt8(ascii: "a") + 10)
-            default: return nil
-            }
-        }
-        return word
     }
 }
 

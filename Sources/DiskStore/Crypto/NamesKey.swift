@@ -1,4 +1,5 @@
 import COpenSSL
+import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
 import ThumbnailCache

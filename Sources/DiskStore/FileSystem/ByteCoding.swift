@@ -78,15 +78,3 @@ struct ByteWriter {
         bytes.wipe()
     }
 }
-
-/// Lends memory for a secret that is wiped afterwards.
-func withWipedMemory<Result>(
-    _ count: Int, _ body: (UnsafeMutableRawBufferPointer) throws -> Result
-) rethrows -> Result {
-    let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 16)
-    defer {
-        wipeMemory(memory)
-        memory.deallocate()
-    }
-    return try body(memory)
-}

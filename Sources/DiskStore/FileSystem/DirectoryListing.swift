@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import LinuxSupport
 
 /// A name that a directory holds, and what it is as far as the directory knows.
 struct DirectoryEntry {
@@ -20,7 +21,9 @@ extension Disk {
     /// A directory that somebody has removed since it was opened holds nothing (F73): it was empty when it went.
     func list(_ directory: Directory, _ body: (DirectoryEntry) throws -> Bool) throws {
         // A descriptor of its own: the reading position belongs to the open file, and others may be listing too.
-        guard let own = try reopened(directory) else { return }
+        guard let own = try unlessMissing({ () throws(SystemError) in try openDirectory(".", in: directory) }) else {
+            return
+        }
         try withUnsafeTemporaryAllocation(byteCount: 32 << 10, alignment: 8) { buffer in
             while true {
                 let filled = try own.list(into: buffer)
@@ -28,15 +31,6 @@ extension Disk {
                 let entries = UnsafeRawBufferPointer(rebasing: buffer[..<filled])
                 if try !forEachEntry(in: entries, body) { return }
             }
-        }
-    }
-
-    private func reopened(_ directory: Directory) throws(SystemError) -> Directory? {
-        do {
-            return try openDirectory(".", in: directory)
-        } catch {
-            if error.isMissing { return nil }
-            throw error
         }
     }
 

@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOConcurrencyHelpers
 
 /// Makes what happened in a directory durable.

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// The file system with its interruptions and short counts completed (F9). Everything above the seam goes through it.
 ///
@@ -20,13 +21,18 @@ final class Disk: Sendable {
         Directory(try open(FileName(path), in: AT_FDCWD, for: .root), system)
     }
 
-    /// Makes a configured directory; those above it must be there.
-    func makeRoot(_ path: String) throws(SystemError) {
-        try system.makeDirectory(FileName(path), in: AT_FDCWD)
-    }
-
     func openDirectory(_ name: FileName, in directory: Directory) throws(SystemError) -> Directory {
         Directory(try open(name, in: directory.descriptor, for: .directory), system)
+    }
+
+    /// What somebody has planted in its place is never followed (F24) and counts as missing.
+    func existingDirectory(_ name: FileName, in directory: Directory) throws(SystemError) -> Directory? {
+        do {
+            return try openDirectory(name, in: directory)
+        } catch {
+            if error.isMissing || error.isOfWrongKind { return nil }
+            throw error
+        }
     }
 
     func open(_ name: FileName, in directory: Directory, for purpose: OpenPurpose) throws(SystemError) -> OpenFile {
@@ -73,11 +79,7 @@ final class Disk: Sendable {
 
     /// Unlinks a name; that it is not there is no error.
     func unlinkIfPresent(_ name: FileName, in directory: Directory) throws(SystemError) {
-        do {
-            try unlink(name, in: directory)
-        } catch {
-            if !error.isMissing { throw error }
-        }
+        _ = try unlessMissing { () throws(SystemError) in try unlink(name, in: directory) }
     }
 
     func removeDirectory(_ name: FileName, in directory: Directory) throws(SystemError) {
@@ -99,38 +101,34 @@ final class Disk: Sendable {
 
     /// The status of a name itself, of a link and not of what it points to; nil when nothing is there.
     func status(of name: FileName, in directory: Directory) throws(SystemError) -> FileStatus? {
-        do {
-            return try system.status(of: name, in: directory.descriptor)
-        } catch {
-            if error.isMissing { return nil }
-            throw error
-        }
+        try unlessMissing { () throws(SystemError) in try system.status(of: name, in: directory.descriptor) }
     }
 
     func sync(_ directory: Directory) throws(SystemError) {
-        try uninterrupted { () throws(SystemError) in try system.sync(directory.descriptor) }
+        try retryingInterrupts { () throws(SystemError) in try system.sync(directory.descriptor) }
     }
 
     private func open(_ name: FileName, in directory: Int32, for purpose: OpenPurpose) throws(SystemError) -> Int32 {
         do {
-            return try uninterrupted { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
+            return try retryingInterrupts { () throws(SystemError) in try system.open(name, in: directory, for: purpose)
+            }
         } catch {
             guard error.isOutOfDescriptors else { throw error }
             let areEntriesGivenUp = openEntries.giveUpAll()
             guard directories.giveUpAll() || areEntriesGivenUp else { throw error }
         }
-        return try uninterrupted { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
+        return try retryingInterrupts { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
     }
 }
 
-/// Repeats a call as long as a signal interrupts it.
-private func uninterrupted<Result>(_ call: () throws(SystemError) -> Result) throws(SystemError) -> Result {
-    while true {
-        do {
-            return try call()
-        } catch {
-            if error.code != EINTR { throw error }
-        }
+/// nil where what is asked for is not there.
+@inline(__always)
+func unlessMissing<Result>(_ call: () throws(SystemError) -> Result) throws(SystemError) -> Result? {
+    do throws(SystemError) {
+        return try call()
+    } catch {
+        if error.isMissing { return nil }
+        throw error
     }
 }
 
@@ -151,12 +149,9 @@ final class Directory: Sendable {
 
     /// Its next entries, as getdents64 writes them; 0 at the end, and where the directory has been removed.
     func list(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
-        do {
-            return try uninterrupted { () throws(SystemError) in try system.list(descriptor, into: buffer) }
-        } catch {
-            if error.isMissing { return 0 }
-            throw error
-        }
+        try unlessMissing { () throws(SystemError) in
+            try retryingInterrupts { () throws(SystemError) in try system.list(descriptor, into: buffer) }
+        } ?? 0
     }
 
     deinit {
@@ -185,7 +180,7 @@ struct OpenFile: ~Copyable, Sendable {
         while filled < buffer.count {
             let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[filled...])
             let position = offset + Int64(filled)
-            let count = try uninterrupted { () throws(SystemError) in
+            let count = try retryingInterrupts { () throws(SystemError) in
                 try system.read(descriptor, into: rest, at: position)
             }
             if count == 0 { break }
@@ -205,7 +200,7 @@ struct OpenFile: ~Copyable, Sendable {
         while written < bytes.count {
             let rest = UnsafeRawBufferPointer(rebasing: bytes[written...])
             let position = offset + Int64(written)
-            let count = try uninterrupted { () throws(SystemError) in
+            let count = try retryingInterrupts { () throws(SystemError) in
                 try system.write(descriptor, rest, at: position)
             }
             // A write of some bytes that writes none and names no error would otherwise be tried for ever.
@@ -215,11 +210,11 @@ struct OpenFile: ~Copyable, Sendable {
     }
 
     func sync() throws(SystemError) {
-        try uninterrupted { () throws(SystemError) in try system.sync(descriptor) }
+        try retryingInterrupts { () throws(SystemError) in try system.sync(descriptor) }
     }
 
     func lock() throws(SystemError) {
-        try uninterrupted { () throws(SystemError) in try system.lock(descriptor) }
+        try retryingInterrupts { () throws(SystemError) in try system.lock(descriptor) }
     }
 
     func touch(at seconds: Int64) throws(SystemError) {

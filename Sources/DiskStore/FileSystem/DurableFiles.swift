@@ -11,13 +11,10 @@ extension Disk {
             let file = try open(name, in: directory, for: .reading)
             let status = try file.status()
             guard status.kind == .file, status.size <= limit else { return Secret([]) }
-            let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(status.size), alignment: 16)
-            defer {
-                wipeMemory(memory)
-                memory.deallocate()
+            return try withWipedMemory(Int(status.size)) { memory throws(SystemError) in
+                let count = try file.read(into: memory)
+                return Secret(UnsafeRawBufferPointer(rebasing: memory[..<count]))
             }
-            let count = try file.read(into: memory)
-            return Secret(UnsafeRawBufferPointer(rebasing: memory[..<count]))
         } catch {
             if error.isMissing { return nil }
             if error.isOfWrongKind { return Secret([]) }
@@ -52,6 +49,13 @@ extension Disk {
             throw error
         }
         try sync()
+    }
+
+    /// The same, with its own directory made durable.
+    func replace(_ name: FileName, in directory: Directory, with bytes: some Sequence<UInt8>) throws {
+        try Array(bytes).withUnsafeBytes { bytes in
+            try replace(name, in: directory, with: bytes) { () throws(SystemError) in try sync(directory) }
+        }
     }
 
     /// Writes a file that is not there yet, with its bytes durable; its name is when its directory is. What stands there when this
@@ -92,7 +96,12 @@ extension OpenFile {
         let status = try status()
         guard status.kind == .file else { return }
         // The store's own files are far smaller; of anything larger the beginning is enough to end it.
-        let zeros = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(min(status.size, 1 << 16)), alignment: 16)
+        try writeZeros(Int(min(status.size, 1 << 16)))
+    }
+
+    /// Makes it begin with zeros, durably: a file system that allocates late has set the blocks aside then.
+    func writeZeros(_ count: Int) throws(SystemError) {
+        let zeros = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 16)
         defer { zeros.deallocate() }
         zeros.initializeMemory(as: UInt8.self, repeating: 0)
         try write(UnsafeRawBufferPointer(zeros))

@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import LinuxSupport
 
 /// Every system call that the store makes, and nothing else: the one seam between the store and the machine.
 ///
@@ -165,21 +166,10 @@ public struct FileStatus: Sendable, Equatable {
     }
 }
 
-/// A system call that failed: which one and why. errno is caught where it happens.
-public struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
-    public let call: SystemCall
-    /// errno.
-    public let code: Int32
-
+extension SystemError {
+    /// Says which call failed, by its name in the manual.
     public init(_ call: SystemCall, _ code: Int32) {
-        self.call = call
-        self.code = code
-    }
-
-    /// Such as `renameat: EIO (Input/output error)`.
-    public var description: String {
-        let name = clinux_error_name(code).map { String(cString: $0) } ?? "error \(code)"
-        return "\(call.rawValue): \(name) (\(String(cString: strerror(code))))"
+        self.init(call: call.rawValue, code: code)
     }
 
     /// Nothing of that name is there.

@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import LinuxSupport
 
 /// The machine's own file system.
 public struct LinuxFileSystem: FileSystem {

@@ -31,7 +31,7 @@ extension ImageFiles {
 
     private func count(_ bucket: UInt8, in directory: Directory) throws -> Usage {
         // Not through the cache of open directories: this passes through all of them once.
-        guard let place = try existing(BucketName.fileName(bucket), in: directory) else { return Usage() }
+        guard let place = try disk.existingDirectory(BucketName.fileName(bucket), in: directory) else { return Usage() }
         var usage = Usage(bytes: costs.directory)
         for entry in try disk.names(in: place) {
             guard let status = try disk.status(of: entry.name, in: place) else { continue }

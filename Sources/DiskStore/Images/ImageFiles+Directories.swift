@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 
@@ -7,7 +8,7 @@ import NIOConcurrencyHelpers
 extension ImageFiles {
     /// `users/<uid>`, or nil.
     func existingDirectory(of uid: UInt32) throws -> Directory? {
-        try existing(FileName(String(uid)), in: users)
+        try disk.existingDirectory(FileName(String(uid)), in: users)
     }
 
     /// A generation's own directory, or nil.
@@ -15,7 +16,7 @@ extension ImageFiles {
         let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
         if let found = disk.directories[key] { return found }
         guard let owner = try existingDirectory(of: generation.uid),
-            let found = try existing(generation.directoryName, in: owner)
+            let found = try disk.existingDirectory(generation.directoryName, in: owner)
         else { return nil }
         disk.directories.insert(found, for: key)
         return found
@@ -31,7 +32,7 @@ extension ImageFiles {
         if let found = disk.directories[key] { return found }
         let removals = disk.directories.removals
         guard let parent = try existingDirectory(of: generation),
-            let found = try existing(BucketName.fileName(bucket), in: parent)
+            let found = try disk.existingDirectory(BucketName.fileName(bucket), in: parent)
         else { return nil }
         disk.directories.insert(found, for: key, unlessRemovedSince: removals)
         return found
@@ -91,16 +92,6 @@ extension ImageFiles {
         disk.directories.remove(DirectoryCache.Key(generation: generation.number, bucket: bucket))
         ledger.withLockedValue { $0.add(images: 0, bytes: -costs.directory, to: generation.number, bucket: bucket) }
         return true
-    }
-
-    /// A directory in another. What somebody has planted in its place is never followed (F24) and counts as missing.
-    func existing(_ name: FileName, in parent: Directory) throws(SystemError) -> Directory? {
-        do {
-            return try disk.openDirectory(name, in: parent)
-        } catch {
-            if error.isMissing || error.isOfWrongKind { return nil }
-            throw error
-        }
     }
 
     /// A directory in another, made if missing. What was planted in its place goes to the trash.

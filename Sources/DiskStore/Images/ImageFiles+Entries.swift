@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import Synchronization
@@ -132,7 +133,7 @@ extension ImageFiles {
     /// Removes an entry that turned out bad, unless something else stands there by now. Counted.
     /// - Parameter status: the file that was bad; nil when it could not even be opened.
     func reject(_ address: EntryAddress, status: FileStatus?, in generation: Generation) {
-        counters.rejectedEntries.add(1, ordering: .relaxed)
+        counters.count(.rejectedEntries)
         do {
             try withLock(generation, address.bucket) {
                 let name = address.fileName

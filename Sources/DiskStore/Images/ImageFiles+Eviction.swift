@@ -78,8 +78,8 @@ extension ImageFiles {
             }
             if freed.images == before { break }
         }
-        counters.evictedImages.add(freed.images, ordering: .relaxed)
-        counters.evictedBytes.add(freed.bytes, ordering: .relaxed)
+        counters.count(.evictedImages, freed.images)
+        counters.count(.evictedBytes, freed.bytes)
         return freed
     }
 
@@ -93,7 +93,7 @@ extension ImageFiles {
         var sample: [Eviction.Candidate] = []
         while !buckets.isEmpty {
             let bucket = buckets.swapRemove(at: try random.index(below: buckets.count))
-            guard let place = try existing(BucketName.fileName(bucket), in: directory) else { continue }
+            guard let place = try disk.existingDirectory(BucketName.fileName(bucket), in: directory) else { continue }
             let names = try disk.names(in: place, limit: 4096)
             if names.isEmpty {
                 let isGone = try withLock(generation, bucket) {

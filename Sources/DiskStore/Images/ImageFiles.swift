@@ -1,3 +1,4 @@
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import Synchronization
@@ -19,7 +20,7 @@ final class ImageFiles: Sendable {
     let userQuota: Int
     /// The account that a uid counts for: shares of the quota are an account's.
     let accountOf: @Sendable (UInt32) -> UInt32
-    let counters: Counters
+    let counters: Counters<StoreEvent>
     let maintenance: MaintenanceSignal
     let log: Logger
 
@@ -43,7 +44,8 @@ final class ImageFiles: Sendable {
         disk: Disk, costs: DiskCosts, users: Directory, trash: Trash, temporaries: TemporaryNames,
         directorySync: DirectorySync,
         random: any RandomSource, now: @escaping @Sendable () -> Int64, quota: Int, userQuota: Int,
-        accountOf: @escaping @Sendable (UInt32) -> UInt32, counters: Counters, maintenance: MaintenanceSignal,
+        accountOf: @escaping @Sendable (UInt32) -> UInt32, counters: Counters<StoreEvent>,
+        maintenance: MaintenanceSignal,
         log: Logger
     ) {
         self.disk = disk

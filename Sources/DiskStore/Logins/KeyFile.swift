@@ -1,4 +1,5 @@
 import COpenSSL
+import LinuxSupport
 import ThumbnailCache
 
 /// The keys of a log-in. The file that holds them *is* the log-in: where it is gone, or names another generation, what

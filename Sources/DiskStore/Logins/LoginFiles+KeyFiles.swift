@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import ThumbnailCache
 
 /// Key files: how one is read, how one takes another's place, and how one is destroyed.

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import Synchronization
@@ -18,7 +19,7 @@ final class LoginFiles: Sendable {
     let directorySync: DirectorySync
     let reserve: Reserve
     let random: any RandomSource
-    let counters: Counters
+    let counters: Counters<StoreEvent>
     let log: Logger
     private let locks = StripedLocks(count: 64)
     private let claims = DirectoryClaims()
@@ -44,7 +45,8 @@ final class LoginFiles: Sendable {
 
     init(
         disk: Disk, keys: Directory, sessions: Directory, names: NamesKey, algorithms: Algorithms,
-        directorySync: DirectorySync, reserve: Reserve, random: any RandomSource, counters: Counters, log: Logger
+        directorySync: DirectorySync, reserve: Reserve, random: any RandomSource, counters: Counters<StoreEvent>,
+        log: Logger
     ) {
         self.disk = disk
         self.keys = keys
@@ -236,7 +238,7 @@ final class LoginFiles: Sendable {
     }
 
     func endDamaged(_ sealedOwner: SealedOwner, _ reason: String) throws {
-        counters.damagedLogins.add(1, ordering: .relaxed)
+        counters.count(.damagedLogins)
         log.warning("a user is logged out: \(reason)", metadata: ["uid": "\(sealedOwner.uid)"])
         try end(sealedOwner)
     }
@@ -261,15 +263,10 @@ final class LoginFiles: Sendable {
     }
 
     func uidDirectory(_ uid: UInt32, in parent: Directory) throws -> Directory? {
-        do {
-            return try disk.openDirectory(FileName(String(uid)), in: parent)
-        } catch {
-            if error.isMissing { return nil }
-            throw error
-        }
+        try unlessMissing { () throws(SystemError) in try existingUIDDirectory(uid, in: parent) }
     }
 
-    func existingUIDDirectory(_ uid: UInt32, in parent: Directory) throws -> Directory {
+    func existingUIDDirectory(_ uid: UInt32, in parent: Directory) throws(SystemError) -> Directory {
         try disk.openDirectory(FileName(String(uid)), in: parent)
     }
 

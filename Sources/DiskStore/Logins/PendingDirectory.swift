@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import ThumbnailCache
@@ -165,12 +166,8 @@ extension LogoutMarker {
     /// Nil for a name that is none, or is spelled another way.
     init?(fileName: FileName) {
         let parts = fileName.bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard parts.count == 2, let uid = Self.number(parts[0]), parts[1].count == 32 else { return nil }
-        let isHexadecimal = parts[1].allSatisfy { byte in
-            (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
-                || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte)
-        }
-        guard isHexadecimal else { return nil }
+        guard parts.count == 2, let uid = Self.number(parts[0]), parts[1].count == 32, Hex.isLowerCase(parts[1])
+        else { return nil }
         self.init(uid: uid, name: fileName.text)
     }
 

@@ -80,7 +80,7 @@ final class Maintenance: Sendable {
     private func sweepImages() throws {
         for entry in try images.disk.names(in: images.users) where !signal.isStopped {
             guard let uid = UInt32(name: entry.name),
-                let directory = try images.existing(entry.name, in: images.users)
+                let directory = try images.disk.existingDirectory(entry.name, in: images.users)
             else {
                 if try !isVacated(entry.name) { try takeAway(entry.name, from: images.users) }
                 continue

@@ -1,3 +1,4 @@
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 
@@ -27,12 +28,7 @@ final class Reserve: Sendable {
         try disk.unlinkIfPresent(Self.fileName, in: directory)
         do {
             var file = try disk.open(Self.fileName, in: directory, for: .creating)
-            let zeros = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.size, alignment: 16)
-            defer { zeros.deallocate() }
-            zeros.initializeMemory(as: UInt8.self, repeating: 0)
-            try file.write(UnsafeRawBufferPointer(zeros))
-            // Without this a file system that allocates late would not have set the blocks aside.
-            try file.sync()
+            try file.writeZeros(Self.size)
             try file.close()
         } catch {
             do throws(SystemError) {

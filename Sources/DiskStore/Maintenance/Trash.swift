@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOConcurrencyHelpers
 import Synchronization
 import ThumbnailCache
@@ -105,7 +106,7 @@ final class Trash: Sendable {
     }
 
     private func delete(_ entry: DirectoryEntry, _ turn: inout Turn) throws {
-        if entry.kind != .file, let item = try openedIfDirectory(entry.name) {
+        if entry.kind != .file, let item = try disk.existingDirectory(entry.name, in: directory) {
             try empty(item, &turn)
             guard !turn.isOver else { return }
             do {
@@ -129,15 +130,6 @@ final class Trash: Sendable {
                 unlink(child.name, in: item, &turn)
             }
             return !turn.isOver
-        }
-    }
-
-    private func openedIfDirectory(_ name: FileName) throws -> Directory? {
-        do {
-            return try disk.openDirectory(name, in: directory)
-        } catch {
-            if error.isOfWrongKind || error.isMissing { return nil }
-            throw error
         }
     }
 

@@ -1,3 +1,4 @@
+import LinuxSupport
 import Logging
 import ThumbnailCache
 
@@ -22,9 +23,7 @@ enum BootRecord {
     }
 
     static func write(_ id: String, in state: Directory, disk: Disk) throws {
-        try Array(id.utf8).withUnsafeBytes { bytes in
-            try disk.replace(fileName, in: state, with: bytes) { () throws(SystemError) in try disk.sync(state) }
-        }
+        try disk.replace(fileName, in: state, with: id.utf8)
     }
 }
 

@@ -1,3 +1,4 @@
+import LinuxSupport
 import Logging
 import ThumbnailCache
 
@@ -44,8 +45,6 @@ enum FormatVersion {
                 try disk.rename(entry.name, in: directories.users, to: newName, in: directories.trash)
             }
         }
-        try Array("\(prefix)\(current)\n".utf8).withUnsafeBytes { bytes in
-            try disk.replace(fileName, in: cache, with: bytes) { () throws(SystemError) in try disk.sync(cache) }
-        }
+        try disk.replace(fileName, in: cache, with: "\(prefix)\(current)\n".utf8)
     }
 }

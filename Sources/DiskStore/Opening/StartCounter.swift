@@ -1,4 +1,5 @@
 import COpenSSL
+import LinuxSupport
 import Logging
 import ThumbnailCache
 
@@ -96,9 +97,7 @@ enum StartCounter {
         } else {
             var whole = [UInt8](repeating: 0, count: size)
             whole.replaceSubrange(place..<(place + slotSize), with: slot)
-            try whole.withUnsafeBytes { bytes in
-                try disk.replace(fileName, in: state, with: bytes) { () throws(SystemError) in try disk.sync(state) }
-            }
+            try disk.replace(fileName, in: state, with: whole)
         }
     }
 

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// The directories that the configuration names, opened and checked.
 struct StoreHomes {
@@ -27,7 +28,7 @@ struct StoreHomes {
         let directory: Directory
         let status: FileStatus
         do {
-            directory = try openOrMake(path, disk)
+            directory = try disk.openRoot(path)
             status = try directory.status()
         } catch {
             throw StoreStartError("the \(role) directory \(path) cannot be opened: \(error)")
@@ -43,23 +44,6 @@ struct StoreHomes {
                     + "it must have a mode such as 700 or 755")
         }
         return directory
-    }
-
-    private static func openOrMake(_ path: String, _ disk: Disk) throws -> Directory {
-        do {
-            return try disk.openRoot(path)
-        } catch {
-            if !error.isMissing { throw error }
-        }
-        let parts = path.split(separator: "/")
-        for count in 1...max(1, parts.count) {
-            do {
-                try disk.makeRoot("/" + parts.prefix(count).joined(separator: "/"))
-            } catch {
-                if error.code != EEXIST { throw error }
-            }
-        }
-        return try disk.openRoot(path)
     }
 }
 

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// One daemon per store: a lock on a file in each directory, which the kernel gives up with the process (F44, F60).
 final class StoreLocks: Sendable {

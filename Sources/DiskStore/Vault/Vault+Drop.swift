@@ -4,8 +4,7 @@ extension Vault {
     func drop(_ slot: Slot, isCurrent: () -> Bool) throws {
         try whileOpen {
             try storeErrors("removing an image that the origin no longer has") {
-                let profile = try withCrypter { try $0.names.profileName(of: slot.profile) }
-                let address = EntryAddress(profile: profile, size: slot.size)
+                let address = try withCrypter { try $0.address(of: slot) }
                 try files.withLock(generation, address.bucket) {
                     guard isCurrent(), let bucket = try files.existingDirectory(of: generation, bucket: address.bucket),
                         let status = try files.disk.status(of: address.fileName, in: bucket)

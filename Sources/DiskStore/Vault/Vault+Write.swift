@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOCore
 import ThumbnailCache
 
@@ -39,7 +40,7 @@ extension Vault {
         let entry = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 16)
         do {
             let address = try withCrypter { crypter in
-                let address = EntryAddress(profile: try crypter.names.profileName(of: slot.profile), size: slot.size)
+                let address = try crypter.address(of: slot)
                 let nonceStart = EntryHeader.size - Crypter.nonceLength
                 header.write(to: entry)
                 let nonce = UnsafeMutableRawBufferPointer(rebasing: entry[nonceStart..<EntryHeader.size])

@@ -28,13 +28,11 @@ final class Vault: ImageVault {
         try whileOpen {
             do {
                 return try withCrypter { crypter in
-                    let address = EntryAddress(
-                        profile: try crypter.names.profileName(of: slot.profile), size: slot.size)
-                    return try read(address, with: crypter, framing: framing)
+                    try read(try crypter.address(of: slot), with: crypter, framing: framing)
                 }
             } catch {
                 // No descriptors, no memory, a disk that does not answer: nothing is known of the entry, so it stays.
-                files.counters.failedReads.add(1, ordering: .relaxed)
+                files.counters.count(.failedReads)
                 return nil
             }
         }
@@ -46,7 +44,7 @@ final class Vault: ImageVault {
                 return try files.sizes(of: try withCrypter { try $0.names.profileName(of: profile) }, in: generation)
             } catch {
                 // As in a read, and whoever asked must not take it for a bucket that holds none.
-                files.counters.failedReads.add(1, ordering: .relaxed)
+                files.counters.count(.failedReads)
                 return nil
             }
         }

@@ -97,70 +97,52 @@ extension Options {
         try request.id(at: try takeValue(), what, limits)
     }
 
-    mutating func digest() throws(CommandError) -> ByteBuffer {
+    /// The next value, if its bytes are right; else an error that says what was expected.
+    private mutating func value(
+        _ isRight: (UnsafeRawBufferPointer) -> Bool, expected: @autoclosure () -> String
+    ) throws(CommandError) -> ByteBuffer {
         let index = try takeValue()
-        let isDigest = request.withBytes(of: index) { bytes in
-            bytes.count == 64
-                && bytes.allSatisfy { $0 &- UInt8(ascii: "0") <= 9 || $0 &- UInt8(ascii: "a") <= 5 }
-        }
-        guard isDigest else {
-            throw CommandError(
-                .err, "bad \(current.name): expected 64 lower-case hexadecimal digits, the SHA-256 of an image")
+        guard request.withBytes(of: index, isRight) else {
+            throw CommandError(.err, "bad \(current.name): expected \(expected())")
         }
         return request[index]
+    }
+
+    mutating func digest() throws(CommandError) -> ByteBuffer {
+        try value(
+            { $0.count == 64 && Hex.isLowerCase($0) },
+            expected: "64 lower-case hexadecimal digits, the SHA-256 of an image")
     }
 
     mutating func url() throws(CommandError) -> String {
-        let index = try takeValue()
-        let isText = request.withBytes(of: index) { bytes in
-            1...CommandLimits.url ~= bytes.count && bytes.allSatisfy { 0x21...0x7E ~= $0 }
-        }
-        guard isText else {
-            throw CommandError(
-                .err,
-                "bad \(current.name): expected 1 to \(CommandLimits.url) printable ASCII characters without spaces")
-        }
-        return String(buffer: request[index])
+        let url = try value(
+            { 1...CommandLimits.url ~= $0.count && $0.allSatisfy { 0x21...0x7E ~= $0 } },
+            expected: "1 to \(CommandLimits.url) printable ASCII characters without spaces")
+        return String(buffer: url)
     }
 
     mutating func originName() throws(CommandError) -> String {
-        let index = try takeValue()
-        let name = request.withBytes(of: index) { bytes in
-            1...CommandLimits.name ~= bytes.count ? String(validating: bytes, as: UTF8.self) : nil
-        }
-        guard let name, name.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else {
-            throw CommandError(
-                .err,
-                "bad \(current.name): expected the name of a configured origin, at most \(CommandLimits.name) bytes")
-        }
-        return name
+        let name = try value(
+            { bytes in
+                1...CommandLimits.name ~= bytes.count && bytes.allSatisfy { $0 >= 0x20 && $0 != 0x7F }
+                    && String(validating: bytes, as: UTF8.self) != nil
+            }, expected: "the name of a configured origin, at most \(CommandLimits.name) bytes")
+        return String(buffer: name)
     }
 
     mutating func token() throws(CommandError) -> ByteBuffer {
-        let index = try takeValue()
-        let isToken = request.withBytes(of: index) { bytes in
-            bytes.count <= max(limits.token, 1) && TokenText.isBearer(bytes)
-        }
-        guard isToken else {
-            throw CommandError(
-                .err,
-                "bad \(current.name): expected 1 to \(limits.token) characters of RFC 6750 "
-                    + "(letters, digits, - . _ ~ + / and then =)")
-        }
-        return request[index]
+        let limit = limits.token
+        return try value(
+            { $0.count <= max(limit, 1) && TokenText.isBearer($0) },
+            expected: "1 to \(limit) characters of RFC 6750 (letters, digits, - . _ ~ + / and then =)")
     }
 
     /// It is sent to a token endpoint only, form-encoded.
     mutating func refreshToken() throws(CommandError) -> ByteBuffer {
-        let index = try takeValue()
-        let isToken = request.withBytes(of: index) { bytes in
-            bytes.count <= max(limits.token, 1) && TokenText.isVisible(bytes)
-        }
-        guard isToken else {
-            throw CommandError(
-                .err, "bad \(current.name): expected 1 to \(limits.token) printable ASCII characters (RFC 6749)")
-        }
-        return request[index]
+        let limit = limits.token
+        return try value(
+            { $0.count <= max(limit, 1) && TokenText.isVisible($0) },
+            expected: "1 to \(limit) printable ASCII characters (RFC 6749)")
     }
 
     mutating func connectionName() throws(CommandError) -> ByteBuffer {

@@ -16,9 +16,9 @@ final class AsyncFIFOLock: Sendable {
     /// How many stand in line behind the one whose turn it is.
     var waiting: Int { state.withLockedValue { $0.waiting.count } }
 
-    func withLock<Result>(
-        isolation: isolated (any Actor)? = #isolation, _ body: () async throws -> Result
-    ) async rethrows -> Result {
+    func withLock<Result, Failure: Error>(
+        isolation: isolated (any Actor)? = #isolation, _ body: () async throws(Failure) -> Result
+    ) async throws(Failure) -> Result {
         await take()
         defer { pass() }
         return try await body()

@@ -19,9 +19,9 @@ final class SharedReading<Value: Sendable>: Sendable {
 
     /// What `read` gave, in a call that began after this one.
     /// - Throws: what `read` throws; who waits meanwhile reads again.
-    func value(_ read: () async throws -> Value) async throws -> Value {
+    func value<Failure: Error>(_ read: () async throws(Failure) -> Value) async throws(Failure) -> Value {
         let before = state.withLockedValue { $0.begun }
-        return try await lock.withLock {
+        return try await lock.withLock { () async throws(Failure) -> Value in
             if let last = state.withLockedValue({ $0.last }), last.number > before { return last.value }
             let number = state.withLockedValue { state in
                 state.begun += 1

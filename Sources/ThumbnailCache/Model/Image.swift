@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOCore
 
 /// The image formats that are kept. Raw values are part of the disk format.
@@ -61,11 +62,7 @@ public struct ImageDigest: Hashable, Sendable {
     }
 
     /// Lower-case hexadecimal, 64 characters.
-    public var hex: String {
-        String(decoding: bytes.flatMap { [Self.digits[Int($0 >> 4)], Self.digits[Int($0 & 15)]] }, as: UTF8.self)
-    }
-
-    private static let digits = Array("0123456789abcdef".utf8)
+    public var hex: String { Hex.text(bytes) }
 
     public static func == (left: Self, right: Self) -> Bool { left.words == right.words }
 

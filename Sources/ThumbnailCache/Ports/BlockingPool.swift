@@ -8,9 +8,12 @@ extension BlockingPool {
     /// Runs blocking work and waits for its result without blocking the caller's thread.
     public func run<Result: Sendable>(
         for uid: UInt32, _ work: @escaping @Sendable () throws -> Result
-    ) async throws -> Result {
-        try await withCheckedThrowingContinuation { continuation in
-            submit(for: uid) { continuation.resume(with: Swift.Result(catching: work)) }
+    ) async throws(CacheFailure) -> Result {
+        let result = await withCheckedContinuation { continuation in
+            submit(for: uid) {
+                continuation.resume(returning: Swift.Result(catching: work).mapError { CacheFailure($0) })
+            }
         }
+        return try result.get()
     }
 }

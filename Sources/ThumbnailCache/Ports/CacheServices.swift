@@ -67,11 +67,11 @@ public struct CacheSettings: Sendable {
     /// Missing images remembered per user.
     public var negativeEntries: Int
     /// Downloads of one user that may wait for an access token.
-    public var downloadsWaiting = 1_088
+    public var downloadsWaiting: Int
 
     public init(
-        origins: [String: Origin] = [:], imageLimit: Int = 5 << 20, dimensionLimit: Int = 8192,
-        usersPerUID: Int = 10_000, sessionsPerUser: Int = 64, negativeEntries: Int = 100_000
+        origins: [String: Origin], imageLimit: Int, dimensionLimit: Int, usersPerUID: Int, sessionsPerUser: Int,
+        negativeEntries: Int, downloadsWaiting: Int
     ) {
         self.origins = origins
         self.imageLimit = imageLimit
@@ -79,5 +79,6 @@ public struct CacheSettings: Sendable {
         self.usersPerUID = usersPerUID
         self.sessionsPerUser = sessionsPerUser
         self.negativeEntries = negativeEntries
+        self.downloadsWaiting = downloadsWaiting
     }
 }

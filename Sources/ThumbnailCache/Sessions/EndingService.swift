@@ -22,7 +22,7 @@ public final class EndingService: Sendable {
     /// Ends one session, or all, of an owner; with the last one ends the cache.
     /// - Throws: `inputOutput` when it could not be made durable: the user is then closed to reads, and it is tried again.
     public func logOut(_ owner: Owner, session: OpaqueID? = nil) async throws(CacheFailure) -> Receipt {
-        services.counters.logouts.count()
+        services.counters.count(.logouts)
         return try await sessions.withTurn(owner, on: services.endings, evenUnreadable: session == nil) {
             entry throws(CacheFailure) in
             // What is left of the sessions is known again only when the purge that failed is done.
@@ -88,14 +88,14 @@ public final class EndingService: Sendable {
     }
 
     private func empty(_ owner: Owner) async throws(CacheFailure) -> Receipt {
-        services.counters.purges.count()
+        services.counters.count(.purges)
         return try await sessions.withTurn(owner, on: services.endings) { entry throws(CacheFailure) in
             try await self.end(entry, for: .purge)
         }
     }
 
     private func remove(_ profiles: [OpaqueID], of owner: Owner) async throws(CacheFailure) -> Receipt {
-        services.counters.purges.count()
+        services.counters.count(.purges)
         let profiles = profiles.map { $0.detached() }
         return try await sessions.withTurn(owner, on: services.endings) { entry throws(CacheFailure) in
             // An end that is owed is tried again; who is not logged in has zeros.
@@ -205,7 +205,7 @@ public final class EndingService: Sendable {
             let reason = "\(CacheFailure(error))"
             let wasBroken = if case .broken = entry.phase { true } else { false }
             entry.phase = .broken(ending, reason: reason)
-            services.counters.endingsThatFailed.count()
+            services.counters.count(.endingsThatFailed)
             log.error(
                 "a purge or log-out could not be made durable; the user is closed until it is",
                 metadata: ["uid": "\(owner.uid)", "ending": "\(ending)", "reason": "\(reason)"])

@@ -104,12 +104,8 @@ public final class PendingLogouts: Sendable {
     public func honour(uid: UInt32) async throws(CacheFailure) {
         let turn = enter(uid)
         defer { leave(uid) }
-        do {
-            try await turn.withLock {
-                if let due = try await list()[uid] { try await honour(due, of: uid) }
-            }
-        } catch {
-            throw CacheFailure(error)
+        try await turn.withLock { () async throws(CacheFailure) in
+            if let due = try await list()[uid] { try await honour(due, of: uid) }
         }
     }
 
@@ -129,21 +125,17 @@ public final class PendingLogouts: Sendable {
 
     /// What is pending, by uid, as of a moment after the call.
     private func list() async throws(CacheFailure) -> [UInt32: [LogoutMarker]] {
-        do {
-            return try await listing.value {
-                // What it looks at is closed behind the one who stops it.
-                if state.withLockedValue({ $0.isStopped }) { throw CacheFailure.shuttingDown }
-                let found = try await services.endings.run(for: Self.root) { [markers] in try markers.pending() }
-                return Dictionary(grouping: found, by: \.uid)
-            }
-        } catch {
-            throw CacheFailure(error)
+        try await listing.value { () async throws(CacheFailure) in
+            // What it looks at is closed behind the one who stops it.
+            if state.withLockedValue({ $0.isStopped }) { throw .shuttingDown }
+            let found = try await services.endings.run(for: Self.root) { [markers] in try markers.pending() }
+            return Dictionary(grouping: found, by: \.uid)
         }
     }
 
     /// With the uid's turn.
-    private func honour(_ due: [LogoutMarker], of uid: UInt32) async throws {
-        do {
+    private func honour(_ due: [LogoutMarker], of uid: UInt32) async throws(CacheFailure) {
+        do throws(CacheFailure) {
             let receipt = try await logout.logOutAll(uid: uid)
             try await services.endings.run(for: Self.root) { [markers] in try markers.remove(due) }
             // Without users it is the marker of a hook that is just being answered, as a rule.
@@ -153,7 +145,7 @@ public final class PendingLogouts: Sendable {
         } catch {
             log.error(
                 "a log-out that is pending could not be done; it is tried again",
-                metadata: ["uid": "\(uid)", "reason": "\(CacheFailure(error))"])
+                metadata: ["uid": "\(uid)", "reason": "\(error)"])
             throw error
         }
     }

@@ -48,7 +48,7 @@ extension UserSessions {
             self.uidLog.write(
                 "logged in", uid: owner.uid, ["sessions": "\(entry.sessions.count)"], at: self.services.time.now)
         }
-        services.counters.logins.count()
+        services.counters.count(.logins)
     }
 
     /// The first log-in: sessions and keys are made durable, then the cache is open.
@@ -115,19 +115,11 @@ extension UserSessions {
 
     /// What was found on disk holds from here on through loss of power (I4): before anything is answered that no commit stands behind.
     func settle(_ uid: UInt32, on pool: any BlockingPool) async throws(CacheFailure) {
-        do {
-            try await pool.run(for: uid) { try self.services.store.settle(uid) }
-        } catch {
-            throw CacheFailure(error)
-        }
+        try await pool.run(for: uid) { try self.services.store.settle(uid) }
     }
 
     func save(_ login: LoginRecord, of owner: Owner, on pool: any BlockingPool) async throws(CacheFailure) {
-        do {
-            try await pool.run(for: owner.uid) { try self.services.store.commitSessions(owner, login) }
-        } catch {
-            throw CacheFailure(error)
-        }
+        try await pool.run(for: owner.uid) { try self.services.store.commitSessions(owner, login) }
     }
 
     private func keep(_ login: LoginRecord, _ request: LoginRequest, in entry: UserEntry) {

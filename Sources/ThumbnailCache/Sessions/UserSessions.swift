@@ -72,16 +72,12 @@ public final class UserSessions: Sendable {
     /// first asked for, none afterwards.
     /// - Parameter pool: where the disk is asked.
     func users(of uid: UInt32, on pool: any BlockingPool) async throws(CacheFailure) -> [OpaqueID] {
-        do {
-            let users = directory.withLockedValue { $0.users(of: uid) }
-            defer { leave(users, uid: uid) }
-            return Array(
-                try await users.loggedIn {
-                    try await pool.run(for: uid) { try self.services.store.users(of: uid) }
-                })
-        } catch {
-            throw CacheFailure(error)
-        }
+        let users = directory.withLockedValue { $0.users(of: uid) }
+        defer { leave(users, uid: uid) }
+        return Array(
+            try await users.loggedIn { () async throws(CacheFailure) in
+                try await pool.run(for: uid) { try self.services.store.users(of: uid) }
+            })
     }
 
     /// The same as one object, which all who ask share until it changes.
@@ -167,13 +163,13 @@ public final class UserSessions: Sendable {
     /// The last epoch of a uid's.
     public func epoch(of uid: UInt32) -> UInt64 { epochs.current(of: uid) }
 
-    /// Counts since the start.
-    public func statistics() -> (counters: CacheCounters.Snapshot, openCaches: Int) {
+    /// Hits in memory since the start, and the caches that are open.
+    public func statistics() -> (memoryHits: Int, openCaches: Int) {
         let open = allUsers.flatMap(\.entries).compactMap { entry -> UserCache? in
             if case .open(let cache) = entry.phase { return cache }
             return nil
         }
-        return (services.counters.snapshot(memoryHits: open.reduce(0) { $0 + $1.memoryHits }), open.count)
+        return (open.reduce(services.counters[.memoryHits]) { $0 + $1.memoryHits }, open.count)
     }
 
     // MARK: Taking a turn
@@ -190,20 +186,16 @@ public final class UserSessions: Sendable {
     ) async throws(CacheFailure) -> Result {
         let entry = enter(owner.detached())
         defer { leave(entry) }
-        do {
-            return try await entry.lock.withLock {
-                do {
-                    try await load(entry, on: pool)
-                } catch  where evenUnreadable {
-                    log.warning(
-                        "a log-in cannot be read; it can still be ended",
-                        metadata: ["uid": "\(owner.uid)", "reason": "\(error)"])
-                }
-                if case .stopped = entry.phase { throw CacheFailure.shuttingDown }
-                return try await body(entry)
+        return try await entry.lock.withLock { () async throws(CacheFailure) in
+            do throws(CacheFailure) {
+                try await load(entry, on: pool)
+            } catch  where evenUnreadable {
+                log.warning(
+                    "a log-in cannot be read; it can still be ended",
+                    metadata: ["uid": "\(owner.uid)", "reason": "\(error)"])
             }
-        } catch {
-            throw CacheFailure(error)
+            if case .stopped = entry.phase { throw .shuttingDown }
+            return try await body(entry)
         }
     }
 
@@ -245,7 +237,7 @@ public final class UserSessions: Sendable {
         }
     }
 
-    private func load(_ entry: UserEntry, on pool: any BlockingPool) async throws {
+    private func load(_ entry: UserEntry, on pool: any BlockingPool) async throws(CacheFailure) {
         guard case .unknown = entry.phase else { return }
         let owner = entry.owner
         let stored = try await pool.run(for: owner.uid) { try self.services.store.load(owner) }

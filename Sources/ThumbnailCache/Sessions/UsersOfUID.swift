@@ -81,14 +81,14 @@ final class UsersOfUID: Sendable {
     }
 
     /// Everybody who is logged in, read by `read` if it is not known. Whoever comes while it is read shares the result.
-    func loggedIn(read: () async throws -> [OpaqueID]) async throws -> Set<OpaqueID> {
+    func loggedIn(read: () async throws(CacheFailure) -> [OpaqueID]) async throws(CacheFailure) -> Set<OpaqueID> {
         if let known = loggedIn { return known }
         state.withLockedValue { $0.readers += 1 }
         defer { state.withLockedValue { $0.readers -= 1 } }
-        return try await reading.withLock {
+        return try await reading.withLock { () async throws(CacheFailure) in
             if let known = loggedIn { return known }
             state.withLockedValue { $0.listing = .reading([:]) }
-            do {
+            do throws(CacheFailure) {
                 return readingEnded(try await read())
             } catch {
                 forgetListing()

@@ -160,12 +160,12 @@ public final class AccessTokenService: Sendable {
         guard state.withLockedValue({ $0.tokens.isRequesting(number) }) else { return }
         switch outcome {
         case .success:
-            services.counters.tokenRefreshes.count()
+            services.counters.count(.tokenRefreshes)
         case .failure(.notAsked):
             // The fetcher has told when the breaker opened.
             break
         case .failure(let failure):
-            services.counters.tokenRefreshFailures.count()
+            services.counters.count(.tokenRefreshFailures)
             keeper?.tell("an access token could not be renewed", CacheFailure(failure))
         }
         let now = services.time.now

@@ -48,7 +48,7 @@ extension UserCache {
         }
         guard let change else { return nil }
         if kept != nil { apply(change) }
-        services.counters.diskHits.count()
+        services.counters.count(.diskHits)
         return ServedImage(image, from: .disk, at: now)
     }
 }

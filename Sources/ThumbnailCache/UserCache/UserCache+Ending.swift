@@ -19,7 +19,7 @@ extension UserCache {
             let ended = state.coordinator.end(failure)
             let memory = NIOLockedValueBox(state.memory)
             state.memory = MemoryTable()
-            services.counters.memoryHitsOfEndedCaches.count(state.memoryHits)
+            services.counters.count(.memoryHits, state.memoryHits)
             state.memoryHits = 0
             state.account = Account(origin: state.account.origin)
             return (ended, memory, Self.replaceDeliveries(&state))

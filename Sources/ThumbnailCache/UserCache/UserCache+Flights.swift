@@ -38,7 +38,7 @@ extension UserCache {
             case .download(let slot, let target, let flight):
                 download(slot, target, flight)
             case .cancel(let handle):
-                services.counters.downloadsCancelled.count()
+                services.counters.count(.downloadsCancelled)
                 handle.cancel()
             case .store(let slot, let flight):
                 storeLater(slot, flight)
@@ -57,8 +57,8 @@ extension UserCache {
         guard case .success(let served?) = outcome else { return }
         switch served.source {
         case .memory, .disk:
-            if served.isStale { services.counters.staleServed.count() }
-            if served.source == .disk { services.counters.diskHits.count() }
+            if served.isStale { services.counters.count(.staleServed) }
+            if served.source == .disk { services.counters.count(.diskHits) }
         case .origin, .revalidated, .put:
             // Just asked about, though it may not be used again without asking.
             break
@@ -185,8 +185,8 @@ extension UserCache {
                 self.arrived(
                     outcome, for: slot, flight, from: attempt.origin, target, basis: attempt.basis, attempt.family)
             }
-            if attempt.refused == nil { services.counters.downloads.count() }
-            if download.condition != nil { services.counters.revalidations.count() }
+            if attempt.refused == nil { services.counters.count(.downloads) }
+            if download.condition != nil { services.counters.count(.revalidations) }
             attempt.steps.follow(handle, as: attempt.step + 2)
         } catch {
             finished(slot, target, flight, .failed(CacheFailure(error)))

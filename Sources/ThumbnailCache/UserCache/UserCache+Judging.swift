@@ -29,7 +29,7 @@ extension UserCache {
             return .missing(
                 until: NegativePolicy.believedUntil(headers, origin: origin, at: responseTime), family: family)
         case .failed(let failure):
-            services.counters.downloadFailures.count()
+            services.counters.count(.downloadFailures)
             return .failed(CacheFailure(failure))
         }
     }
@@ -53,7 +53,7 @@ extension UserCache {
     ) -> RequestCoordinator.DownloadResult? {
         let answer = StoredFields(headers)
         guard basis.record.fields.areConfirmed(by: answer, now: responseTime.forDates) else { return nil }
-        services.counters.notModified.count()
+        services.counters.count(.notModified)
         var record = basis.record
         record.fields = record.fields.updated(by: answer)
         let policy = StoragePolicy(record.fields, headers, origin: origin, at: responseTime)

@@ -45,11 +45,11 @@ extension UserCache {
         } catch StoreError.closed {
             throw ending
         } catch {
-            services.counters.storeFailures.count()
+            services.counters.count(.storeFailures)
             throw CacheFailure(error)
         }
         if verdict == .cancelled { throw ending }
-        services.counters.puts.count()
+        services.counters.count(.puts)
     }
 
     /// What whoever came too late is told: that a purge or log-out overtook it, or that the daemon is stopping.

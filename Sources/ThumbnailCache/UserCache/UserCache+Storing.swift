@@ -10,7 +10,7 @@ extension UserCache {
             self.store(slot, flight)
         }
         guard !services.writes.add(piece) else { return }
-        services.counters.storesSkipped.count()
+        services.counters.count(.storesSkipped)
         notStored(slot, flight)
     }
 
@@ -34,7 +34,7 @@ extension UserCache {
             // Purged or logged out meanwhile: nothing is to be kept.
             storeEnded(slot, flight)
         } catch {
-            services.counters.storeFailures.count()
+            services.counters.count(.storeFailures)
             notStored(slot, flight)
         }
     }
@@ -76,7 +76,7 @@ extension UserCache {
         } catch StoreError.closed {
             // All of it is going.
         } catch {
-            services.counters.storeFailures.count()
+            services.counters.count(.storeFailures)
         }
         state.withLockedValue { $0.coordinator.dropped(slot, flight) }
     }

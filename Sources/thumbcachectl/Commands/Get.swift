@@ -61,18 +61,14 @@ struct Get: DaemonCommand {
         request.option("URL", url)
         request.flag("CACHED", cached)
         request.flag("META", wantsMeta)
-        let connection = try environment.connect(daemon)
-        let reply = try connection.request(request.buffers)
-
-        let printer = environment.printer(format)
+        let reply = try environment.ask(request, daemon)
         guard let image = (wantsMeta ? reply[MetaKey.image.rawValue] : reply)?.bytes else {
-            if format.json { try printer.json(.null) }
             let reason = cached ? "none is held" : "neither the cache nor the origin has one"
-            throw .noImage("there is no such image: \(reason)")
+            throw try environment.noImage(format, "there is no such image: \(reason)")
         }
         let bytes = Array(image.readableBytesView)
         if let output { try OutputFile.write(bytes, to: output) }
-        if printsImage { try environment.output.write(bytes[...]) }
-        if wantsMeta { try printer.pairs(reply.pairs.filter { $0.key != MetaKey.image.rawValue }) }
+        if printsImage { try environment.output.write(bytes) }
+        if wantsMeta { try environment.printer(format).pairs(reply.pairs.filter { $0.key != MetaKey.image.rawValue }) }
     }
 }

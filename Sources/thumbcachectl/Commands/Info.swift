@@ -13,8 +13,7 @@ struct Info: DaemonCommand {
     @OptionGroup var daemon: DaemonOptions
 
     func run(in environment: Environment) throws(Failure) {
-        let connection = try environment.connect(daemon)
-        let text = try connection.request(RequestArguments("INFO").buffers).text ?? ""
+        let text = try environment.ask(RequestArguments("INFO"), daemon).text ?? ""
         var lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).map(String.init)
         if lines.last == "" { lines.removeLast() }
         let printer = environment.printer(output)

@@ -1,4 +1,5 @@
 import ArgumentParser
+import LinuxSupport
 import NIOCore
 
 struct Login: DaemonCommand {
@@ -57,8 +58,7 @@ struct Login: DaemonCommand {
             request.append("REFRESH")
             request.append(try readToken(refreshTokenFile, environment))
         }
-        let connection = try environment.connect(daemon)
-        _ = try connection.request(request.buffers)
+        _ = try environment.ask(request, daemon)
     }
 
     /// The file's bytes without the line break that editors and `echo` put at its end.
@@ -66,10 +66,9 @@ struct Login: DaemonCommand {
         if file == "-", environment.input.isTerminal {
             throw .usage("standard input is a terminal, which would show the token; pipe it in, or name a file")
         }
-        var bytes = try InputFile.read(file, what: "a token", limit: Self.longestToken, input: environment.input)
-        if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
-        if bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
-        guard !bytes.isEmpty else { throw .usage("\(file == "-" ? "standard input" : file) holds no token") }
-        return ByteBuffer(bytes: bytes)
+        let bytes = try InputFile.read(file, what: "a token", limit: Self.longestToken, input: environment.input)
+        let token = bytes.withoutLineBreak
+        guard !token.isEmpty else { throw .usage("\(file == "-" ? "standard input" : file) holds no token") }
+        return ByteBuffer(bytes: token)
     }
 }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import LinuxSupport
 import RESP
 
 struct Logout: DaemonCommand {
@@ -64,18 +65,17 @@ struct Logout: DaemonCommand {
         var request = RequestArguments("LOGOUT", user ?? "*")
         request.option("SESSION", session)
         request.option("UID", target.uid)
-        let connection = try environment.connect(daemon, within: timeout)
-        return try connection.request(request.buffers)
+        return try environment.ask(request, daemon, within: timeout)
     }
 
     /// The marker comes first: a hook that is killed while it waits for the daemon has left it.
     private func ask(_ environment: Environment, orLeaveMarkerIn directory: MarkerDirectory) throws(Failure) -> Value {
         let uid = target.uid ?? geteuid()
         let marker: MarkerDirectory.Marker
-        do throws(MarkerFailure) {
+        do throws(SystemError) {
             marker = try directory.leave(uid: uid, random: environment.random)
         } catch {
-            environment.warn("\(error); the daemon is asked without a marker")
+            environment.warn("cannot \(error); the daemon is asked without a marker")
             return try ask(environment)
         }
         let receipt: Value
@@ -93,10 +93,10 @@ struct Logout: DaemonCommand {
 
     /// What stays is honoured once more at most, and before the uid logs in again: no reason to fail.
     private func remove(_ names: [String], from directory: MarkerDirectory, _ environment: Environment) {
-        do throws(MarkerFailure) {
+        do throws(SystemError) {
             try directory.remove(names)
         } catch {
-            environment.warn(error.description)
+            environment.warn("cannot \(error)")
         }
     }
 }

@@ -10,8 +10,7 @@ struct Ping: DaemonCommand {
     @OptionGroup var daemon: DaemonOptions
 
     func run(in environment: Environment) throws(Failure) {
-        let connection = try environment.connect(daemon, patience: 10)
-        let reply = try connection.request(RequestArguments("PING").buffers)
+        let reply = try environment.ask(RequestArguments("PING"), daemon, patience: 10)
         let printer = environment.printer(output)
         if output.json { return try printer.json(.object([JSON.Member("reply", JSON(reply))])) }
         try printer.list([reply])

@@ -37,7 +37,6 @@ struct Purge: DaemonCommand {
             for profile in profiles { request.append(profile) }
         }
         request.option("UID", target.uid)
-        let connection = try environment.connect(daemon)
-        environment.show(try connection.request(request.buffers), output, behind: "the purge is done")
+        environment.show(try environment.ask(request, daemon), output, behind: "the purge is done")
     }
 }

@@ -49,7 +49,6 @@ struct Put: DaemonCommand {
         request.append(ByteBuffer(bytes: image))
         request.option("SIZE", size)
         request.option("TTL", ttl)
-        let connection = try environment.connect(daemon)
-        _ = try connection.request(request.buffers)
+        _ = try environment.ask(request, daemon)
     }
 }

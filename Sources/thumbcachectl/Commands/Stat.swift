@@ -26,13 +26,11 @@ struct Stat: DaemonCommand {
     func run(in environment: Environment) throws(Failure) {
         var request = RequestArguments("STAT", user)
         if let profile { request.append(profile) }
-        let connection = try environment.connect(daemon)
-        let reply = try connection.request(request.buffers)
-        let printer = environment.printer(output)
+        let reply = try environment.ask(request, daemon)
         guard !reply.isNull else {
-            if output.json { try printer.json(.null) }
-            throw .noImage(profile == nil ? "the user is not logged in" : "there is no such image: none is held")
+            let reason = profile == nil ? "the user is not logged in" : "there is no such image: none is held"
+            throw try environment.noImage(output, reason)
         }
-        try printer.pairs(reply.pairs)
+        try environment.printer(output).pairs(reply.pairs)
     }
 }

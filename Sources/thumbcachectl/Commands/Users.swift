@@ -13,8 +13,7 @@ struct Users: DaemonCommand {
     @OptionGroup var daemon: DaemonOptions
 
     func run(in environment: Environment) throws(Failure) {
-        let connection = try environment.connect(daemon)
-        let reply = try connection.request(RequestArguments("USERS").buffers)
+        let reply = try environment.ask(RequestArguments("USERS"), daemon)
         try environment.printer(output).list(reply.elements ?? [])
     }
 }

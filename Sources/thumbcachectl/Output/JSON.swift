@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOCore
 import RESP
 
@@ -69,16 +70,11 @@ enum JSON {
             case "\t": result += "\\t"
             case "\r": result += "\\r"
             case _ where scalar.properties.generalCategory == .control || scalar.properties.generalCategory == .format:
-                for unit in String(scalar).utf16 { result += "\\u" + hex(unit) }
+                for unit in String(scalar).utf16 { result += "\\u" + Hex.text([UInt8(unit >> 8), UInt8(unit & 0xff)]) }
             default: result.unicodeScalars.append(scalar)
             }
         }
         return result + "\""
-    }
-
-    private static func hex(_ unit: UInt16) -> String {
-        let digits = String(unit, radix: 16)
-        return String(repeating: "0", count: 4 - digits.count) + digits
     }
 }
 

@@ -1,3 +1,6 @@
+import LinuxSupport
+import RESP
+
 /// Text that came from elsewhere, made fit for a terminal: an id may hold anything, escape sequences among it.
 enum PlainText {
     /// Bytes as text on one line. Control characters, invisible ones and bytes that are not UTF-8 appear as `\xNN`
@@ -13,7 +16,7 @@ enum PlainText {
             }
             if scalar == "\\" {
                 text += "\\\\"
-            } else if isVisible(scalar) {
+            } else if scalar.isVisible {
                 text.unicodeScalars.append(scalar)
             } else {
                 text += hex(rest.prefix(width))
@@ -33,15 +36,7 @@ enum PlainText {
         return (scalar, UTF8.width(scalar))
     }
 
-    /// Whether a character shows as itself and moves nothing around it.
-    private static func isVisible(_ scalar: Unicode.Scalar) -> Bool {
-        switch scalar.properties.generalCategory {
-        case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .surrogate, .unassigned: false
-        default: true
-        }
-    }
-
     private static func hex(_ bytes: ArraySlice<UInt8>) -> String {
-        bytes.map { "\\x" + ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        bytes.map { "\\x" + Hex.text([$0]) }.joined()
     }
 }

@@ -36,7 +36,7 @@ struct Printer {
     }
 
     func lines(_ lines: [String]) throws(Failure) {
-        try output.write(Array(lines.map { $0 + "\n" }.joined().utf8)[...])
+        try output.write(Array(lines.map { $0 + "\n" }.joined().utf8))
     }
 
     private static func plain(_ value: Value) -> String {

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// The uids and groups that may log out and purge in another uid's name.
 struct Admins: Equatable, Sendable {

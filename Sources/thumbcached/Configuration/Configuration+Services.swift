@@ -1,6 +1,7 @@
 import DaemonServer
 import DiskStore
 import ImageFetcher
+import ThumbcacheProtocol
 import ThumbnailCache
 
 // What each part of the program takes of the configuration.
@@ -19,13 +20,12 @@ extension Configuration {
     }
 
     var cacheSettings: CacheSettings {
-        var settings = CacheSettings(
+        CacheSettings(
             origins: origins, imageLimit: limits.image, dimensionLimit: limits.dimension,
             usersPerUID: limits.usersPerUID, sessionsPerUser: limits.sessionsPerUser,
-            negativeEntries: limits.negativeEntries)
-        // As many as the fetcher would take of a uid.
-        settings.downloadsWaiting = limits.queuePerUID + limits.downloadsPerUID
-        return settings
+            negativeEntries: limits.negativeEntries,
+            // As many as the fetcher would take of a uid.
+            downloadsWaiting: limits.queuePerUID + limits.downloadsPerUID)
     }
 
     var serverLimits: ServerLimits {
@@ -33,7 +33,8 @@ extension Configuration {
             connections: limits.connections, connectionsPerUID: limits.connectionsPerUID,
             adminConnections: limits.adminConnections, input: limits.input, output: limits.output,
             stall: limits.stall.milliseconds, queuePerUID: limits.queuePerUID,
-            arguments: limits.arguments, id: limits.id, image: limits.image, token: limits.token)
+            arguments: limits.arguments,
+            command: CommandLimits(id: limits.id, image: limits.image, token: limits.token))
     }
 
     var memoryLimits: MemoryBudget.Limits {

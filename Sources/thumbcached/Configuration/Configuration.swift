@@ -1,4 +1,5 @@
 import Logging
+import ThumbcacheProtocol
 import ThumbnailCache
 
 /// All that can be configured, with the defaults. Names follow the keys of the file: `limits.users-per-uid` is
@@ -59,11 +60,11 @@ struct Configuration: Equatable, Sendable {
 
     struct Limits: Equatable, Sendable {
         /// Bytes of one image.
-        var image = 5 << 20
+        var image = CommandLimits().image
         /// Pixels, of either side of an image.
         var dimension = 8192
         /// Bytes of a user, profile or session id.
-        var id = 512
+        var id = CommandLimits().id
         /// Elements of one request.
         var arguments = 1024
         /// Bytes of unprocessed input of one connection.
@@ -77,7 +78,7 @@ struct Configuration: Equatable, Sendable {
         /// How long a peer may read nothing, or leave a frame unfinished.
         var stall = Duration.seconds(30)
         /// Bytes of a token.
-        var token = 8 << 10
+        var token = CommandLimits().token
         /// In total, the admins' among them.
         var connections = 1024
         var connectionsPerUID = 256

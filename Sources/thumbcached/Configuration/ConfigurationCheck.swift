@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// `--check-config`: judges a configuration as the service would read it, whoever asks.
 ///

@@ -1,3 +1,4 @@
+import LinuxSupport
 import ThumbnailCache
 
 /// Makes a ``Configuration`` of a file, the environment and the defaults, or says all that is wrong with them.
@@ -86,17 +87,15 @@ struct ConfigurationLoader: Sendable {
     /// The text of a file; nil where it may be missing and is.
     private func read(_ file: String, mayBeMissing: Bool) throws(ConfigurationError) -> String? {
         let sentence: String
-        do throws(ConfigurationFileError) {
-            return try readConfigurationFile(file, limit: Self.maximumFileSize)
+        do throws(PlainFileError) {
+            return try readTextFile(file, limit: Self.maximumFileSize)
         } catch {
             switch error {
-            case .missing where mayBeMissing: return nil
-            case .missing: sentence = "does not exist"
-            case .unreadable(let reason): sentence = "cannot be read: \(reason)"
-            case .notAFile: sentence = "is not a plain file"
+            case _ where error.isMissing && mayBeMissing: return nil
+            case _ where error.isMissing: sentence = "does not exist"
             case .tooLarge:
                 sentence = "is larger than \(ByteSize.format(Self.maximumFileSize)): this is no configuration"
-            case .notText: sentence = "is not UTF-8 text"
+            default: sentence = "\(error)"
             }
         }
         throw ConfigurationError(file: file, problems: [.init(key: nil, sentence: sentence)])

@@ -10,9 +10,9 @@ extension Daemon {
     ///   - traffic: where images came from; nil for a caller who is no admin, and who is told of the origins alone:
     ///     whether they can be reached concerns everybody, what others asked of them does not.
     static func fetchLines(
-        _ fetch: FetcherStatistics, origins: [String], traffic: CacheCounters.Snapshot?
-    ) -> [(name: String, value: String)] {
-        var lines = [("origins", "\(origins.count)"), ("hosts_open", "\(fetch.hostsOpen)")]
+        _ fetch: FetcherStatistics, origins: [String], traffic: (counters: CacheCounters, memoryHits: Int)?
+    ) -> Lines {
+        var lines: Lines = [("origins", "\(origins.count)"), ("hosts_open", "\(fetch.hostsOpen)")]
         if let traffic { lines += fetch.lines + hits(traffic, fetch) }
         return lines
             + origins.map { name in
@@ -24,21 +24,20 @@ extension Daemon {
 
     /// What was served, by where it came from, and the access tokens renewed for it.
     private static func hits(
-        _ traffic: CacheCounters.Snapshot, _ fetch: FetcherStatistics
-    ) -> [(name: String, value: String)] {
-        [
+        _ traffic: (counters: CacheCounters, memoryHits: Int), _ fetch: FetcherStatistics
+    ) -> Lines {
+        let hits: Lines = [
             ("hits_memory", "\(traffic.memoryHits)"),
-            ("hits_disk", "\(traffic.diskHits)"),
-            ("hits_stale", "\(traffic.staleServed)"),
+            ("hits_disk", "\(traffic.counters[.diskHits])"),
+            ("hits_stale", "\(traffic.counters[.staleServed])"),
             ("hits_origin", "\(fetch[.images])"),
-            ("token_refreshes", "\(traffic.tokenRefreshes)"),
-            ("token_refresh_failures", "\(traffic.tokenRefreshFailures)"),
         ]
+        return hits + traffic.counters.figures(.tokenRefreshes, .tokenRefreshFailures)
     }
 }
 
 extension FetcherStatistics {
-    fileprivate var lines: [(name: String, value: String)] {
+    fileprivate var lines: Daemon.Lines {
         Counter.allCases.map { ($0.rawValue, "\(self[$0])") } + [
             ("uids_open", "\(uidsOpen)"),
             ("in_flight", "\(inFlight)"),

@@ -2,16 +2,20 @@ import DaemonServer
 import DiskStore
 import Glibc
 import ImageFetcher
+import LinuxSupport
+import ThumbcacheProtocol
 import ThumbnailCache
 
 extension Daemon {
+    typealias Lines = [(name: String, value: String)]
+
     /// What INFO says, put together from those who know. Whoever is no admin sees its own figures only.
     static func serverInfo(
-        sessions: UserSessions, memory: MemoryTier, budget: MemoryBudget, writes: WriteBehind, store: DiskStore,
-        fetcher: CurlImageFetcher,
+        sessions: UserSessions, services: CacheServices, store: DiskStore, fetcher: CurlImageFetcher,
         registry: PeerRegistry, live: LiveConfiguration
     ) -> ServerInfo {
         let started = Self.uptime()
+        let (memory, budget, counters) = (services.memory, services.budget, services.counters)
         return ServerInfo([
             .init("server") { _ in
                 [
@@ -38,89 +42,61 @@ extension Daemon {
             },
             .init("cache") { peer in
                 guard peer.isAdmin else { return [("memory_hits", "\(sessions.figures(of: peer.uid).memoryHits)")] }
-                let counts = sessions.statistics().counters
-                let backlog = writes.backlog
-                return [
-                    ("memory_hits", "\(counts.memoryHits)"),
-                    ("disk_hits", "\(counts.diskHits)"),
-                    ("stale_served", "\(counts.staleServed)"),
-                    ("downloads", "\(counts.downloads)"),
-                    ("download_failures", "\(counts.downloadFailures)"),
-                    ("revalidations", "\(counts.revalidations)"),
-                    ("not_modified", "\(counts.notModified)"),
-                    ("downloads_cancelled", "\(counts.downloadsCancelled)"),
-                    ("puts", "\(counts.puts)"),
-                    ("store_failures", "\(counts.storeFailures)"),
-                    ("stores_skipped", "\(counts.storesSkipped)"),
-                    ("unwritten_images", "\(backlog.images)"),
-                    ("unwritten_bytes", "\(backlog.bytes)"),
-                ]
+                let backlog = services.writes.backlog
+                var lines: Lines = [("memory_hits", "\(sessions.statistics().memoryHits)")]
+                lines += counters.figures(
+                    .diskHits, .staleServed, .downloads, .downloadFailures, .revalidations, .notModified,
+                    .downloadsCancelled, .puts, .storeFailures, .storesSkipped)
+                lines += [("unwritten_images", "\(backlog.images)"), ("unwritten_bytes", "\(backlog.bytes)")]
+                return lines
             },
             .init("store") { peer in
                 guard peer.isAdmin else {
                     let usage = sessions.figures(of: peer.uid).usage
                     return [("images", "\(usage.images)"), ("bytes", "\(usage.bytes)")]
                 }
-                return store.statistics.lines
+                let lines: Lines = [
+                    ("images", "\(store.usageTotal.images)"), ("bytes", "\(store.usageTotal.bytes)"),
+                    ("counted", store.isCounted ? "1" : "0"), ("trash_bytes", "\(store.trashUsage.bytes)"),
+                ]
+                return lines + store.counters.figures()
             },
             .init("fetch") { peer in
                 Self.fetchLines(
                     fetcher.statistics, origins: live.current.configuration.origins.keys.sorted(),
-                    traffic: peer.isAdmin ? sessions.statistics().counters : nil)
+                    traffic: peer.isAdmin ? (counters: counters, memoryHits: sessions.statistics().memoryHits) : nil)
             },
             .init("sessions") { peer in
                 guard peer.isAdmin else { return [("open_caches", "\(sessions.figures(of: peer.uid).openCaches)")] }
-                let (counts, open) = sessions.statistics()
-                return [
-                    ("open_caches", "\(open)"),
-                    ("logins", "\(counts.logins)"),
-                    ("logouts", "\(counts.logouts)"),
-                ]
+                let open: Lines = [("open_caches", "\(sessions.statistics().openCaches)")]
+                return open + counters.figures(.logins, .logouts)
             },
             .init("purge") { peer in
-                let epoch = [("epoch", "\(sessions.epoch(of: peer.uid))")]
+                let epoch: Lines = [("epoch", "\(sessions.epoch(of: peer.uid))")]
                 guard peer.isAdmin else { return epoch }
-                let counts = sessions.statistics().counters
-                return epoch + [
-                    ("purges", "\(counts.purges)"),
-                    ("endings_that_failed", "\(counts.endingsThatFailed)"),
-                ]
+                return epoch + counters.figures(.purges, .endingsThatFailed)
             },
         ])
     }
 
     /// Seconds by a clock that nobody sets.
-    private static func uptime() -> Int {
-        var moment = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &moment)
-        return moment.tv_sec
-    }
+    private static func uptime() -> Int64 { nanoseconds(of: CLOCK_MONOTONIC) / 1_000_000_000 }
 
     /// proc_pid_statm(5): the second figure, in pages. 0 where /proc cannot be read.
     private static func residentBytes() -> Int {
-        guard let file = fopen("/proc/self/statm", "re") else { return 0 }
-        defer { fclose(file) }
-        var line = [CChar](repeating: 0, count: 128)
-        guard fgets(&line, Int32(line.count), file) != nil else { return 0 }
-        let figures = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-            .split(separator: " ")
-        guard figures.count > 1, let pages = Int(figures[1]) else { return 0 }
-        return pages * sysconf(Int32(_SC_PAGESIZE))
+        do throws(PlainFileError) {
+            let figures = try readTextFile("/proc/self/statm", limit: 256).split(separator: " ")
+            guard figures.count > 1, let pages = Int(figures[1]) else { return 0 }
+            return pages * sysconf(Int32(_SC_PAGESIZE))
+        } catch {
+            return 0
+        }
     }
 }
 
-extension DiskStoreStatistics {
-    fileprivate var lines: [(name: String, value: String)] {
-        [
-            ("images", "\(usage.images)"),
-            ("bytes", "\(usage.bytes)"),
-            ("counted", isCounted ? "1" : "0"),
-            ("trash_bytes", "\(trash.bytes)"),
-            ("rejected_entries", "\(rejectedEntries)"),
-            ("failed_reads", "\(failedReads)"),
-            ("evicted_images", "\(evictedImages)"),
-            ("evicted_bytes", "\(evictedBytes)"),
-            ("damaged_logins", "\(damagedLogins)"),
-        ]
+extension Counters {
+    /// Lines of INFO: those that are named, or all.
+    func figures(_ events: Event...) -> Daemon.Lines {
+        (events.isEmpty ? Array(Event.allCases) : events).map { ($0.figure, "\(self[$0])") }
     }
 }

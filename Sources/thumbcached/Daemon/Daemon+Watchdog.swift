@@ -1,4 +1,5 @@
 import ImageFetcher
+import LinuxSupport
 import Logging
 import NIOCore
 import ThumbnailCache

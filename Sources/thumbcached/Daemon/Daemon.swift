@@ -7,6 +7,7 @@ import Logging
 import NIOCore
 import RESP
 import SocketLoops
+import ThumbcacheProtocol
 import ThumbnailCache
 
 /// The composition root: makes everything once, in the order in which one part needs another, and hands it on.
@@ -76,9 +77,7 @@ enum Daemon {
         }
         let registry = PeerRegistry { accounts.account(ofPeer: $0, at: nanoseconds(), lookingOn: disk) }
         let info = serverInfo(
-            sessions: sessions, memory: memory, budget: budget, writes: writes, store: store, fetcher: fetcher,
-            registry: registry,
-            live: live)
+            sessions: sessions, services: services, store: store, fetcher: fetcher, registry: registry, live: live)
         let context = ServerContext(
             sessions: sessions, logout: logout, pendingLogouts: pendingLogouts, disk: disk, tasks: tasks, time: time,
             info: info, registry: registry, budget: budget, version: Version.current,
@@ -109,7 +108,7 @@ enum Daemon {
     }
 
     private static func logger(_ setup: DaemonSetup, _ live: LiveConfiguration) -> Logger {
-        let isJournal = StructuredLog.isJournal(setup.environment)
+        let isJournal = Journal.isBehind(STDERR_FILENO, setup.environment["JOURNAL_STREAM"])
         return Logger(label: "thumbcached") { label in
             StructuredLog(
                 label: label, threshold: { setup.logLevel ?? live.current.configuration.log.level },

@@ -36,7 +36,7 @@ final class FairPool: BlockingPool {
     private let now: @Sendable () -> Int64
     private let wakeup = Semaphore()
     private let state = NIOLockedValueBox(State())
-    private let threads = NIOLockedValueBox<[pthread_t]>([])
+    private let threads = Threads()
 
     /// - Parameters:
     ///   - name: of the threads, as the system's tools show it; 15 characters at most.
@@ -52,10 +52,7 @@ final class FairPool: BlockingPool {
         self.accountOf = accountOf
         self.now = now
         do {
-            for _ in 0..<count {
-                let thread = try startThread(named: name) { self.work() }
-                threads.withLockedValue { $0.append(thread) }
-            }
+            try threads.start(named: name, count: count) { self.work() }
         } catch {
             stop()
             throw error
@@ -92,11 +89,7 @@ final class FairPool: BlockingPool {
             return state.asleep
         }
         for _ in 0..<asleep { wakeup.signal() }
-        let threads = threads.withLockedValue { threads in
-            defer { threads = [] }
-            return threads
-        }
-        for thread in threads { pthread_join(thread, nil) }
+        threads.join()
     }
 
     // MARK: The threads

@@ -1,5 +1,6 @@
 import Glibc
 import ImageFetcher
+import LinuxSupport
 import Logging
 
 /// Reads the configuration again on SIGHUP: limits, origins and the log level take effect at once; a file that is not good
@@ -13,7 +14,7 @@ struct Reload: Sendable {
     let log: Logger
 
     func run() {
-        tell(.reloading(monotonic: Self.monotonicMicroseconds()))
+        tell(.reloading(monotonic: UInt64(nanoseconds(of: CLOCK_MONOTONIC)) / 1_000))
         defer { tell(.ready) }
         do {
             let new = try setup.load()
@@ -42,12 +43,5 @@ struct Reload: Sendable {
         } catch {
             log.warning("systemd could not be notified", metadata: ["reason": "\(error)"])
         }
-    }
-
-    /// CLOCK_MONOTONIC, by which systemd tells a reload that has begun from one that is old.
-    private static func monotonicMicroseconds() -> UInt64 {
-        var moment = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &moment)
-        return UInt64(moment.tv_sec) * 1_000_000 + UInt64(moment.tv_nsec) / 1_000
     }
 }

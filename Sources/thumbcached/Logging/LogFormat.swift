@@ -1,4 +1,6 @@
 import Glibc
+import LinuxSupport
+import RESP
 
 /// logfmt: `key=value key="a value"`, on one line whatever the values hold.
 enum LogFormat {
@@ -25,7 +27,7 @@ enum LogFormat {
             case "\t": result += "\\t"
             case "\r": result += "\\r"
             default:
-                if isVisible(scalar) { result.unicodeScalars.append(scalar) } else { result += escape(scalar) }
+                if scalar.isVisible { result.unicodeScalars.append(scalar) } else { result += escape(scalar) }
             }
         }
         return result + (scalars.count > longestValue ? "…\"" : "\"")
@@ -34,14 +36,6 @@ enum LogFormat {
     /// Needs no quotes.
     private static func isPlain(_ scalar: Unicode.Scalar) -> Bool {
         ("!"..."~").contains(scalar) && scalar != "\"" && scalar != "=" && scalar != "\\"
-    }
-
-    /// Shows as itself, and moves nothing around it on a terminal.
-    private static func isVisible(_ scalar: Unicode.Scalar) -> Bool {
-        switch scalar.properties.generalCategory {
-        case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .surrogate, .unassigned: false
-        default: true
-        }
     }
 
     private static func escape(_ scalar: Unicode.Scalar) -> String {
@@ -55,10 +49,8 @@ enum UTCTime {
     typealias WallClock = @Sendable () -> (seconds: Int64, nanoseconds: Int64)
 
     static let wallClock: WallClock = {
-        var now = timespec()
-        // Cannot fail for this clock and a valid address (clock_gettime(2)).
-        clock_gettime(CLOCK_REALTIME, &now)
-        return (Int64(now.tv_sec), Int64(now.tv_nsec))
+        let now = nanoseconds(of: CLOCK_REALTIME)
+        return (now / 1_000_000_000, now % 1_000_000_000)
     }
 
     /// RFC 3339, to the millisecond: `2026-11-21T11:04:05.006Z`.

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import Logging
 
 /// Log records on standard error: one line, one write. Handed to each logger; nothing is registered globally.
@@ -54,38 +55,18 @@ struct StructuredLog: LogHandler {
         return start
             + LogFormat.line([("level", event.level.rawValue), ("message", event.message.description)] + fields)
     }
-
-    /// Whether a descriptor is the one that JOURNAL_STREAM names by device and inode: the variable is inherited, but
-    /// standard error may have been led elsewhere since (systemd.exec(5)).
-    static func isJournal(_ environment: [String: String], _ output: StandardError = StandardError()) -> Bool {
-        var status = stat()
-        guard let variable = environment["JOURNAL_STREAM"], fstat(output.descriptor, &status) == 0 else { return false }
-        return variable == "\(status.st_dev):\(status.st_ino)"
-    }
 }
 
 /// Standard error, or what a test puts in its place.
 struct StandardError: Sendable {
     var descriptor = STDERR_FILENO
 
-    /// Says what was wrong, in one line or more: to the journal, each of them as an error (`<3>`, sd-daemon(3)).
-    func complain(_ reason: String, toJournal: Bool) {
-        let lines = reason.split(separator: "\n", omittingEmptySubsequences: false)
-        write(lines.map { (toJournal ? "<\(Logger.Level.error.priority)>" : "") + $0 + "\n" }.joined())
-    }
-
     /// Writes all of a text in one call where the system takes it at once, so that lines of several threads do not mix.
-    /// Where it takes nothing there is nobody left to tell.
     func write(_ text: String) {
-        var text = text
-        text.withUTF8 { bytes in
-            var rest = UnsafeRawBufferPointer(bytes)
-            while !rest.isEmpty {
-                let count = Glibc.write(descriptor, rest.baseAddress, rest.count)
-                if count < 0 && errno == EINTR { continue }
-                guard count > 0 else { return }
-                rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(count))
-            }
+        do throws(SystemError) {
+            try writeAll(Array(text.utf8), to: descriptor)
+        } catch {
+            // There is nobody left to tell.
         }
     }
 }

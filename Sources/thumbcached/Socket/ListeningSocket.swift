@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// The daemon's Unix socket: bound, listening, with its mode set, and known to be its own.
 ///
@@ -15,14 +16,13 @@ struct ListeningSocket: Sendable {
     private let identity: FileIdentity
 
     /// - Parameters:
-    ///   - path: Absolute. Its directory is made (0755) where only that is missing.
+    ///   - path: Absolute. Its directory is there.
     ///   - mode: Permission bits of the socket file; connecting takes the permission to write.
     ///   - backlog: Connections that may wait to be accepted; the kernel has a limit of its own (net.core.somaxconn).
     ///   - owner: Whose stale sockets may be removed: the daemon's own uid.
     /// - Throws: Says what stands in the way. Nothing that was there is changed then.
     init(path: String, mode: UInt32, backlog: Int32 = 4096, owner: UInt32 = geteuid()) throws(SocketError) {
         let address = try Self.address(path)
-        try Self.makeDirectory(of: path)
         let lock = try SocketLock.take("\(path).lock", socket: path)
         do throws(SocketError) {
             try Self.makeWay(path, address, owner)
@@ -55,16 +55,6 @@ struct ListeningSocket: Sendable {
                 "\(quoted(path)) is \(path.utf8.count) bytes long; a Unix socket's path has \(maximumPathLength) at most"
             )
         }
-    }
-
-    private static func makeDirectory(of path: String) throws(SocketError) {
-        let directory = String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)])
-        guard !directory.isEmpty, mkdir(directory, 0o755) == 0 else {
-            if directory.isEmpty || errno == EEXIST { return }
-            throw failure("make the directory", directory)
-        }
-        // Whatever the umask: through a directory of the daemon's alone nobody else could reach the socket.
-        guard chmod(directory, 0o755) == 0 else { throw failure("set the mode of the directory", directory) }
     }
 
     /// Removes a stale socket of that owner's; throws for everything else that is there.

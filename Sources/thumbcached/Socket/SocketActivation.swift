@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// The socket that systemd passes to a service: sd_listen_fds(3), by hand.
 ///

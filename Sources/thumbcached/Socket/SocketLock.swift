@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// The lock file of a socket, held as long as the daemon lives. The kernel gives it back however the process ends.
 struct SocketLock: Sendable {

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import Logging
 
 /// How many descriptors the process may have: getrlimit(2), RLIMIT_NOFILE.

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// Makes the directories that the daemon works in, where nobody has yet.
 enum Directories {

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// What the kernel says of itself in /proc.
 enum KernelFacts {
@@ -36,10 +37,7 @@ enum KernelFacts {
 
     /// The word that a file of a line begins with.
     private static func word(_ path: String) throws(SystemError) -> String {
-        let descriptor = try retryingInterrupts("open \(path)") { open(path, O_RDONLY | O_CLOEXEC) }
-        defer { close(descriptor) }
-        var bytes = [UInt8](repeating: 0, count: 64)
-        let count = try retryingInterrupts("read \(path)") { Glibc.read(descriptor, &bytes, bytes.count) }
-        return String(decoding: bytes.prefix(count).prefix { isWordByte($0) }, as: UTF8.self)
+        let bytes = try File(path, O_RDONLY).readAll(limit: 64)
+        return String(decoding: bytes.prefix { isWordByte($0) }, as: UTF8.self)
     }
 }

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import Logging
 
 /// Tells a file from what its path led to before.
@@ -23,12 +24,13 @@ extension SubordinateUIDs {
     /// - Returns: nil if it cannot be read.
     init?(reading path: String, directory: AccountDirectory, log: Logger) {
         let text: String
-        do throws(ConfigurationFileError) {
-            text = try readConfigurationFile(path, limit: SubordinateUIDs.longest)
-        } catch .missing {
-            self.init()
-            return
+        do throws(PlainFileError) {
+            text = try readTextFile(path, limit: SubordinateUIDs.longest)
         } catch {
+            if error.isMissing {
+                self.init()
+                return
+            }
             log.warning(
                 "which uids belong to which account cannot be read; each counts as before",
                 metadata: ["file": "\(path)", "error": "\(error)"])

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import NIOCore
 import ThumbnailCache
 
@@ -10,19 +11,12 @@ struct SystemTime: Timekeeping {
 
     init(group: any EventLoopGroup) {
         self.group = group
-        lead = Self.nanoseconds(CLOCK_REALTIME) - Self.nanoseconds(CLOCK_BOOTTIME)
+        lead = nanoseconds(of: CLOCK_REALTIME) - nanoseconds(of: CLOCK_BOOTTIME)
     }
 
-    var now: Int64 { (Self.nanoseconds(CLOCK_BOOTTIME) + lead) / 1_000_000_000 }
+    var now: Int64 { (nanoseconds(of: CLOCK_BOOTTIME) + lead) / 1_000_000_000 }
 
-    var wallClock: Int64 { Self.nanoseconds(CLOCK_REALTIME) / 1_000_000_000 }
-
-    /// Read without a system call; costs some 30 ns.
-    private static func nanoseconds(_ clock: clockid_t) -> Int64 {
-        var moment = timespec()
-        clock_gettime(clock, &moment)
-        return Int64(moment.tv_sec) * 1_000_000_000 + Int64(moment.tv_nsec)
-    }
+    var wallClock: Int64 { nanoseconds(of: CLOCK_REALTIME) / 1_000_000_000 }
 
     func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any ThumbnailCache.Timer {
         LoopTimer(task: group.next().scheduleTask(in: .milliseconds(milliseconds), work))

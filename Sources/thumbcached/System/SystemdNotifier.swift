@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// Tells systemd how the daemon is doing: sd_notify(3), by hand, since the protocol is one datagram and documented to
 /// stay as it is.

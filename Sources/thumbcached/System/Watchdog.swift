@@ -6,7 +6,7 @@ import ThumbnailCache
 ///
 /// At every beat each check is asked for a sign of life, which it gives by the work that it is there for: an event loop by running
 /// a task, the downloads' thread by coming round. When a vital check has not answered by the next beat, the watchdog goes
-/// unfed, and systemd restarts the daemon. An check that is not vital is only told of in the log.
+/// unfed, and systemd restarts the daemon. A check that is not vital is only told of in the log.
 final class Watchdog: Sendable {
     struct HealthCheck: Sendable {
         let name: String

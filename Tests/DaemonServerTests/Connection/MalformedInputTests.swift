@@ -2,6 +2,7 @@ import CacheFakes
 import NIOCore
 import RESP
 import Testing
+import ThumbcacheProtocol
 import ThumbnailCache
 
 @testable import DaemonServer
@@ -85,7 +86,7 @@ import ThumbnailCache
         _ row: (length: Int, outcome: String)
     ) async throws {
         try await TestDaemon.run {
-            $0.limits.id = 8
+            $0.limits.command.id = 8
             $0.settings.origins = [:]
         } _: { daemon in
             let client = try await daemon.connectWithAlice()
@@ -111,7 +112,7 @@ import ThumbnailCache
 
     @Test func `an image of the limit is taken, one byte more is TOOLARGE`() async throws {
         try await TestDaemon.run {
-            $0.limits.image = 9_000
+            $0.limits.command.image = 9_000
             $0.settings.imageLimit = 9_000
         } _: { daemon in
             let client = try await daemon.connectWithAlice()
@@ -124,7 +125,7 @@ import ThumbnailCache
 
     @Test func `an image limit below that of tokens and URLs does not keep these out`() async throws {
         try await TestDaemon.run {
-            $0.limits.image = 200
+            $0.limits.command.image = 200
             $0.settings.imageLimit = 200
         } _: { daemon in
             let client = try await daemon.connect()

@@ -3,6 +3,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import RESP
 import Testing
+import ThumbcacheProtocol
 import ThumbnailCache
 
 @testable import DaemonServer
@@ -24,7 +25,7 @@ import ThumbnailCache
                 $0.budget = MemoryBudget.Limits(perUID: Self.budget, total: 8 * Self.budget)
                 $0.limits.input = Self.budget
                 $0.limits.output = Self.budget
-                $0.limits.image = Self.large
+                $0.limits.command.image = Self.large
                 $0.limits.stall = stall
                 configure(&$0)
             }, body)

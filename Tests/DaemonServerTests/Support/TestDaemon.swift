@@ -98,7 +98,7 @@ final class TestDaemon: Sendable {
         self.peers = peers
         let admins = setup.admins
         server = try await DaemonServer.start(
-            on: try Self.bind(path), context: context,
+            on: try Self.listen(path), context: context,
             identify: { descriptor in
                 if let admins { return try Peer.of(descriptor, admins: admins) }
                 return peers.withLockedValue { $0.isEmpty ? Self.somebody : $0.removeFirst() }
@@ -165,7 +165,7 @@ final class TestDaemon: Sendable {
         return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    private static func bind(_ path: String) throws -> CInt {
+    private static func listen(_ path: String) throws -> CInt {
         let descriptor = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw IOError(errnoCode: errno, reason: "socket") }
         var address = sockaddr_un()
@@ -176,7 +176,7 @@ final class TestDaemon: Sendable {
                 Glibc.bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
             }
         }
-        guard result == 0 else { throw IOError(errnoCode: errno, reason: "bind") }
+        guard result == 0, Glibc.listen(descriptor, 4096) == 0 else { throw IOError(errnoCode: errno, reason: "bind") }
         return descriptor
     }
 }

@@ -57,30 +57,20 @@ import ThumbnailCache
     {
         let tree = try TestTree()
         try tree.withStore { store in
-            let failures = NIOLockedValueBox<[String]>([])
-            let ended = NIOLockedValueBox(0)
-            for number in 0..<4 {
+            let users = (0..<4).map { number -> @Sendable () throws -> Void in
                 let owner = Owner(uid: 1000, user: OpaqueID("user \(number)"))
-                Thread.detachNewThread {
+                return {
                     for round in 0..<100 {
-                        do {
-                            let vault = try store.commitLogin(owner, .plain)
-                            try vault.put(slot("bob"), picture(UInt8(round)))
-                            guard try vault.bytes(slot("bob")) == picture(UInt8(round)).content else {
-                                throw StoreError.failed("lost")
-                            }
-                            vault.close()
-                            try store.commitLogout(owner)
-                            vault.discard()
-                        } catch {
-                            failures.withLockedValue { $0.append("\(error)") }
-                        }
+                        let vault = try store.commitLogin(owner, .plain)
+                        try vault.put(slot("bob"), picture(UInt8(round)))
+                        #expect(try vault.bytes(slot("bob")) == picture(UInt8(round)).content)
+                        vault.close()
+                        try store.commitLogout(owner)
+                        vault.discard()
                     }
-                    ended.withLockedValue { $0 += 1 }
                 }
             }
-            while ended.withLockedValue({ $0 }) < 4 { usleep(1_000) }
-            #expect(failures.withLockedValue { $0 } == [])
+            try atOnce(users)
             #expect(directories(tree) == [])
         }
     }

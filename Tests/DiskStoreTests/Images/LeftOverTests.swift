@@ -91,7 +91,7 @@ import ThumbnailCache
         try tree.withStore(system: later) { store in
             store.maintain()
             // Counted it is all the same.
-            #expect(store.statistics.isCounted)
+            #expect(store.isCounted)
             later.heal()
             let vault = try #require(try store.load(alice)).vault
             _ = try vault.remove([OpaqueID("bob")], fence: { _ in })

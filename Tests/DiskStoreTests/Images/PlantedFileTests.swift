@@ -47,7 +47,7 @@ func `F24, F26: what is planted in place of an entry is not followed, does not b
         try plant.put(at: path, victim: victim)
         #expect(try vault.bytes(slot("bob")) == nil)
         #expect(!exists(path))
-        #expect(store.statistics.rejectedEntries == 1)
+        #expect(store.counters[.rejectedEntries] == 1)
 
         try plant.put(at: path, victim: victim)
         try vault.put(slot("bob"), picture(2))
@@ -175,7 +175,7 @@ func `F24: a link in place of a directory is not followed, and what it points to
         store.maintain()
         #expect(tree.entries == [entry])
         #expect(store.usageTotal.images == 1)
-        #expect(store.statistics.trash == Usage())
+        #expect(store.trashUsage == Usage())
         // And where they come later, in the place of an image.
         let vault = try #require(try store.load(alice)).vault
         for size: UInt16 in [1, 2, 3] {

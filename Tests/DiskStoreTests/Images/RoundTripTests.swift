@@ -82,7 +82,6 @@ func `I5: an image of any length survives`(count: Int) throws {
         #expect(try store.users(of: 1000) == [alice.user])
         #expect(try store.countUsers(of: 1000) == 1)
         #expect(try store.countUsers(of: 1001) == 0)
-        #expect(try store.uidsLoggedIn() == [1000])
         var changed = record
         changed.sessions = [OpaqueID("two")]
         try store.commitSessions(alice, changed)
@@ -104,10 +103,10 @@ func `I5: an image of any length survives`(count: Int) throws {
         #expect(tree.keyFiles.isEmpty)
         #expect(tree.sessionFiles.isEmpty)
         #expect(tree.entries.isEmpty)
-        #expect(store.statistics.trash.images == 1)
+        #expect(store.trashUsage.images == 1)
         store.maintain()
         #expect(tree.files(under: tree.cache + "/trash").isEmpty)
-        #expect(store.statistics.trash == Usage())
+        #expect(store.trashUsage == Usage())
         #expect(try store.load(alice) == nil)
         try store.commitLogout(alice)
         #expect(throws: StoreError.closed) { try vault.put(slot("bob"), picture(1)) }

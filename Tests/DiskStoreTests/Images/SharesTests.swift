@@ -107,8 +107,10 @@ import ThumbnailCache
         throws
     {
         let isOneAccount = NIOLockedValueBox(false)
+        let configuration = tree.configuration(quota: 90 * entryAlone)
+        try tree.makeDirectories(configuration)
         let store = try DiskStore(
-            configuration: tree.configuration(quota: 90 * entryAlone),
+            configuration: configuration,
             accountOf: { uid in uid >= 100_000 && isOneAccount.withLockedValue { $0 } ? 1000 : uid }, pause: {},
             yield: {}, log: Logger(label: "test") { _ in SilentLog() })
         defer { store.shutdown() }

@@ -24,7 +24,7 @@ private func contents(of path: String) throws -> [UInt8] {
             try write(Array(whole[..<length]), to: path)
             #expect(try vault.bytes(slot("bob")) == nil)
             #expect(!FileManager.default.fileExists(atPath: path), "cut at \(length)")
-            #expect(store.statistics.rejectedEntries == length + 1)
+            #expect(store.counters[.rejectedEntries] == length + 1)
         }
         try write(whole + [0], to: path)
         #expect(try vault.bytes(slot("bob")) == nil)
@@ -49,7 +49,7 @@ private func contents(of path: String) throws -> [UInt8] {
             #expect(try vault.bytes(slot("bob")) == nil)
             #expect(!FileManager.default.fileExists(atPath: path), "bit \(bit)")
         }
-        #expect(store.statistics.rejectedEntries == whole.count * 8)
+        #expect(store.counters[.rejectedEntries] == whole.count * 8)
         try write(whole, to: path)
         #expect(try vault.bytes(slot("bob")) != nil)
     }
@@ -83,7 +83,7 @@ private func contents(of path: String) throws -> [UInt8] {
         let renewed = try store.commitPurge(alice)
         try write(original, to: try placeOfNext(renewed, slot("bob", 64)))
         #expect(try renewed.bytes(slot("bob", 64)) == nil)
-        #expect(store.statistics.rejectedEntries == others.count + 1)
+        #expect(store.counters[.rejectedEntries] == others.count + 1)
     }
 }
 
@@ -115,7 +115,7 @@ private func contents(of path: String) throws -> [UInt8] {
         system.plan { call, _, _ in call == .read ? .fail(EIO) : nil }
         #expect(try vault.bytes(slot("bob")) == nil)
         #expect(tree.entries.isEmpty)
-        #expect(store.statistics.rejectedEntries == 1)
+        #expect(store.counters[.rejectedEntries] == 1)
         #expect(vault.usage?.images == 0)
     }
 }
@@ -129,10 +129,10 @@ func `I9: an entry that cannot be opened now is a miss, but stays`(code: Int32) 
         try vault.put(slot("bob"), picture(1))
         system.plan { call, _, _ in call == .open ? .fail(code) : nil }
         #expect(try vault.bytes(slot("bob")) == nil)
-        #expect(store.statistics.failedReads == 1)
+        #expect(store.counters[.failedReads] == 1)
         system.heal()
         #expect(try vault.bytes(slot("bob")) == picture(1).content)
-        #expect(store.statistics.rejectedEntries == 0)
+        #expect(store.counters[.rejectedEntries] == 0)
     }
 }
 

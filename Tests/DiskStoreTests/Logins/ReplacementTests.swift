@@ -33,7 +33,7 @@ private func read(
         let bytes = try vault.bytes(slot("bob"))
         system.heal()
         if let failure = failures.withLockedValue({ $0.first }) { throw failure }
-        seen = (bytes, store.statistics.rejectedEntries)
+        seen = (bytes, store.counters[.rejectedEntries])
     }
     return seen
 }

@@ -27,7 +27,7 @@ import ThumbnailCache
         tree.yield.withLockedValue { $0 = { look.withLockedValue { $0 }() } }
         try tree.withStore { store in
             _ = try purge(100, of: alice, in: store)
-            look.withLockedValue { $0 = { left.withLockedValue { _ = $0.insert(store.statistics.trash.images) } } }
+            look.withLockedValue { $0 = { left.withLockedValue { _ = $0.insert(store.trashUsage.images) } } }
             store.maintain()
             look.withLockedValue { $0 = {} }
             #expect(left.withLockedValue { $0.isSuperset(of: 1..<100) })
@@ -121,7 +121,7 @@ import ThumbnailCache
             both.wait()
             if let failure = failure.withLockedValue({ $0 }) { throw failure }
             #expect(!stoodInTheWay.withLockedValue { $0 })
-            #expect(store.statistics.trash == Usage())
+            #expect(store.trashUsage == Usage())
             #expect(store.usageTotal.images == 11)
         }
     }
@@ -156,7 +156,7 @@ import ThumbnailCache
             _ = try purge(5, of: bob, in: store)
             store.shutdown()
             #expect(!tree.files(under: tree.cache + "/trash").isEmpty)
-            #expect(!store.statistics.isCounted)
+            #expect(!store.isCounted)
         }
         try tree.withStore { store in
             try store.start(after: 0)

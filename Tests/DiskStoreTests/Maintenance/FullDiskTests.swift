@@ -74,7 +74,7 @@ private func fillUp(_ tree: TestTree) throws {
                 for number in 0..<300 { try ofAlice.put(slot("\(number)"), large) }
                 kept = tree.entries.count
                 #expect(kept < 301)
-                #expect(store.statistics.evictedImages > 0)
+                #expect(store.counters[.evictedImages] > 0)
                 try fillUp(tree)
                 #expect(try ofBob.bytes(slot("bob")) == picture(1).content)
                 let huge = picture(3, count: 500_000)

@@ -149,7 +149,7 @@ func `F51: a damaged key file logs its user out and nobody else`(how: String) th
         #expect(try store.users(of: 1000).count == 1)
         #expect(try store.users(of: 1001) == [carol.user])
         #expect(!FileManager.default.fileExists(atPath: path.path))
-        #expect(store.statistics.damagedLogins == 1)
+        #expect(store.counters[.damagedLogins] == 1)
         store.maintain()
         #expect(tree.entries.count == 2)
         #expect(tree.sessionFiles.count == 2)

@@ -1,5 +1,6 @@
 import DiskStore
 import Glibc
+import LinuxSupport
 import NIOConcurrencyHelpers
 
 /// The machine's file system with faults in it: calls that fail, writes that are short, calls that a signal interrupts,

@@ -1,6 +1,7 @@
 import DiskStore
 import Foundation
 import Glibc
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
@@ -44,10 +45,21 @@ final class TestTree: Sendable {
             userQuota: userQuota)
     }
 
+    /// Makes what a daemon makes before it opens its store.
+    func makeDirectories(_ configuration: DiskStoreConfiguration) throws {
+        let runtime = configuration.keys == .runtime ? configuration.runtimeDirectory : nil
+        for path in [configuration.cacheDirectory, configuration.stateDirectory, runtime].compactMap({ $0 })
+        where path.hasPrefix("/") {
+            try FileManager.default.createDirectory(
+                atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        }
+    }
+
     func open(
         _ configuration: DiskStoreConfiguration? = nil, system: any FileSystem = LinuxFileSystem(),
         random: any RandomSource = SecureRandom()
     ) throws -> DiskStore {
+        try makeDirectories(configuration ?? self.configuration())
         // Other tests start processes: between its fork and its exec such a process holds a copy of every descriptor,
         // that of a lock given up a moment ago among them.
         for _ in 0..<100 {

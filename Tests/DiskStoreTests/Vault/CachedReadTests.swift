@@ -1,5 +1,6 @@
 import DiskStore
 import Glibc
+import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
@@ -164,10 +165,10 @@ import ThumbnailCache
             byte ^= 1
             #expect(pwrite(file, &byte, 1, 100) == 1)
             #expect(readCached(vault) == nil)
-            #expect(tree.entries == [path] && store.statistics.rejectedEntries == 0)
+            #expect(tree.entries == [path] && store.counters[.rejectedEntries] == 0)
             let waited = try vault.bytes(slot("bob"))
             #expect(waited == nil)
-            #expect(tree.entries == [] && store.statistics.rejectedEntries == 1)
+            #expect(tree.entries == [] && store.counters[.rejectedEntries] == 1)
         }
     }
 

@@ -5,21 +5,6 @@ import Synchronization
 import Testing
 import ThumbnailCache
 
-/// Runs bodies at once, each on a thread of its own, and waits for all.
-private func atOnce(_ bodies: [@Sendable () throws -> Void]) throws {
-    let failures = NIOLockedValueBox<[any Error]>([])
-    let group = DispatchGroup()
-    for body in bodies {
-        group.enter()
-        Thread.detachNewThread {
-            do { try body() } catch { failures.withLockedValue { $0.append(error) } }
-            group.leave()
-        }
-    }
-    group.wait()
-    if let first = failures.withLockedValue({ $0.first }) { throw first }
-}
-
 /// True while the vault is open; what else it throws is a failure.
 private func whileOpen(_ body: () throws -> Void) throws -> Bool {
     do {
@@ -75,8 +60,8 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
         store.maintain()
         #expect(vault.usage?.images == tree.entries.count)
         #expect(store.usageTotal.images == tree.entries.count)
-        #expect(store.statistics.rejectedEntries == 0)
-        #expect(store.statistics.failedReads == 0)
+        #expect(store.counters[.rejectedEntries] == 0)
+        #expect(store.counters[.failedReads] == 0)
         #expect(tree.temporaries.isEmpty)
     }
 }
@@ -222,6 +207,6 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
         // Its directories go when it is given up.
         vault.discard()
         #expect(system.descriptors == descriptors)
-        #expect(store.statistics.rejectedEntries == 0)
+        #expect(store.counters[.rejectedEntries] == 0)
     }
 }

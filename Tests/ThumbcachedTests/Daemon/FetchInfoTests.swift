@@ -24,7 +24,7 @@ import Testing
 
     private func lines(isAdmin: Bool) -> [String] {
         Daemon.fetchLines(
-            Self.figures, origins: ["home", "work"], traffic: isAdmin ? CacheCounters().snapshot(memoryHits: 9) : nil
+            Self.figures, origins: ["home", "work"], traffic: isAdmin ? (counters: CacheCounters(), memoryHits: 9) : nil
         ).map { "\($0.name):\($0.value)" }
     }
 

@@ -24,13 +24,13 @@ import Testing
         return lstat(path, &status) == 0 ? status.st_mode & 0o7777 : nil
     }
 
-    @Test func `it listens, with its mode, in a directory made for it, and leaves nothing behind`() throws {
+    @Test func `it listens, with its mode, in its directory, and leaves nothing behind`() throws {
         try Fixture.withDirectory { directory in
             for permissions in [0o600, 0o666, 0o660] as [UInt32] {
                 let path = "\(directory)/run/s"
+                try Directories.make("\(directory)/run", mode: 0o755)
                 let socket = try ListeningSocket(path: path, mode: permissions)
                 #expect(mode(path) == permissions)
-                #expect(mode("\(directory)/run") == 0o755)
                 #expect(fcntl(socket.descriptor, F_GETFD) == FD_CLOEXEC)
                 let (client, code) = try UnixSocket.connect(path)
                 #expect(code == 0)
@@ -167,7 +167,8 @@ import Testing
         let absent = #expect(throws: SocketError.self) {
             try ListeningSocket(path: "/nonexistent/a/s", mode: 0o666)
         }
-        #expect(absent?.description == "cannot make the directory /nonexistent/a: No such file or directory")
+        #expect(
+            absent?.description == "cannot make the lock file /nonexistent/a/s.lock: No such file or directory")
         try Fixture.withDirectory { directory in
             try Data().write(to: URL(filePath: "\(directory)/file"))
             let below = #expect(throws: SocketError.self) {

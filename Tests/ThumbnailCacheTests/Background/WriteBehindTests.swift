@@ -175,7 +175,7 @@ import Testing
         #expect(answers.told.count == 2)
         pool.runAll()
         #expect(world.store.held(by: .alice) == ["https://origin.test/alice/bob/128"])
-        #expect(world.services.counters.snapshot(memoryHits: 0).storesSkipped == 1)
+        #expect(world.services.counters[.storesSkipped] == 1)
         #expect(cache.state.withLockedValue { $0.coordinator.isIdle })
     }
 

@@ -1,16 +1,16 @@
 import Glibc
 
 /// The address of a Unix socket: unix(7).
-struct UnixAddress: Sendable {
+public struct UnixAddress: Sendable {
     /// Bytes of a path, without the NUL that ends it.
-    static let longestPath = 107
+    public static let longestPath = 107
 
     private let path: [UInt8]
     private let isAbstract: Bool
 
     /// - Parameter isAbstract: a name outside the file system; its first character stands for the NUL that begins it.
     /// - Throws: ENAMETOOLONG for a path of more than 107 bytes.
-    init(_ path: String, isAbstract: Bool = false) throws(SystemError) {
+    public init(_ path: String, isAbstract: Bool = false) throws(SystemError) {
         let bytes = Array(path.utf8)
         guard bytes.count <= Self.longestPath else {
             throw SystemError("use \(path) as the path of a socket, which may have 107 bytes", code: ENAMETOOLONG)
@@ -20,7 +20,7 @@ struct UnixAddress: Sendable {
     }
 
     /// Lends the address as system calls take it.
-    func withSocketAddress<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
+    public func withSocketAddress<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
         withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path) }

@@ -1,0 +1,62 @@
+import CLinux
+import Glibc
+
+/// A system call that failed: errno, caught where it happened.
+public struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What was attempted, as in `bind` or `open /etc/thumbcached/thumbcached.toml`.
+    public let action: String
+    /// The errno.
+    public let code: CInt
+    /// Whether the message has the errno's name, too: beside the name of a call it can be looked up.
+    private let namesCode: Bool
+
+    public init(_ action: String, code: CInt = errno) {
+        (self.action, self.code, namesCode) = (action, code, false)
+    }
+
+    /// - Parameter call: its name in section 2 of the manual.
+    public init(call: String, code: CInt) {
+        (action, self.code, namesCode) = (call, code, true)
+    }
+
+    /// The system's own words for the errno. (glibc's strerror is safe from any thread since 2.32.)
+    public var reason: String { String(cString: strerror(code)) }
+
+    /// Such as `bind: Permission denied`; of a call such as `renameat: EIO (Input/output error)`.
+    public var description: String {
+        guard namesCode else { return "\(action): \(reason)" }
+        return "\(action): \(clinux_error_name(code).map { String(cString: $0) } ?? "error \(code)") (\(reason))"
+    }
+}
+
+/// Repeats what a signal interrupts. Inlined, since a hit from disk makes several calls.
+@inlinable public func retryingInterrupts<Result>(
+    _ call: () throws(SystemError) -> Result
+) throws(SystemError) -> Result {
+    while true {
+        do throws(SystemError) {
+            return try call()
+        } catch {
+            if error.code != EINTR { throw error }
+        }
+    }
+}
+
+/// Repeats a system call that a signal interrupted. The result is never -1.
+@inlinable public func retryingInterrupts<Result: SignedInteger>(
+    _ action: @autoclosure () -> String, _ call: () -> Result
+) throws(SystemError) -> Result {
+    try retryingInterrupts { () throws(SystemError) in
+        let result = call()
+        guard result == -1 else { return result }
+        let code = errno
+        throw SystemError(action(), code: code)
+    }
+}
+
+/// Of a clock of clock_gettime(2). Read without a system call; costs some 30 ns.
+public func nanoseconds(of clock: clockid_t) -> Int64 {
+    var moment = timespec()
+    clock_gettime(clock, &moment)
+    return Int64(moment.tv_sec) * 1_000_000_000 + Int64(moment.tv_nsec)
+}
