@@ -88,8 +88,8 @@ public struct ServerContext: Sendable {
         }
     }
 
-    /// Returns when every event loop has done what it had before it. What a connection of another loop was about to
-    /// send when a cache ended is with its peer by then, and not behind the receipt (I3).
+    /// Returns when every event loop has done what it had before it. What a cache of another loop had answered when it ended has been
+    /// handed to its connection by then, and not behind the receipt (I3).
     func settleLoops() async throws {
         guard loops.count > 1 else { return }
         for loop in loops { try await loop.submit {}.get() }

@@ -68,11 +68,12 @@ public struct FetcherConfiguration: Sendable {
         case .download:
             return .init(active: downloads, activePerUID: downloadsPerUID, waitingPerUID: queuePerUID)
         case .token:
-            // As many of a uid in all as there may be downloads.
-            let atOnce = min(TokenTransfer.mostAtOnce, downloadsPerUID)
+            // As many of a uid in all as there may be downloads. Its places are bounded for each origin alone: one endpoint that hangs
+            // does not hold up those of others.
+            let inAll = downloadsPerUID + queuePerUID
             return .init(
-                active: TokenTransfer.mostAtOnce, activePerUID: atOnce,
-                waitingPerUID: downloadsPerUID + queuePerUID - atOnce)
+                active: TokenTransfer.mostAtOnce, activePerUID: TokenTransfer.mostAtOnce, waitingPerUID: inAll,
+                inAllPerUID: inAll)
         }
     }
 }

@@ -45,7 +45,13 @@ public func readAll(_ descriptor: CInt, limit: Int) throws(SystemError) -> [UInt
     defer { chunk.wipe() }
     while bytes.count <= limit {
         let most = min(chunk.count, limit + 1 - bytes.count)
-        let count = try retryingInterrupts("read") { read(descriptor, &chunk, most) }
+        let count: Int
+        do throws(SystemError) {
+            count = try retryingInterrupts("read") { read(descriptor, &chunk, most) }
+        } catch {
+            bytes.wipe()
+            throw error
+        }
         if count == 0 { break }
         bytes += chunk.prefix(count)
     }
@@ -89,19 +95,22 @@ public enum PlainFileError: Error, Equatable, CustomStringConvertible {
 
 /// All bytes of a plain file. Does not hang on a FIFO and does not read a device.
 public func readPlainFile(_ path: String, limit: Int) throws(PlainFileError) -> [UInt8] {
-    var bytes: [UInt8]?
+    // Never shared: what is too long is wiped, and not a copy of it.
+    var bytes: [UInt8] = []
+    var isPlain = false
     do throws(SystemError) {
         let file = try File(path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
-        bytes = try file.isPlain() ? file.readAll(limit: limit) : nil
+        isPlain = try file.isPlain()
+        if isPlain { bytes = try file.readAll(limit: limit) }
     } catch {
         throw .system(error)
     }
-    guard let found = bytes else { throw .notPlain }
-    if found.count > limit {
-        bytes?.wipe()
+    guard isPlain else { throw .notPlain }
+    if bytes.count > limit {
+        bytes.wipe()
         throw .tooLarge(limit: limit)
     }
-    return found
+    return bytes
 }
 
 /// The text of a plain file.

@@ -69,6 +69,8 @@ public final class Listener: PollHandler, Sendable {
     // MARK: Connections
 
     func ready(_ events: Readiness) {
+        // To let connections in is nobody's work.
+        defer { loop.round.beginLap(at: .now()) }
         // Not watched for, and it will not get better.
         if isPaused && !events.isDisjoint(with: .gone) { return giveUp() }
         for _ in 0..<Self.atOnce {

@@ -188,13 +188,16 @@ public final class SocketLoop: EventLoop {
         }
         guard !due.isEmpty else { return begin }
         let end = begin + Self.longestRound
-        round.beginLap(at: begin)
+        var now = begin
         repeat {
             let item = due.removeFirst()
+            // What a task takes that nobody counts is not the next one's.
+            round.beginLap(at: now)
             if let work = state.withLockedValue({ $0.tasks.work(of: item) }) { work() }
-        } while !due.isEmpty && .now() < end
+            now = .now()
+        } while !due.isEmpty && now < end
         if !due.isEmpty { state.withLockedValue { $0.tasks.giveBack(due) } }
-        return .now()
+        return now
     }
 
     // MARK: The end
@@ -223,6 +226,8 @@ public final class SocketLoop: EventLoop {
 
     private func end() {
         repeat {
+            // Whoever has done all that it may in a round comes to its end.
+            round.begin(at: .now())
             // Also what the last work has taken on.
             poller.close()
         } while doLastWork()

@@ -71,6 +71,7 @@ extension Connection {
         release(held)
         held = []
         letGo()
+        share.charge()
         turns.leave(share)
         context.registry.leave(place.id)
     }

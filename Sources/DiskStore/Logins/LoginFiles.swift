@@ -179,11 +179,16 @@ final class LoginFiles: Sendable {
         if let directory = try uidDirectory(sealedOwner.uid, in: keys) {
             let place = DirectorySync.Place.keysOf(uid: sealedOwner.uid)
             var isChanged = directorySync.isUnsettled(place)
-            var failure: SystemError?
+            var failure: (any Error)?
+            // Whatever becomes of one of them, what was done is made durable here: whoever tries again finds nothing to do there.
             for name in [name, Disk.temporaryName(for: name)] {
-                let destruction = try destroy(name, in: directory)
-                isChanged = destruction.isChange || isChanged
-                failure = failure ?? destruction.failure
+                do {
+                    let destruction = try destroy(name, in: directory)
+                    isChanged = destruction.isChange || isChanged
+                    failure = failure ?? destruction.failure
+                } catch {
+                    failure = failure ?? error
+                }
             }
             if isChanged { try directorySync.sync(directory, place) }
             if let failure { throw failure }

@@ -42,19 +42,25 @@ final class TransferLoop {
     }
 
     func run() {
-        while let work = scheduler.takeWork(at: .now()) {
-            setLimits(work.configuration)
-            for ticket in work.expired { giveUp(ticket) }
-            for (ticket, why) in work.rejected { ticket.end(.failed(.rejected(ticket.entry.host.authority, why))) }
-            for ticket in work.begin { begin(ticket) }
-            for ticket in work.cancelled { drop(ticket) }
-            perform()
-            endFinished()
-            for sign in work.signs { sign() }
-            guard scheduler.maySleep() else { continue }
-            sleep(until: work.nextDeadline)
+        while let next = round() {
+            if scheduler.maySleep() { sleep(until: next.deadline) }
         }
         endAll()
+    }
+
+    /// Does what there is to do. A function of its own, so that the tickets, which hold tokens, are gone before the thread sleeps.
+    /// - Returns: when there is something to do again at the latest; nil when the fetcher is stopping.
+    private func round() -> (deadline: NIODeadline?, Void)? {
+        guard let work = scheduler.takeWork(at: .now()) else { return nil }
+        setLimits(work.configuration)
+        for ticket in work.expired { giveUp(ticket) }
+        for (ticket, why) in work.rejected { ticket.end(.failed(.rejected(ticket.entry.host.authority, why))) }
+        for ticket in work.begin { begin(ticket) }
+        for ticket in work.cancelled { drop(ticket) }
+        perform()
+        endFinished()
+        for sign in work.signs { sign() }
+        return (work.nextDeadline, ())
     }
 
     // MARK: One transfer
@@ -182,7 +188,8 @@ final class TransferLoop {
     private func sleep(until deadline: NIODeadline?) {
         // Rounded up, so as not to wake just before the time.
         let left = deadline.map { max(0, ($0 - .now()).nanoseconds / 1_000_000 + 1) } ?? Self.longestSleep
-        let isOverTLS = transfers.values.contains { $0.url.scheme == .https }
+        // A token request speaks HTTP/1.1, and needs none of it.
+        let isOverTLS = transfers.values.contains { $0.url.scheme == .https && $0.ticket.job.kind == .download }
         let longest = isOverTLS ? Self.longestSleepOverTLS : Self.longestSleep
         let code = curl_multi_poll(multi, nil, 0, Int32(min(left, longest)), nil)
         if code != CURLM_OK { pause(after: code) }

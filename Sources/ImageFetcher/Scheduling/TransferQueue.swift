@@ -16,6 +16,8 @@ struct TransferQueue {
         var active: Int
         var activePerUID: Int
         var waitingPerUID: Int
+        /// Those that wait and those under way together.
+        var inAllPerUID = Int.max
 
         /// Whether a uid may begin another, wherever.
         func permit(_ uid: UInt32, besides underWay: ActiveTransfers) -> Bool {
@@ -57,6 +59,7 @@ struct TransferQueue {
     /// Call ``next()`` afterwards until it gives nil.
     mutating func add(_ entry: Entry) throws(Full) {
         let waits = waitingPerUID[entry.uid, default: 0]
+        guard waits + underWay.count(of: entry.uid) < limits.inAllPerUID else { throw Full() }
         guard waits < limits.waitingPerUID || mayBegin(entry) else { throw Full() }
         waitingPerUID[entry.uid] = waits + 1
         waiting += 1

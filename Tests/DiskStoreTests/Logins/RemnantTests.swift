@@ -151,6 +151,32 @@ private final class KeyWitness: Sendable {
         }
     }
 
+    @Test func `I4: what a log-out has unlinked is made durable, whatever fails behind it`() throws {
+        let tree = try TestTree()
+        let system = FaultySystem()
+        try tree.withStore(system: system) { store in
+            _ = try store.commitLogin(alice, .plain)
+            // The key cannot be overwritten and is unlinked; what is looked at next cannot be seen.
+            let calls = NIOLockedValueBox<[SystemCall]>([])
+            system.plan { call, _, _ in
+                let seen = calls.withLockedValue { calls in
+                    calls.append(call)
+                    return calls
+                }
+                return call == .write || call == .statusOfName && seen.contains(.unlink) ? .fail(EIO) : nil
+            }
+            #expect(throws: StoreError.self) { try store.commitLogout(alice) }
+            let seen = calls.withLockedValue { $0 }
+            let unlinked = try #require(seen.lastIndex(of: .unlink))
+            #expect(seen[unlinked...].contains(.statusOfName))
+            // Whoever tries again finds nothing to do.
+            #expect(seen[unlinked...].contains(.sync))
+            system.heal()
+            try store.commitLogout(alice)
+            #expect(try store.load(alice) == nil)
+        }
+    }
+
     @Test func `I4: a purge whose old key file cannot be overwritten has no receipt, the next one has`() throws {
         let tree = try TestTree()
         let system = FaultySystem()
