@@ -62,7 +62,7 @@ class Subject:
         return program
 
     def _floor(self, name, program, home, images, image_size, words, *more):
-        import resp
+        from world import resp
 
         address = home / f"{name}.sock"
         length = len(resp.frame(*words))
