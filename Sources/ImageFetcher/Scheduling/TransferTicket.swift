@@ -68,7 +68,8 @@ enum TransferOutcome: Sendable {
         switch self {
         case .download(let outcome): outcome
         case .failed(let failure): .failed(DownloadFailure(failure))
-        case .token: preconditionFailure("a download ends as a token request")
+        // Would be a mistake of the fetcher's own: it costs this download, and not the daemon.
+        case .token: .failed(.origin("the download ended as a token request: please report it"))
         }
     }
 
@@ -77,7 +78,7 @@ enum TransferOutcome: Sendable {
         switch self {
         case .token(let outcome): outcome
         case .failed(let failure): .failure(TokenFailure(failure))
-        case .download: preconditionFailure("a token request ends as a download")
+        case .download: .failure(.origin("the token request ended as a download: please report it"))
         }
     }
 }
