@@ -58,7 +58,7 @@ public final class Listener: PollHandler, Sendable {
             guard getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0, listens == 1 else {
                 throw IOError(errnoCode: EINVAL, reason: "descriptor \(descriptor), which does not listen")
             }
-            try await loop.submit { try loop.watch(listener, descriptor) }.get()
+            try await loop.submit { try loop.watch(descriptor, for: .readable, listener) }.get()
         } catch {
             Glibc.close(descriptor)
             throw error

@@ -41,8 +41,9 @@ public final class SocketLoop: EventLoop {
     static var longestRound: TimeAmount { .milliseconds(5) }
 
     /// Starts the loop's thread.
+    /// - Parameter name: of the thread; 15 characters at most.
     /// - Throws: ``LoopStartError``; `ThreadError` if there is no thread to be had.
-    public init() throws {
+    public init(named name: String = "sockets") throws {
         do {
             wakeup = try Wakeup()
             poller = try Poller()
@@ -51,7 +52,7 @@ public final class SocketLoop: EventLoop {
             throw LoopStartError(code: error.errnoCode)
         }
         buffers = StreamBuffers()
-        try start()
+        try start(named: name)
     }
 
     // MARK: Sockets
@@ -71,17 +72,31 @@ public final class SocketLoop: EventLoop {
         return stream
     }
 
-    /// Watches a socket that others connect to, for connections or, while it pauses, for nothing. On the loop only.
-    func watch(_ listener: Listener, _ descriptor: CInt) throws {
-        preconditionInEventLoop()
-        try poller.add(descriptor, for: .readable, listener)
+    /// Watches a descriptor that is somebody else's, and stays so. On the loop only.
+    /// - Parameter ready: told in each round what it is ready for.
+    /// - Throws: ``IOError`` if the kernel will not watch it.
+    public func watch(_ descriptor: CInt, for events: Readiness, _ ready: @escaping (Readiness) -> Void) throws {
+        try watch(descriptor, for: events, PollClosure(ready))
     }
 
-    func watch(_ descriptor: CInt, for events: Readiness) throws {
+    func watch(_ descriptor: CInt, for events: Readiness, _ handler: any PollHandler) throws {
+        preconditionInEventLoop()
+        try poller.add(descriptor, for: events, handler)
+    }
+
+    /// Watches for something else a descriptor that is watched already. On the loop only.
+    public func watch(_ descriptor: CInt, for events: Readiness) throws {
         preconditionInEventLoop()
         try poller.change(descriptor, for: events)
     }
 
+    /// Watches a descriptor no more that may stay open. On the loop only.
+    public func stopWatching(_ descriptor: CInt) {
+        preconditionInEventLoop()
+        poller.stopWatching(descriptor)
+    }
+
+    /// Forgets a descriptor that is about to be closed.
     func forget(_ descriptor: CInt) {
         preconditionInEventLoop()
         poller.remove(descriptor)
@@ -145,8 +160,8 @@ public final class SocketLoop: EventLoop {
 
     // MARK: The thread
 
-    private func start() throws {
-        let started = try startThread(named: "sockets") {
+    private func start(named name: String) throws {
+        let started = try startThread(named: name) {
             self.thread.withLockedValue { $0 = pthread_self() }
             self.run()
         }
@@ -209,7 +224,7 @@ public final class SocketLoop: EventLoop {
 
     /// Ends the loop behind what it has begun: closes its sockets, does what they leave to do, and drops its timers.
     /// - Parameter report: called behind all of it, from any thread.
-    func end(_ report: @escaping @Sendable () -> Void) {
+    public func end(_ report: @escaping @Sendable () -> Void) {
         let (hasEnded, mustWake) = state.withLockedValue { state in
             if state.phase == .ended { return (true, false) }
             state.phase = .ending
