@@ -35,14 +35,19 @@ final class TransferLoop {
     private var steps = FairQueue<UInt32, Step>(quantum: 100_000)
     private var isInLine = false
     private var isEnded = false
-    /// For those who have waited too long.
-    private let expiry: LoopAlarm
-    /// For what libcurl waits for but sockets.
-    private let timeout: LoopAlarm
-    private let nudge: LoopAlarm
+    private var alarms: Alarms?
 
-    /// After which the sockets are looked at, however many steps there are.
-    private static let longestSlice = TimeAmount.microseconds(200)
+    private struct Alarms {
+        /// For those who have waited too long.
+        let expiry: LoopAlarm
+        /// For what libcurl waits for but sockets.
+        let timeout: LoopAlarm
+        let nudge: LoopAlarm
+    }
+
+    /// After which the sockets are looked at, however many steps there are: sooner where several accounts wait for their turns. Alone
+    /// one is faster with longer slices, in which what is alike is done in a row.
+    private var slice: TimeAmount { .microseconds(steps.owners > 1 ? 200 : 500) }
     /// How often libcurl is called while something may come over HTTP/2. libcurl 7.88 at times reads what belongs to
     /// one transfer on behalf of another and tells neither; the one then stands still until one of its timers goes off, two
     /// seconds later, or until libcurl is called for whatever reason. (Seen with nginx in about one of fifteen runs of 500
@@ -63,10 +68,16 @@ final class TransferLoop {
         self.multi = multi
         self.log = log
         self.loop = loop.assumeIsolated()
-        (expiry, timeout, nudge) = (LoopAlarm(loop), LoopAlarm(loop), LoopAlarm(loop))
         sockets = TransferSockets(of: multi, loop: loop, log: log) { [weak self] in
             self?.add(.proceed($0), of: $0.uid)
         }
+        alarms = Alarms(
+            expiry: LoopAlarm(loop) { [weak self] in self?.takeWork() },
+            timeout: LoopAlarm(loop) { [weak self] in
+                self?.call(CURL_SOCKET_TIMEOUT, 0)
+                self?.endFinished()
+            },
+            nudge: LoopAlarm(loop) { [weak self] in self?.nudge() })
     }
 
     deinit {
@@ -86,7 +97,7 @@ final class TransferLoop {
         for (ticket, why) in work.rejected { ticket.end(.failed(.rejected(ticket.entry.host.authority, why))) }
         for ticket in work.begin { add(.begin(ticket), of: ticket.entry.uid) }
         for ticket in work.cancelled { add(.drop(ticket), of: ticket.entry.uid) }
-        expiry.set(work.nextDeadline) { [weak self] in self?.takeWork() }
+        alarms?.expiry.set(work.nextDeadline)
         for sign in work.signs { sign() }
     }
 
@@ -101,18 +112,26 @@ final class TransferLoop {
         loop.execute { self.takeSteps() }
     }
 
-    /// Takes steps by turns, and then lets the loop look at its sockets.
+    /// Takes steps by turns, ends what has ended by them, and then lets the loop look at its sockets. Each download from its socket to
+    /// its end, one after the other, would take half as long again: caches would be cold each time.
     private func takeSteps() {
         isInLine = false
+        guard !isEnded else { return }
         let begin = NIODeadline.now()
         var now = begin
-        while !isEnded, now - begin < Self.longestSlice, let (uid, step) = steps.popFirst() {
+        while now - begin < slice, let (uid, step) = steps.popFirst() {
             take(step)
-            let end = NIODeadline.now()
-            steps.charge(Int((end - now).nanoseconds), to: uid)
-            now = end
+            now = charge(since: now, to: uid)
         }
-        if !steps.isEmpty && !isEnded { getInLine() }
+        endFinished()
+        if !steps.isEmpty { getInLine() }
+    }
+
+    /// - Returns: the time.
+    private func charge(since begin: NIODeadline, to uid: UInt32) -> NIODeadline {
+        let end = NIODeadline.now()
+        steps.charge(Int((end - begin).nanoseconds), to: uid)
+        return end
     }
 
     private func take(_ step: Step) {
@@ -165,7 +184,7 @@ final class TransferLoop {
         guard code == CURLM_OK else {
             return end(transfer, .failed(.origin("libcurl: \(String(cString: curl_multi_strerror(code)))")))
         }
-        if Self.needsNudges(transfer) { nudgeLater() }
+        if Self.needsNudges(transfer), alarms?.nudge.deadline == nil { alarms?.nudge.set(.now() + Self.nudgeEvery) }
         // A handle that was added waits for this, and its turn is now.
         call(CURL_SOCKET_TIMEOUT, 0)
     }
@@ -226,8 +245,9 @@ final class TransferLoop {
         ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, configuration.idleConnections(pools: pools.count))
     }
 
-    /// Has libcurl go on with what waits for a socket, or with all whose time has come, and ends what has ended by that.
+    /// Has libcurl go on with what waits for a socket, or with all whose time has come. ``endFinished()`` is to be called then.
     private func call(_ socket: curl_socket_t, _ events: Int32) {
+        if socket == CURL_SOCKET_TIMEOUT { sockets?.willCallForTimer() }
         var running: Int32 = 0
         let code = curl_multi_socket_action(multi, socket, events, &running)
         if code != CURLM_OK {
@@ -235,8 +255,7 @@ final class TransferLoop {
             log.error("libcurl failed", metadata: ["why": "\(String(cString: curl_multi_strerror(code)))"])
             usleep(10_000)
         }
-        endFinished()
-        timeout.set(sockets?.deadline) { [weak self] in self?.call(CURL_SOCKET_TIMEOUT, 0) }
+        alarms?.timeout.set(sockets?.deadline)
     }
 
     /// A token request speaks HTTP/1.1, and needs none.
@@ -244,18 +263,17 @@ final class TransferLoop {
         transfer.url.scheme == .https && transfer.ticket.job.kind == .download
     }
 
-    private func nudgeLater() {
-        guard nudge.deadline == nil else { return }
-        nudge.set(.now() + Self.nudgeEvery) { [weak self] in
-            guard let self, transfers.values.contains(where: Self.needsNudges) else { return }
-            nudgeLater()
-            // Without events libcurl looks for itself.
-            for socket in sockets?.all ?? [] where socket.isWatched { call(socket.descriptor, 0) }
-        }
+    private func nudge() {
+        guard transfers.values.contains(where: Self.needsNudges) else { return }
+        alarms?.nudge.set(.now() + Self.nudgeEvery)
+        // Without events libcurl looks for itself.
+        for socket in sockets?.all ?? [] where socket.isWatched { call(socket.descriptor, 0) }
+        endFinished()
     }
 
     private func endFinished() {
         var left: Int32 = 0
+        var now = NIODeadline.now()
         while let message = curl_multi_info_read(multi, &left) {
             guard message.pointee.msg == CURLMSG_DONE, let easy = message.pointee.easy_handle else { continue }
             // The message is gone once the handle is removed.
@@ -268,6 +286,7 @@ final class TransferLoop {
             } else {
                 add(.send(transfer), of: transfer.ticket.entry.uid)
             }
+            now = charge(since: now, to: transfer.ticket.entry.uid)
         }
     }
 
@@ -283,30 +302,8 @@ final class TransferLoop {
         }
         for ticket in rest { ticket.end(.failed(.shuttingDown)) }
         isEnded = true
-        for alarm in [expiry, timeout, nudge] { alarm.set(nil) {} }
+        alarms = nil
         curl_multi_cleanup(multi)
         pools.close()
-    }
-}
-
-/// Something that is done at a time, which may change.
-private final class LoopAlarm {
-    private let loop: NIOIsolatedEventLoop
-    private(set) var deadline: NIODeadline?
-    private var timer: Scheduled<Void>?
-
-    init(_ loop: SocketLoop) { self.loop = loop.assumeIsolated() }
-
-    /// - Parameter deadline: nil: never.
-    func set(_ deadline: NIODeadline?, _ work: @escaping () -> Void) {
-        guard deadline != self.deadline else { return }
-        timer?.cancel()
-        self.deadline = deadline
-        timer = deadline.map { deadline in
-            loop.scheduleTask(deadline: deadline) {
-                self.deadline = nil
-                work()
-            }
-        }
     }
 }

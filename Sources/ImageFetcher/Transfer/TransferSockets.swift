@@ -57,9 +57,24 @@ final class TransferSockets {
             return 0
         }, context)
         _ = ccurl_multi_set_timer_function(multi, { _, milliseconds, context in
-            TransferSockets.of(context)?.deadline = milliseconds < 0 ? nil : .now() + .milliseconds(Int64(milliseconds))
+            TransferSockets.of(context)?.setTimer(milliseconds)
             return 0
         }, context)
+    }
+
+    private func setTimer(_ milliseconds: Int) {
+        switch milliseconds {
+        case ..<0: deadline = nil
+        case 0: deadline = .now()
+        // libcurl rounds down.
+        default: deadline = .now() + .milliseconds(Int64(milliseconds) + 1)
+        }
+    }
+
+    /// libcurl is about to be called for what is due. It says when it wants to be called next; or nothing, if by its own clock it was
+    /// called too early.
+    func willCallForTimer() {
+        if deadline != nil { deadline = .now() + .milliseconds(1) }
     }
 
     private static func of(_ context: UnsafeMutableRawPointer?) -> TransferSockets? {
