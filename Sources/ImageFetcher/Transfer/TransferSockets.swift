@@ -52,14 +52,18 @@ final class TransferSockets {
     ) {
         (self.loop, self.log, self.becameReady) = (loop, log, becameReady)
         let context = Unmanaged.passUnretained(self).toOpaque()
-        _ = ccurl_multi_set_socket_function(multi, { easy, socket, what, context, _ in
-            TransferSockets.of(context)?.watch(socket, for: what, easy: easy)
-            return 0
-        }, context)
-        _ = ccurl_multi_set_timer_function(multi, { _, milliseconds, context in
-            TransferSockets.of(context)?.setTimer(milliseconds)
-            return 0
-        }, context)
+        _ = ccurl_multi_set_socket_function(
+            multi,
+            { easy, socket, what, context, _ in
+                TransferSockets.of(context)?.watch(socket, for: what, easy: easy)
+                return 0
+            }, context)
+        _ = ccurl_multi_set_timer_function(
+            multi,
+            { _, milliseconds, context in
+                TransferSockets.of(context)?.setTimer(milliseconds)
+                return 0
+            }, context)
     }
 
     private func setTimer(_ milliseconds: Int) {
