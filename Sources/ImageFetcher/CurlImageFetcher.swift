@@ -51,7 +51,8 @@ public final class CurlImageFetcher: ImageFetching {
         do {
             let transfers = try loop.submit { [scheduler, rulesCache, log] in
                 NIOLoopBound(
-                    try TransferLoop(scheduler: scheduler, rulesCache: rulesCache, loop: loop, log: log), eventLoop: loop)
+                    try TransferLoop(scheduler: scheduler, rulesCache: rulesCache, loop: loop, log: log),
+                    eventLoop: loop)
             }.wait()
             guard scheduler.open(wake: { loop.execute { transfers.value.takeWork() } }) else {
                 throw FetcherError("a fetcher is started once")

@@ -51,7 +51,8 @@ public struct FairQueue<Owner: Hashable, Element> {
 
     /// Takes the next piece out; nil when there is none, or only of owners that may have none.
     /// - Parameter mayHave: asked for each owner whose turn it is. One that may not keeps its place in line, and saves nothing.
-    @inlinable public mutating func popFirst(mayHave: (Owner) -> Bool = { _ in true }) -> (owner: Owner, element: Element)? {
+    @inlinable
+    public mutating func popFirst(mayHave: (Owner) -> Bool = { _ in true }) -> (owner: Owner, element: Element)? {
         if turns.count == 1, let owner = turns.first {
             // There is nobody to be fair to.
             guard mayHave(owner) else { return nil }
