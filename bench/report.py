@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import textwrap
 
 from figures import Figure, Row, show
 import machine
@@ -94,7 +95,7 @@ def of_lines(rows):
 
 def markdown(rows, described, rounds):
     lines = [
-        f"{machine.in_words(described)}. Medians of {rounds} rounds, or of as many as the row says, lowest and highest in brackets.",
+        prose(f"{machine.in_words(described)}. Medians of {rounds} rounds, or of as many as the row says, lowest and highest in brackets."),
         "", "![Each row's ratio against its goal](performance.svg)", "",
         "| # | what | against | ratio | goal | met |", "| --- | --- | --- | --- | --- | --- |"]
     lines += [f"| {row.id} | {what(row, rounds)} | {row.against} | {show(row.ratio)} | {row.goal_text} | {verdict(row)} |"
@@ -104,4 +105,9 @@ def markdown(rows, described, rounds):
               for figure in row.figures]
     lines += of_lines([row for row in rows if row.is_line])
     notes = [f"{row.id}: {row.note}." for row in rows if row.note]
-    return "\n".join(lines + ["", " ".join(notes)])
+    return "\n".join(lines + ["", prose(" ".join(notes))])
+
+
+def prose(text):
+    """As wide as a document's lines are."""
+    return textwrap.fill(text, 140, break_long_words=False, break_on_hyphens=False)
