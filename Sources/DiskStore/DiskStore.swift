@@ -96,7 +96,7 @@ public final class DiskStore: ImageStore {
         try storeErrors("counting users") { try logins.owners(of: uid).count }
     }
 
-    public func settle(_ uid: UInt32) throws {
+    public func makeDurable(_ uid: UInt32) throws {
         try storeErrors("making log-ins durable") { try logins.settle(uid) }
     }
 

@@ -144,7 +144,7 @@ public final class MemoryLease: Sendable {
     }
 
     /// Brings what counts to so many bytes, room or not: for what is there already, or is never refused.
-    public func settle(at bytes: Int) {
+    public func set(to bytes: Int) {
         held.withLockedValue { held in
             budget.change(account, by: bytes - held)
             held = bytes

@@ -19,7 +19,7 @@ public protocol ImageStore: Sendable {
     /// called before anything is promised that no commit stands behind. Of a uid that has no directory nothing is left
     /// to do: the directory goes when the last key in it was destroyed durably. Costs a look-up from the second time
     /// on.
-    func settle(_ uid: UInt32) throws
+    func makeDurable(_ uid: UInt32) throws
 
     /// Makes a log-in durable: sessions first, then the key file, the commit point. The owner is not logged in.
     func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault
@@ -83,7 +83,7 @@ public protocol ImageVault: AnyObject, Sendable {
     func read(_ slot: Slot, framing: ReplyFraming) throws -> Image?
 
     /// The sizes in which there may be images of a profile, in no order; 0 for the one of no size. Not all of them where the profile shares its
-    /// place on disk with more images than are looked through. Nil where the disk did not say: then nothing is known.
+    /// bucket on disk with more images than are looked through. Nil where the disk did not say: then nothing is known.
     /// Throws only ``StoreError/closed``.
     func sizes(of profile: OpaqueID) throws -> [UInt16]?
 

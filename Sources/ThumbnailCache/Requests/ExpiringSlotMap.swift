@@ -1,38 +1,37 @@
+import DequeModule
+
 /// What is known of slots and the URLs asked for them, remembered for a while: in bounded number, and in bytes that count for an account.
 ///
 /// A value. Names and URLs are not kept but hashes of them, 128 bits together, by a key that each start of the program chooses anew: an
 /// entry takes ``bytesOfOne``, however long its names are, and two that are taken for each other are not to be met with. What is looked for
 /// and what is forgotten is found by its profile, and the oldest goes first where there is no room, so that nothing here costs more the
-/// more is remembered.
+/// more is remembered, but for the tidying up that follows when about as much was forgotten.
 struct ExpiringSlotMap<Value: Sendable>: Sendable {
-    private struct Node: Sendable {
-        let profile: UInt64
-        let place: UInt64
+    private struct Entry: Sendable {
+        /// In the order of remembering.
+        let number: UInt64
+        /// Hash of the size and the URL.
+        let key: UInt64
+        let size: UInt16
         /// Seconds since 1970, after which nobody wants it.
         let until: Int64
         var value: Value
-        let size: UInt16
-        /// The one remembered before it, and the one after.
-        var older = Self.none
-        var newer = Self.none
-        /// The one remembered before it of the same profile; of one that is free, the next that is.
-        var next = Self.none
-
-        static var none: Int32 { -1 }
     }
 
-    private var nodes: [Node] = []
-    private var free = Node.none
-    /// The newest of each profile.
-    private var heads: [UInt64: Int32] = [:]
-    private var oldest = Node.none
-    private var newest = Node.none
+    /// By a profile's hash, the oldest first.
+    private var entries: [UInt64: [Entry]] = [:]
+    /// The oldest first, with some that are forgotten.
+    private var order: Deque<(profile: UInt64, number: UInt64)> = []
+    private var lastNumber: UInt64 = 0
     private(set) var count = 0
+    /// For so many entries memory is taken.
+    private var paid = 0
     private let limit: Int
     private let memory: MemoryLease
 
-    /// Bytes that an entry counts for: a node of 64 and a place in the table of profiles of 16, both twice where these have just grown.
-    static var bytesOfOne: Int { 160 }
+    /// Bytes that an entry counts for: its array of 112, its line in the order of 16 and its place in the table of profiles of 24, both
+    /// twice where these have just grown.
+    static var bytesOfOne: Int { 192 }
     /// As many sizes and URLs of one profile are remembered: they are looked through one by one.
     private static var mostOfProfile: Int { 16 }
 
@@ -40,70 +39,75 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
     ///   - limit: how many are remembered at most.
     ///   - memory: what they count against.
     init(limit: Int, memory: MemoryLease) {
-        // Nodes are numbered in 31 bits.
-        self.limit = min(limit, Int(Int32.max))
+        self.limit = limit
         self.memory = memory
     }
 
-    /// What was remembered of that place last and not forgotten since, maybe longer than anybody wants it.
+    /// What was remembered of that slot and URL last and not forgotten since, maybe longer than anybody wants it.
     subscript(slot: Slot, url: String) -> Value? {
-        guard count > 0 else { return nil }
-        return find(Self.hash(slot.profile), Self.hash(slot.size, url)).map { nodes[$0].value }
+        guard count > 0, let known = entries[Self.hash(slot.profile)] else { return nil }
+        let key = Self.hash(slot.size, url)
+        return known.first { $0.key == key }?.value
     }
 
     /// Whether that is so of any of a slot, under whatever URL.
     func contains(_ slot: Slot, where isWanted: (Value) -> Bool) -> Bool {
-        guard count > 0 else { return false }
-        return indices(of: Self.hash(slot.profile)).contains {
-            nodes[$0].size == slot.size && isWanted(nodes[$0].value)
-        }
+        guard count > 0, let known = entries[Self.hash(slot.profile)] else { return false }
+        return known.contains { $0.size == slot.size && isWanted($0.value) }
     }
 
     /// Remembers it, unless there is no room and nothing older that could go for it.
     mutating func remember(_ slot: Slot, url: String, _ value: Value, until: Int64, now: Int64) {
         guard until > now, limit > 0 else { return }
-        while let index = index(oldest), nodes[index].until <= now { remove(index) }
-        let (profile, place) = (Self.hash(slot.profile), Self.hash(slot.size, url))
-        let known = indices(of: profile)
-        if let index = find(profile, place) {
-            remove(index)
-        } else if known.count >= Self.mostOfProfile, let last = known.last {
-            remove(last)
+        defer { tidy() }
+        while removeOldest(where: { $0.until <= now }) {}
+        let (profile, key) = (Self.hash(slot.profile), Self.hash(slot.size, url))
+        remove(profile) { $0.key == key }
+        if let known = entries[profile], known.count >= Self.mostOfProfile, let oldest = known.first {
+            remove(profile) { $0.number == oldest.number }
         }
-        while let index = index(oldest), count >= limit { remove(index) }
-        add(Node(profile: profile, place: place, until: until, value: value, size: slot.size))
-        shrink()
+        while count >= limit, removeOldest() {}
+        if count == paid {
+            if memory.take(Self.bytesOfOne) { paid += 1 } else if !removeOldest() { return }
+        }
+        lastNumber += 1
+        entries[profile, default: []].append(
+            Entry(number: lastNumber, key: key, size: slot.size, until: until, value: value))
+        order.append((profile, lastNumber))
+        count += 1
     }
 
     /// Changes all that is known of a profile, each of which is handed with its size.
     mutating func change(_ profile: OpaqueID, _ body: (UInt16, inout Value) -> Void) {
         guard count > 0 else { return }
-        for index in indices(of: Self.hash(profile)) { body(nodes[index].size, &nodes[index].value) }
+        let profile = Self.hash(profile)
+        for index in entries[profile]?.indices ?? 0..<0 {
+            guard let size = entries[profile]?[index].size else { continue }
+            body(size, &entries[profile, default: []][index].value)
+        }
     }
 
     mutating func forget(_ slot: Slot) {
         guard count > 0 else { return }
-        for index in indices(of: Self.hash(slot.profile)) where nodes[index].size == slot.size { remove(index) }
-        shrink()
+        remove(Self.hash(slot.profile)) { $0.size == slot.size }
+        tidy()
     }
 
     mutating func forget(profile: OpaqueID) {
         guard count > 0 else { return }
-        for index in indices(of: Self.hash(profile)) { remove(index) }
-        shrink()
+        remove(Self.hash(profile)) { _ in true }
+        tidy()
     }
 
     mutating func forgetAll() {
+        memory.give(paid * Self.bytesOfOne)
         self = ExpiringSlotMap(limit: limit, memory: memory)
-        memory.settle(at: 0)
     }
 
-    // MARK: Nodes
+    // MARK: Entries
 
     private static func hash(_ profile: OpaqueID) -> UInt64 {
-        var hasher = Hasher()
-        hasher.combine(profile)
-        return UInt64(bitPattern: Int64(hasher.finalize()))
+        UInt64(bitPattern: Int64(profile.hashValue))
     }
 
     private static func hash(_ size: UInt16, _ url: String) -> UInt64 {
@@ -113,68 +117,39 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
         return UInt64(bitPattern: Int64(hasher.finalize()))
     }
 
-    private func index(_ number: Int32) -> Int? { number == Node.none ? nil : Int(number) }
-
-    /// The nodes of a profile, the newest first.
-    private func indices(of profile: UInt64) -> [Int] {
-        guard let head = heads[profile] else { return [] }
-        return sequence(first: Int(head)) { index(nodes[$0].next) }.map { $0 }
+    private mutating func remove(_ profile: UInt64, where isGone: (Entry) -> Bool) {
+        guard let before = entries[profile]?.count else { return }
+        entries[profile]?.removeAll(where: isGone)
+        let left = entries[profile]?.count ?? 0
+        count -= before - left
+        if left == 0 { entries[profile] = nil }
     }
 
-    private func find(_ profile: UInt64, _ place: UInt64) -> Int? {
-        guard let head = heads[profile] else { return nil }
-        return sequence(first: Int(head)) { index(nodes[$0].next) }.first { nodes[$0].place == place }
-    }
-
-    private mutating func add(_ node: Node) {
-        guard let index = makeRoom() else { return }
-        nodes[index] = node
-        nodes[index].older = newest
-        nodes[index].next = heads[node.profile] ?? Node.none
-        if let before = self.index(newest) { nodes[before].newer = Int32(index) } else { oldest = Int32(index) }
-        newest = Int32(index)
-        heads[node.profile] = Int32(index)
-        count += 1
-
-        func makeRoom() -> Int? {
-            if free == Node.none, memory.take(Self.bytesOfOne) {
-                nodes.append(node)
-                return nodes.count - 1
-            }
-            if free == Node.none, let index = self.index(oldest) { remove(index) }
-            guard let index = self.index(free) else { return nil }
-            free = nodes[index].next
-            return index
+    /// Whether there was one that may go.
+    @discardableResult
+    private mutating func removeOldest(where mayGo: (Entry) -> Bool = { _ in true }) -> Bool {
+        while let (profile, number) = order.first {
+            // Those of a profile stand in the same order.
+            let oldest = entries[profile]?.first.flatMap { $0.number == number ? $0 : nil }
+            if let oldest, !mayGo(oldest) { return false }
+            order.removeFirst()
+            guard oldest != nil else { continue }
+            remove(profile) { $0.number == number }
+            return true
         }
+        return false
     }
 
-    private mutating func remove(_ index: Int) {
-        let node = nodes[index]
-        if let older = self.index(node.older) { nodes[older].newer = node.newer } else { oldest = node.newer }
-        if let newer = self.index(node.newer) { nodes[newer].older = node.older } else { newest = node.older }
-        if heads[node.profile] == Int32(index) {
-            heads[node.profile] = node.next == Node.none ? nil : node.next
-        } else if let before = indices(of: node.profile).first(where: { nodes[$0].next == Int32(index) }) {
-            nodes[before].next = node.next
+    /// Gives memory back.
+    private mutating func tidy() {
+        memory.give((paid - count) * Self.bytesOfOne)
+        paid = count
+        if order.count > 2 * count + 64 {
+            let known = Set(entries.values.joined().map(\.number))
+            order = Deque(order.filter { known.contains($0.number) })
         }
-        nodes[index].next = free
-        free = Int32(index)
-        count -= 1
-    }
-
-    /// Gives memory back when most of it is free.
-    private mutating func shrink() {
-        guard nodes.count > 64, count < nodes.count / 4 else { return }
-        var map = ExpiringSlotMap(limit: limit, memory: memory)
-        map.nodes.reserveCapacity(count)
-        memory.settle(at: 0)
-        var next = index(oldest)
-        while let current = next {
-            let node = nodes[current]
-            map.add(
-                Node(profile: node.profile, place: node.place, until: node.until, value: node.value, size: node.size))
-            next = index(node.newer)
+        if entries.capacity > 4 * entries.count + 64 {
+            entries = Dictionary(uniqueKeysWithValues: Array(entries))
         }
-        self = map
     }
 }

@@ -34,16 +34,18 @@ public final class PendingLogouts: Sendable {
     private struct State {
         /// Of the uids whose markers are being honoured, or are about to be.
         var turns: [UInt32: Turn] = [:]
-        /// What the looks of ``watch()`` have to do with: the uids whose markers they found last.
+        /// The uids whose markers the looks of ``watch()`` found last.
         var watched: [UInt32: Watched] = [:]
         var timer: (any Timer)?
         var isStopped = false
     }
 
-    private enum Watched {
-        case underWay(failures: Int)
-        /// Failed so many times in a row; tried again by the look after so many that pass it over.
-        case failed(Int, passes: Int)
+    private struct Watched {
+        var isUnderWay = false
+        /// In a row.
+        var failures = 0
+        /// Looks that pass it over from now on.
+        var passes = 0
     }
 
     private struct Turn {
@@ -164,7 +166,7 @@ public final class PendingLogouts: Sendable {
 
     /// How many uids are being logged out that a look has found.
     var underWay: Int {
-        state.withLockedValue { $0.watched.values.count { if case .underWay = $0 { true } else { false } } }
+        state.withLockedValue { $0.watched.values.count(where: \.isUnderWay) }
     }
 
     /// Ends the looking. Returns when no look is under way any more; none begins after that.
@@ -206,38 +208,67 @@ public final class PendingLogouts: Sendable {
 
     /// Those whose turn it is: not those under way, nor those that failed a moment ago.
     private static func takeUp(_ due: Set<UInt32>, _ state: inout State) -> [UInt32] {
-        state.watched = state.watched.filter { uid, watched in
-            if case .underWay = watched { true } else { due.contains(uid) }
-        }
+        state.watched = state.watched.filter { $0.value.isUnderWay || due.contains($0.key) }
         return due.filter { uid in
-            switch state.watched[uid] {
-            case .underWay: return false
-            case .failed(let failures, let passes) where passes > 0:
-                state.watched[uid] = .failed(failures, passes: passes - 1)
-                return false
-            case .failed(let failures, _): state.watched[uid] = .underWay(failures: failures)
-            case nil: state.watched[uid] = .underWay(failures: 0)
-            }
-            return true
+            var watched = state.watched[uid] ?? Watched()
+            guard !watched.isUnderWay else { return false }
+            watched.isUnderWay = watched.passes == 0
+            watched.passes = max(0, watched.passes - 1)
+            state.watched[uid] = watched
+            return watched.isUnderWay
         }
     }
 
     private func honourWatched(uid: UInt32) async {
-        let isDone: Bool
         do throws(CacheFailure) {
             try await honour(uid: uid)
-            isDone = true
+            state.withLockedValue { $0.watched[uid] = nil }
         } catch {
             // Why, has been logged. Behind a stop nobody looks again.
-            isDone = false
-        }
-        state.withLockedValue { state in
-            guard !isDone, case .underWay(let failures) = state.watched[uid] else {
-                state.watched[uid] = nil
-                return
+            state.withLockedValue { state in
+                let failures = (state.watched[uid]?.failures ?? 0) + 1
+                let passes = Int(Self.untilRetry.ceiling(attempt: failures)) - 1
+                state.watched[uid] = Watched(failures: failures, passes: passes)
             }
-            let passes = Self.untilRetry.ceiling(attempt: failures + 1) - 1
-            state.watched[uid] = .failed(failures + 1, passes: Int(passes))
         }
+    }
+}
+
+/// Reads something for all who ask for it: who come while it is read share the next reading.
+///
+/// Nobody is given what was read before they asked.
+final class SharedReading<Value: Sendable>: Sendable {
+    private struct State {
+        /// How many readings have begun.
+        var begun = 0
+        /// The last that succeeded.
+        var last: (number: Int, value: Value)?
+    }
+
+    private let lock = AsyncFIFOLock()
+    private let state = NIOLockedValueBox(State())
+
+    /// How many stand in line behind the one that reads.
+    var waiting: Int { lock.waiting }
+
+    /// What `read` gave, in a call that began after this one.
+    /// - Throws: what `read` throws; who waits meanwhile reads again.
+    func value<Failure: Error>(_ read: () async throws(Failure) -> Value) async throws(Failure) -> Value {
+        let before = state.withLockedValue { $0.begun }
+        return try await lock.withLock { () async throws(Failure) -> Value in
+            if let last = state.withLockedValue({ $0.last }), last.number > before { return last.value }
+            let number = state.withLockedValue { state in
+                state.begun += 1
+                return state.begun
+            }
+            let value = try await read()
+            state.withLockedValue { $0.last = (number, value) }
+            return value
+        }
+    }
+
+    /// Returns when the reading under way, and those that were waited for, are over.
+    func ended() async {
+        await lock.withLock {}
     }
 }

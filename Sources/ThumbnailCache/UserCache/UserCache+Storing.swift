@@ -4,50 +4,47 @@ import NIOConcurrencyHelpers
 
 extension UserCache {
     /// Has a downloaded image written. While it waits for its turn the coordinator alone holds the image: with an ending it goes (I11).
-    func storeLater(_ slot: Slot, _ flight: UInt64) {
-        guard let image = toStore(slot, flight) else { return }
-        let piece = WriteBehind.Piece(uid: payer, bytes: image.bytes.storage) {
-            self.store(slot, flight)
-        }
-        guard !services.writes.add(piece) else { return }
+    func storeLater(_ flight: FlightID) {
+        guard let image = toStore(flight) else { return }
+        guard !services.writes.add(uid: payer, bytes: image.bytes.storage, { self.store(flight) }) else { return }
         services.counters.count(.storesSkipped)
-        notStored(slot, flight)
+        notStored(flight)
     }
 
-    private func toStore(_ slot: Slot, _ flight: UInt64) -> Image? {
+    private func toStore(_ flight: FlightID) -> Image? {
         state.withLockedValue { state in
-            state.coordinator.mayStore(slot, flight) ? state.coordinator.storing(slot)?.image : nil
+            state.coordinator.mayStore(flight) ? state.coordinator.storing(flight.slot)?.image : nil
         }
     }
 
     /// Writes a downloaded image; its waiters already have it, so a failure costs only a later download.
-    private func store(_ slot: Slot, _ flight: UInt64) {
+    private func store(_ flight: FlightID) {
         do {
-            if let image = toStore(slot, flight) {
+            if let image = toStore(flight) {
                 _ = try vault.write(
-                    slot, image,
-                    isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayStore(slot, flight) } },
+                    flight.slot, image,
+                    isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayStore(flight) } },
                     committed: {})
             }
-            storeEnded(slot, flight)
+            storeEnded(flight)
         } catch StoreError.closed {
             // Purged or logged out meanwhile: nothing is to be kept.
-            storeEnded(slot, flight)
+            storeEnded(flight)
         } catch {
             services.counters.count(.storeFailures)
-            notStored(slot, flight)
+            notStored(flight)
         }
     }
 
     /// A newer image was served and is not on disk: what it replaced there must not come back when memory lets go of it.
-    private func notStored(_ slot: Slot, _ flight: UInt64) {
-        change { Consequences(effects: $0.coordinator.notStored(slot, flight)) }
-        storeEnded(slot, flight)
+    private func notStored(_ flight: FlightID) {
+        change { Consequences(effects: $0.coordinator.notStored(flight)) }
+        storeEnded(flight)
     }
 
-    private func storeEnded(_ slot: Slot, _ flight: UInt64) {
+    private func storeEnded(_ flight: FlightID) {
         let awaiting = state.withLockedValue { state -> [CheckedContinuation<Void, Never>] in
-            state.coordinator.stored(slot, flight)
+            state.coordinator.stored(flight)
             guard !state.awaitingStores.isEmpty, !state.coordinator.isStoring else { return [] }
             defer { state.awaitingStores = [] }
             return state.awaitingStores
@@ -69,15 +66,15 @@ extension UserCache {
     }
 
     /// What is held is not to be served again: it goes. Blocks on the disk.
-    func drop(_ slot: Slot, _ flight: UInt64) {
+    func drop(_ flight: FlightID) {
         do {
             try vault.drop(
-                slot, isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayDrop(slot, flight) } })
+                flight.slot, isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayDrop(flight) } })
         } catch StoreError.closed {
             // All of it is going.
         } catch {
             services.counters.count(.storeFailures)
         }
-        state.withLockedValue { $0.coordinator.dropped(slot, flight) }
+        state.withLockedValue { $0.coordinator.dropped(flight) }
     }
 }

@@ -227,25 +227,25 @@ import Testing
     @Test func `F46, I8: a uid that fails has pauses of its own, which grow, and keeps no other waiting`() async throws
     {
         let daemon = Daemon()
-        daemon.store.fail(.settle, times: .max)
+        daemon.store.fail(.makeDurable, times: .max)
         markers.leave(1000, "one")
         let pending = self.pending(daemon)
         pending.watch()
         var tried: [Int] = []
         for look in 1...94 {
-            let before = daemon.store.calls(.settle)
+            let before = daemon.store.calls(.makeDurable)
             try await lookAgain(pending, daemon)
-            if daemon.store.calls(.settle) > before { tried.append(look) }
+            if daemon.store.calls(.makeDurable) > before { tried.append(look) }
         }
         #expect(tried == [1, 2, 4, 8, 16, 32, 62, 92])
-        daemon.store.fail(.settle, times: 0)
+        daemon.store.fail(.makeDurable, times: 0)
         markers.leave(1001, "two")
         try await lookAgain(pending, daemon)
         #expect(markers.honoured == ["two"])
         for _ in 96...122 { try await lookAgain(pending, daemon) }
         #expect(markers.honoured == ["one", "two"])
         // Who has failed and is done has failed never.
-        daemon.store.fail(.settle)
+        daemon.store.fail(.makeDurable)
         markers.leave(1000, "three")
         for _ in 1...2 { try await lookAgain(pending, daemon) }
         #expect(markers.honoured.count == 3)
