@@ -70,9 +70,6 @@ public final class MemoryBudget: Sendable {
     /// Bytes that count for all.
     public var bytes: Int { state.withLockedValue { $0.total } }
 
-    /// Whether a uid may have so many bytes more.
-    public func hasRoom(for count: Int, of uid: UInt32) -> Bool { fits(count, accountOf(uid)) }
-
     fileprivate func fits(_ count: Int, _ account: UInt32) -> Bool {
         let limits = limits()
         return state.withLockedValue { $0.fits(count, of: account, limits) }
@@ -90,9 +87,6 @@ public final class MemoryBudget: Sendable {
     fileprivate func change(_ account: UInt32, by count: Int) {
         if count != 0 { state.withLockedValue { $0.change(account, by: count) } }
     }
-
-    /// What somebody is told for whom there is no room.
-    public func refusal(for uid: UInt32) -> String { refusal(accountOf(uid)) }
 
     fileprivate func refusal(_ account: UInt32) -> String {
         let limits = limits()

@@ -83,27 +83,31 @@ public final class PendingLogouts: Sendable {
     /// - Throws: the first failure, with the others honoured all the same; what failed stays pending.
     public func honourAll() async throws(CacheFailure) {
         let due = try await list().keys
-        let failures = await withTaskGroup(of: (uid: UInt32, failure: CacheFailure)?.self) { group in
+        let failure = await withTaskGroup(of: CacheFailure?.self) { group in
             for uid in due {
                 group.addTask {
                     do throws(CacheFailure) {
-                        try await self.honour(uid: uid)
+                        try await self.honourInTurn(uid: uid)
                         return nil
                     } catch {
-                        return (uid, error)
+                        return error
                     }
                 }
             }
-            return await group.reduce(into: [(uid: UInt32, failure: CacheFailure)]()) { failures, failure in
-                if let failure { failures.append(failure) }
-            }
+            return await group.reduce(nil) { $0 ?? $1 }
         }
-        if let first = failures.min(by: { $0.uid < $1.uid }) { throw first.failure }
+        if let failure { throw failure }
     }
 
     /// The same for one uid, before somebody logs in to it. Costs a listing of the directory, which all share who come meanwhile.
     /// - Throws: what kept the uid's own markers from being honoured, or from being seen: nobody must log in to it then.
     public func honour(uid: UInt32) async throws(CacheFailure) {
+        // As a rule there are none, and nobody is at it.
+        if try await list()[uid] == nil, state.withLockedValue({ $0.turns[uid] == nil }) { return }
+        try await honourInTurn(uid: uid)
+    }
+
+    private func honourInTurn(uid: UInt32) async throws(CacheFailure) {
         let turn = enter(uid)
         defer { leave(uid) }
         try await turn.withLock { () async throws(CacheFailure) in
@@ -221,7 +225,7 @@ public final class PendingLogouts: Sendable {
 
     private func honourWatched(uid: UInt32) async {
         do throws(CacheFailure) {
-            try await honour(uid: uid)
+            try await honourInTurn(uid: uid)
             state.withLockedValue { $0.watched[uid] = nil }
         } catch {
             // Why, has been logged. Behind a stop nobody looks again.

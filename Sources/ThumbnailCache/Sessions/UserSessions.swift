@@ -64,8 +64,9 @@ public final class UserSessions: Sendable {
     /// What is known of an owner with an open cache, looked up on disk if need be.
     private func lookedUp(_ owner: Owner) async throws(CacheFailure) -> UserState? {
         // For what ends a user no room is needed: only for this.
-        if entry(owner) == nil, !services.budget.hasRoom(for: 1, of: owner.uid) {
-            throw .busy(services.budget.refusal(for: owner.uid))
+        if entry(owner) == nil {
+            let memory = services.budget.lease(for: owner.uid)
+            guard memory.hasRoom(for: 1) else { throw .busy(memory.refusal) }
         }
         return try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
             let state = entry.state.withLockedValue { $0 }

@@ -41,6 +41,19 @@ struct AccessTokens: Sendable {
         var gain: Gain?
         /// A log-in has brought another access token since, which is the newer word: only the refresh token is taken.
         var bringsRefreshTokenOnly = false
+
+        /// The tokens there are, with what it brought.
+        func applied(to tokens: LoginTokens) -> LoginTokens {
+            var tokens = tokens
+            switch gain {
+            case nil: break
+            case .refreshToken(let refreshToken, _, _): tokens.refresh = refreshToken
+            case .grant(let grant):
+                if !bringsRefreshTokenOnly { tokens.take(grant, askedAt: askedAt) }
+                tokens.refresh = grant.refreshToken ?? tokens.refresh
+            }
+            return tokens
+        }
     }
 
     private enum Phase: Sendable {
@@ -89,8 +102,7 @@ struct AccessTokens: Sendable {
 
     /// What has to be durable: with what a refresh just brought. Nil once the log-in is over.
     var worthKeeping: LoginTokens? {
-        guard phase != .ended else { return nil }
-        return refresh.flatMap(Self.tokens(after:)).map { $0(tokens) } ?? tokens
+        phase == .ended ? nil : refresh?.applied(to: tokens) ?? tokens
     }
 
     // MARK: Asking
@@ -189,31 +201,15 @@ struct AccessTokens: Sendable {
 
     /// What the refresh brought is durable, as far as that could be had.
     mutating func kept(_ number: UInt64) -> [Effect] {
-        guard let refresh, refresh.number == number, let merge = Self.tokens(after: refresh) else { return [] }
-        tokens = merge(tokens)
+        guard let refresh, refresh.number == number, refresh.gain != nil else { return [] }
+        tokens = refresh.applied(to: tokens)
+        self.refresh = nil
         if case .refreshToken(_, let failure, let now) = refresh.gain {
-            self.refresh = nil
             return refresh.waiters.map { answer($0, failedBy: failure, now) }
         }
         if !refresh.bringsRefreshTokenOnly { isRefused = false }
         backoff = nil
-        self.refresh = nil
         return refresh.waiters.map { .answer($0, .success(tokens.access)) }
-    }
-
-    /// What a refresh that has been answered makes of the tokens there are.
-    private static func tokens(after refresh: Refresh) -> ((LoginTokens) -> LoginTokens)? {
-        guard let gain = refresh.gain else { return nil }
-        return { tokens in
-            var tokens = tokens
-            guard case .grant(let grant) = gain else {
-                if case .refreshToken(let refreshToken, _, _) = gain { tokens.refresh = refreshToken }
-                return tokens
-            }
-            if !refresh.bringsRefreshTokenOnly { tokens.take(grant, askedAt: refresh.askedAt) }
-            tokens.refresh = grant.refreshToken ?? tokens.refresh
-            return tokens
-        }
     }
 
     // MARK: Log-in and log-out

@@ -72,7 +72,7 @@ extension UserCache {
             if download.condition != nil { services.counters.count(.revalidations) }
             attempt.steps.follow(handle, as: attempt.step + 2)
         } catch {
-            finished(flight, target, .failed(CacheFailure(error)))
+            finished(flight, target, .failed(error))
         }
     }
 
@@ -142,7 +142,7 @@ extension UserCache {
                 until: NegativePolicy.believedUntil(headers, origin: origin, at: responseTime), family: family)
         case .failed(let failure):
             services.counters.count(.downloadFailures)
-            return .failed(CacheFailure(failure))
+            return .failed(failure)
         }
     }
 

@@ -108,7 +108,7 @@ extension UserCache {
                 return .success(usual)
             }
         } catch {
-            return .failure(CacheFailure(error))
+            return .failure(error)
         }
     }
 }

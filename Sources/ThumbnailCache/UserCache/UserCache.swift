@@ -161,11 +161,7 @@ public final class UserCache: Sendable {
         guard let origin else {
             throw .denied("no origin is configured for this user, so no URL may be named")
         }
-        do {
-            return try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: url)
-        } catch {
-            throw CacheFailure(error)
-        }
+        return try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: url)
     }
 
     // MARK: What is held

@@ -97,6 +97,19 @@ import Testing
         #expect(markers.looks == 2)
     }
 
+    @Test func `I8: log-ins of one uid share a look, too`() async throws {
+        let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 3)))
+        let pending = self.pending(daemon)
+        let gate = markers.hold(.pending)
+        let logins = (0..<50).map { _ in Task { try await pending.honour(uid: 1000) } }
+        await gate.reached()
+        defer { gate.open() }
+        while pending.waiting < 49 { try await turn() }
+        gate.open()
+        for login in logins { try await login.value }
+        #expect(markers.looks == 2)
+    }
+
     @Test func `I4: what cannot be made durable is not on record, and is tried again; one uid's trouble is no other's`()
         async throws
     {

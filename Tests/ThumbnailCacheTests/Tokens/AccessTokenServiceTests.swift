@@ -135,6 +135,30 @@ import Testing
         #expect(requests.isEmpty && shown == [.init("t1")])
     }
 
+    @Test func `TOKEN alone: a download that was refused is sent once more where a log-in has brought another`()
+        async throws
+    {
+        try await daemon.logIn(.alice, token: .init("t1"))
+        let answers = Answers()
+        try await get("bob", answers)
+        try await daemon.logIn(.alice, token: .init("t2"))
+        daemon.fetcher.downloads[0].end(.failed(.unauthorized("HTTP status 401")))
+        #expect(answers.told == [] && shown == [.init("t1"), .init("t2")])
+        daemon.fetcher.downloads[1].end(.failed(.unauthorized("HTTP status 401")))
+        #expect(answers.told == ["unauthorized(\"HTTP status 401\")"] && requests.isEmpty)
+    }
+
+    @Test func `REFRESH that comes with a later log-in renews from then on`() async throws {
+        try await daemon.logIn(.alice, token: .init("t1"))
+        serve(only: "t2", on: daemon)
+        daemon.world.tokens.answer = { _ in .success(.init("t2")) }
+        try await daemon.logIn(.alice, refresh: .init("r1"))
+        #expect(await daemon.get(.alice, "bob").hasSuffix("from origin"))
+        #expect(shown.first == .init("t1") && shown.last == .init("t2"))
+        #expect(requests.map(\.request.refreshToken) == [.init("r1")])
+        #expect(daemon.store.login(of: .alice)?.tokens.access == .init("t2"))
+    }
+
     @Test func `an origin that refuses the new token as well gets two requests and no more`() async throws {
         try await daemon.logIn(.alice, token: .init("t1"), refresh: .init("r1"))
         serve(only: "none", on: daemon)
