@@ -163,7 +163,7 @@ public final class EndingService: Sendable {
             if let next {
                 sessions.open(entry, next, epoch: epoch)
             } else {
-                sessions.changed(owner, isLoggedIn: false)
+                sessions.users(of: owner.uid)?.changed(owner.user, isLoggedIn: false)
                 tell("logged out", owner, sessions: 0)
             }
             return epoch

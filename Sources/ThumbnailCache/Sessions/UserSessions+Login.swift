@@ -64,12 +64,12 @@ extension UserSessions {
                 state.loggedIn(login, request)
             }
             open(entry, vault, epoch: epochs.next(of: owner.uid))
-            changed(owner, isLoggedIn: true)
+            users(of: owner.uid)?.changed(owner.user, isLoggedIn: true)
         } catch {
             entry.change { $0.loginFailed() }
             let failure = CacheFailure(error)
             // What is over the limit was never begun.
-            if case .busy = failure {} else { forgetListing(of: owner.uid) }
+            if case .busy = failure {} else { users(of: owner.uid)?.forgetListing() }
             throw failure
         }
     }
@@ -79,16 +79,12 @@ extension UserSessions {
         _ entry: UserEntry, _ cache: UserCache, _ login: LoginRecord, _ request: LoginRequest, isChanged: Bool
     ) async throws(CacheFailure) {
         try entry.takeMemory(for: login, request)
-        do {
-            if isChanged {
-                try await save(login, of: entry.owner, on: services.lifecycle)
-            } else {
-                try await makeDurable(entry.owner.uid, on: services.lifecycle)
-            }
-        } catch {
-            // What was not kept counts no more.
-            entry.change { _ in }
-            throw error
+        // What was not kept counts no more.
+        defer { entry.change { _ in } }
+        if isChanged {
+            try await save(login, of: entry.owner, on: services.lifecycle)
+        } else {
+            try await makeDurable(entry.owner.uid, on: services.lifecycle)
         }
         let earlier = entry.change { state in
             state.loggedIn(login, request)

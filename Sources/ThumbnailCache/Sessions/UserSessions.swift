@@ -37,13 +37,9 @@ public final class UserSessions: Sendable {
     public func openCache(_ owner: Owner) -> UserCache? { entry(owner)?.cache }
 
     /// What is known of an owner without a look on disk.
-    func entry(_ owner: Owner) -> UserEntry? {
-        users(of: owner.uid)?.entry(owner.user)
-    }
+    func entry(_ owner: Owner) -> UserEntry? { users(of: owner.uid)?.entry(owner.user) }
 
-    private func users(of uid: UInt32) -> UsersOfUID? {
-        directory.withLockedValue { $0.uids[uid] }
-    }
+    func users(of uid: UInt32) -> UsersOfUID? { directory.withLockedValue { $0.uids[uid] } }
 
     /// The entries of a uid, or of all: of users that were named since the start.
     func entries(of uid: UInt32? = nil) -> [UserEntry] {
@@ -123,16 +119,6 @@ public final class UserSessions: Sendable {
         try users(of: uid)?.loggedIn?.count ?? services.store.countUsers(of: uid)
     }
 
-    /// A log-in, or a log-out, is durable.
-    func changed(_ owner: Owner, isLoggedIn: Bool) {
-        users(of: owner.uid)?.changed(owner.user, isLoggedIn: isLoggedIn)
-    }
-
-    /// A log-in failed half-way.
-    func forgetListing(of uid: UInt32) {
-        users(of: uid)?.forgetListing()
-    }
-
     /// What one uid has, or all have, as far as users were named since the start.
     public struct Figures: Sendable {
         public var openCaches = 0
@@ -204,8 +190,11 @@ public final class UserSessions: Sendable {
         let stored = try await pool.run(for: owner.uid) { try self.services.store.load(owner) }
         let service = stored.flatMap { tokenService(owner, $0.record.tokens) }
         entry.change { $0.loaded(stored?.record, service: service) }
-        guard let stored else { return changed(owner, isLoggedIn: false) }
-        open(entry, stored.vault, epoch: epochs.current(of: owner.uid))
+        if let stored {
+            open(entry, stored.vault, epoch: epochs.current(of: owner.uid))
+        } else {
+            users(of: owner.uid)?.changed(owner.user, isLoggedIn: false)
+        }
     }
 
     /// Opens a generation to everybody.

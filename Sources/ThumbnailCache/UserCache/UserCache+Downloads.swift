@@ -55,7 +55,7 @@ extension UserCache {
         attempt.steps.follow(wait, as: attempt.step + 1)
     }
 
-    /// Asks the fetcher: the one place where a download begins.
+    /// Asks the fetcher: nobody else does.
     private func ask(_ attempt: DownloadAttempt, _ token: Secret?) {
         let (flight, target) = (attempt.flight, attempt.target)
         // A token may have been waited for, and the flight have ended meanwhile.
