@@ -166,10 +166,10 @@ public final class FakeStore: ImageStore {
 
     public var epochBase: UInt64 { startNumber << 32 }
 
-    public func load(_ owner: Owner) throws -> StoredLogin? {
+    public func load(_ owner: Owner) throws -> (record: LoginRecord, vault: any ImageVault)? {
         if let late = try pass(.load) { throw late }
         guard let login = disk.contents.withLockedValue({ $0.logins[owner] }) else { return nil }
-        return StoredLogin(record: login.record, vault: open(owner, login.generation))
+        return (login.record, open(owner, login.generation))
     }
 
     public func users(of uid: UInt32) throws -> [OpaqueID] {

@@ -7,7 +7,7 @@ public protocol ImageStore: Sendable {
     var epochBase: UInt64 { get }
 
     /// The login of an owner as the disk has it, with the vault of its generation; nil when not logged in.
-    func load(_ owner: Owner) throws -> StoredLogin?
+    func load(_ owner: Owner) throws -> (record: LoginRecord, vault: any ImageVault)?
 
     /// The users of a uid that are logged in. Costs one read per user.
     func users(of uid: UInt32) throws -> [OpaqueID]
@@ -61,17 +61,6 @@ public struct LoginRecord: Sendable, Equatable {
 
     /// The access token.
     public var token: Secret? { tokens.access }
-}
-
-/// A login found on disk.
-public struct StoredLogin: Sendable {
-    public let record: LoginRecord
-    public let vault: any ImageVault
-
-    public init(record: LoginRecord, vault: any ImageVault) {
-        self.record = record
-        self.vault = vault
-    }
 }
 
 /// One generation of one user's images: the only thing that knows its directory and its key.
