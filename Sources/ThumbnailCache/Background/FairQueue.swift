@@ -26,8 +26,6 @@ public struct FairQueue<Owner: Hashable & Sendable, Element: Sendable>: Sendable
     public private(set) var count = 0
 
     public var isEmpty: Bool { count == 0 }
-    /// Owners with something in line.
-    public var owners: Int { turns.count }
 
     /// - Parameter quantum: what an owner may spend at each turn, in the unit of the costs; 1 or more.
     public init(quantum: Int) {

@@ -58,9 +58,6 @@ public struct LoginRecord: Sendable, Equatable {
         self.tokens = LoginTokens(access: token, refresh: refresh)
         self.loggedInAt = loggedInAt
     }
-
-    /// The access token.
-    public var token: Secret? { tokens.access }
 }
 
 /// One generation of one user's images: the only thing that knows its directory and its key.

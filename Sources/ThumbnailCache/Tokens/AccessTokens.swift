@@ -123,8 +123,9 @@ struct AccessTokens: Sendable {
             isRefused = true
             refresh?.bringsRefreshTokenOnly = false
         }
-        if isUsable(at: now) { return [.answer(waiter, .success(tokens.access))] }
-        guard let refreshToken = tokens.refresh else { return [.answer(waiter, .success(tokens.access))] }
+        guard !isUsable(at: now), let refreshToken = tokens.refresh else {
+            return [.answer(waiter, .success(tokens.access))]
+        }
         if refresh != nil { return join(waiter, limit) }
         guard let endpoint = origin.tokenEndpoint else {
             let sentence = "origin \(origin.name) has no token endpoint any more: log in again with TOKEN"
