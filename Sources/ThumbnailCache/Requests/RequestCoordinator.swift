@@ -193,10 +193,10 @@ struct RequestCoordinator: Sendable {
     // MARK: What ends
 
     /// Whether a flight is the current one of its kind. Asked right before a download starts: not if it has ended since.
-    func isUnderWay(_ id: FlightID) -> Bool { flight(id) != nil }
+    func isUnderWay(_ id: FlightID) -> Bool { activity[id.slot]?.flights[id.work]?.id.number == id.number }
 
     private func flight(_ id: FlightID) -> Flight? {
-        activity[id.slot]?.flights[id.work].flatMap { $0.id.number == id.number ? $0 : nil }
+        isUnderWay(id) ? activity[id.slot]?.flights[id.work] : nil
     }
 
     /// Takes a flight out with all who wait for it, in the order they came; nil when it is no longer the current one.

@@ -35,7 +35,7 @@ final class UserEntry: Sendable {
     func takeMemory(for login: LoginRecord, _ request: LoginRequest) throws(CacheFailure) {
         let bytes = state.withLockedValue { state in
             var after = state
-            after.loggedIn(login, request)
+            after.loggedIn(login, request, service: nil)
             return after.bytes(of: owner, willBeLoggedIn: true)
         }
         guard memory.change(to: bytes) else { throw .busy(memory.refusal) }
@@ -187,19 +187,15 @@ struct UserState: Sendable {
     }
 
     /// The log-in is durable.
-    mutating func loggedIn(_ login: LoginRecord, _ request: LoginRequest) {
-        self.login = login
+    /// - Parameter service: renews its tokens from now on.
+    mutating func loggedIn(_ login: LoginRecord, _ request: LoginRequest, service: AccessTokenService?) {
+        (self.login, self.service) = (login, service)
         if let connection = request.heldBy { held[request.session.detached(), default: []].insert(connection) }
     }
 
     /// The first log-in failed. It may have come half way: whoever is next looks at the disk.
     mutating func loginFailed() {
         phase = .unknown
-    }
-
-    /// What can be renewed from now on, with the log-in's tokens.
-    mutating func renew(by service: AccessTokenService) {
-        self.service = service
     }
 
     /// What a refresh brought becomes part of the log-in that has that service. Nil where that one is over.

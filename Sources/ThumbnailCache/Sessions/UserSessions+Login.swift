@@ -59,10 +59,7 @@ extension UserSessions {
                 return try store.commitLogin(owner, login)
             }
             let service = tokenService(owner, login.tokens)
-            entry.state.withLockedValue { state in
-                state.loaded(login, service: service)
-                state.loggedIn(login, request)
-            }
+            entry.state.withLockedValue { $0.loggedIn(login, request, service: service) }
             open(entry, vault, epoch: epochs.next(of: owner.uid))
             users(of: owner.uid)?.changed(owner.user, isLoggedIn: true)
         } catch {
@@ -86,14 +83,12 @@ extension UserSessions {
         } else {
             try await makeDurable(entry.owner.uid, on: services.lifecycle)
         }
-        let earlier = entry.change { state in
-            state.loggedIn(login, request)
-            return state.service
+        let earlier = entry.state.withLockedValue { $0.service }
+        let service = earlier ?? tokenService(entry.owner, login.tokens)
+        let account = entry.change { state in
+            state.loggedIn(login, request, service: service)
+            return state.account
         }
-        if earlier == nil, let service = tokenService(entry.owner, login.tokens) {
-            entry.change { $0.renew(by: service) }
-        }
-        let account = entry.state.withLockedValue { $0.account }
         if let earlier {
             earlier.logIn(access: request.token, refresh: request.refresh) { cache.update(account) }
         } else {

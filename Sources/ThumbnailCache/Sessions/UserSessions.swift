@@ -123,6 +123,7 @@ public final class UserSessions: Sendable {
     public struct Figures: Sendable {
         public var openCaches = 0
         public var memoryHits = 0
+        /// Of one uid alone: of all, the store knows.
         public var usage = Usage()
     }
 
@@ -133,7 +134,7 @@ public final class UserSessions: Sendable {
         return entries(of: uid).compactMap(\.cache).reduce(into: Figures(memoryHits: ended)) { figures, cache in
             figures.openCaches += 1
             figures.memoryHits += cache.memoryHits
-            figures.usage = figures.usage + (cache.usage ?? Usage())
+            if uid != nil { figures.usage = figures.usage + (cache.usage ?? Usage()) }
         }
     }
 

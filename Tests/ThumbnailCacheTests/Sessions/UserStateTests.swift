@@ -17,7 +17,8 @@ import Testing
         var state = UserState()
         state.loaded(LoginRecord(sessions: Set(sessions.map { OpaqueID($0) }), loggedInAt: 0), service: nil)
         if isHeld {
-            state.loggedIn(LoginRecord(loggedInAt: 0), LoginRequest(session: OpaqueID(sessions[0]), heldBy: 1))
+            state.loggedIn(
+                LoginRecord(loggedInAt: 0), LoginRequest(session: OpaqueID(sessions[0]), heldBy: 1), service: nil)
         }
         state.opened(try cache())
         return state
