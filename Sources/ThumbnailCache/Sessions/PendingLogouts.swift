@@ -196,7 +196,6 @@ public final class PendingLogouts: Sendable {
 
     /// Lists the markers and has those honoured that are not yet. Waits for the listing alone.
     private func lookNow(failures: Int) async {
-        guard !state.withLockedValue({ $0.isStopped }) else { return }
         do throws(CacheFailure) {
             let due = try await list().keys
             for uid in state.withLockedValue({ Self.takeUp(Set(due), &$0) }) {
