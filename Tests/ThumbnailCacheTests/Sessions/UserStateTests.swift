@@ -78,7 +78,7 @@ import Testing
         #expect(tell(unreadable.end(.purge)) == "nobody" && tell(unreadable.end(.logout)) == "commit logout")
     }
 
-    @Test func `I4, F61: an owed log-out stays owed whatever is asked for; an owed purge turns into the log-out`() throws {
+    @Test func `I4, F61: an owed log-out stays owed, an owed purge turns into the log-out`() throws {
         var logout = try broken(.logout)
         #expect(tell(logout.end(.purge)) == "commit logout" && tell(logout.logOut(OpaqueID("one"))) == "commit logout")
         var purge = try broken(.purge)
@@ -98,7 +98,8 @@ import Testing
         #expect(tell(state.logOut(OpaqueID("two"))) == "close, commit logout")
     }
 
-    @Test func `F59: a session that is held ends with the last connection that holds it, and so may the log-in`() throws {
+    @Test func `F59: a session that is held ends with the last connection that holds it, and so may the log-in`() throws
+    {
         var state = try open("one", isHeld: true)
         #expect(tell(state.release(OpaqueID("one"), connection: 2)) == "nothing ends")
         #expect(tell(state.release(OpaqueID("other"), connection: 1)) == "nothing ends")
