@@ -72,7 +72,7 @@ public final class DiskStore: ImageStore {
             logins: logins, images: images, signal: signal, pause: pause, yield: yield, log: log)
     }
 
-    public func load(_ owner: Owner) throws -> StoredLogin? {
+    public func load(_ owner: Owner) throws -> (record: LoginRecord, vault: any ImageVault)? {
         try exclusively(owner, "loading a log-in") { sealedOwner in
             guard let login = try logins.load(sealedOwner) else {
                 // What was found of it before, when it was still there, is dead now.
@@ -80,7 +80,7 @@ public final class DiskStore: ImageStore {
                 return nil
             }
             logins.setLive(sealedOwner, sessionKey: login.keys.sessionKey)
-            return StoredLogin(record: login.session.login, vault: vault(of: sealedOwner, login.keys, isNew: false))
+            return (login.session.login, vault(of: sealedOwner, login.keys, isNew: false))
         }
     }
 
@@ -96,7 +96,7 @@ public final class DiskStore: ImageStore {
         try storeErrors("counting users") { try logins.owners(of: uid).count }
     }
 
-    public func settle(_ uid: UInt32) throws {
+    public func makeDurable(_ uid: UInt32) throws {
         try storeErrors("making log-ins durable") { try logins.settle(uid) }
     }
 

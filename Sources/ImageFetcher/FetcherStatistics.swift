@@ -62,7 +62,7 @@ public struct FetcherStatistics: Sendable, Equatable {
             case .badImage: self = .badImage
             case .tooLarge: self = .tooLarge
             case .busy: self = .busy
-            case .shuttingDown: return nil
+            case .shuttingDown, .notLoggedIn, .cancelled, .invalid, .noSpace, .inputOutput: return nil
             }
         }
 

@@ -7,7 +7,7 @@ import ThumbnailCache
 public final class FakeStore: ImageStore {
     /// Where a call can be held or made to fail, and what the log calls it.
     public enum Step: String, Sendable {
-        case load, users, countUsers, settle, commitLogin, commitSessions, commitPurge, commitLogout
+        case load, users, countUsers, makeDurable, commitLogin, commitSessions, commitPurge, commitLogout
         case read, readCached, sizes, remove, drop
         /// A look that does not wait has seen what there is, and has left the vault. Cannot fail.
         case cachedReadEnded
@@ -166,10 +166,10 @@ public final class FakeStore: ImageStore {
 
     public var epochBase: UInt64 { startNumber << 32 }
 
-    public func load(_ owner: Owner) throws -> StoredLogin? {
+    public func load(_ owner: Owner) throws -> (record: LoginRecord, vault: any ImageVault)? {
         if let late = try pass(.load) { throw late }
         guard let login = disk.contents.withLockedValue({ $0.logins[owner] }) else { return nil }
-        return StoredLogin(record: login.record, vault: open(owner, login.generation))
+        return (login.record, open(owner, login.generation))
     }
 
     public func users(of uid: UInt32) throws -> [OpaqueID] {
@@ -182,8 +182,8 @@ public final class FakeStore: ImageStore {
         return disk.contents.withLockedValue { $0.logins.keys.count { $0.uid == uid } }
     }
 
-    public func settle(_ uid: UInt32) throws {
-        if let late = try pass(.settle) { throw late }
+    public func makeDurable(_ uid: UInt32) throws {
+        if let late = try pass(.makeDurable) { throw late }
     }
 
     public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault {

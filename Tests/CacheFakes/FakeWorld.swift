@@ -13,9 +13,12 @@ public final class FakeWorld: Sendable {
 
     /// An origin `default` whose freshness windows are small round numbers: an hour fresh, then ten minutes served while
     /// revalidated, then until an hour past its life served on errors.
-    public static let origin = Origin(
-        name: "default", url: "https://origin.test/{user}/{profile}/{size}", allow: ["https://other.test/"],
-        defaultTTL: 3_600, negativeTTL: 300, staleWhileRevalidate: 600, staleIfError: 3_600)
+    public static let origin: Origin = {
+        var origin = Origin(name: "default", url: "https://origin.test/{user}/{profile}/{size}")
+        origin.allow = ["https://other.test/"]
+        (origin.defaultTTL, origin.staleWhileRevalidate, origin.staleIfError) = (3_600, 600, 3_600)
+        return origin
+    }()
 
     public var settings: CacheSettings {
         get { box.withLockedValue { $0 } }

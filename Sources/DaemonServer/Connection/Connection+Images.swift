@@ -146,7 +146,7 @@ extension Connection {
         let id = cache.get(query, after: lookup) { outcome in
             loop.execute { me.value.fulfil(ticket, outcome) }
         }
-        let timer = loop.scheduleTask(in: .milliseconds(patience ?? cache.patience)) { cache.expire(id) }
+        let timer = loop.scheduleTask(in: .milliseconds(patience ?? cache.defaultWait)) { cache.expire(id) }
         let cost = Self.costOfWaiting + 3 * (query.slot.profile.count + (query.named?.url.utf8.count ?? 0))
         wait(
             ticket,

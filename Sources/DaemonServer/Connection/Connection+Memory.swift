@@ -88,7 +88,7 @@ extension Connection {
 
     private func count(_ bytes: Int) {
         // Within the free share nothing that connections share is touched.
-        if bytes != memory.bytes { memory.settle(at: bytes) }
+        if bytes != memory.bytes { memory.set(to: bytes) }
     }
 
     /// LOGOUT and PURGE are never BUSY, unless they are far longer than they need be.
@@ -117,6 +117,6 @@ extension Connection {
         reader.clear()
         replies = ReplyQueue()
         gathered = ByteBuffer()
-        memory.settle(at: isHeldUp ? begun : 0)
+        memory.set(to: isHeldUp ? begun : 0)
     }
 }

@@ -13,38 +13,26 @@ import NIOConcurrencyHelpers
 public final class WriteBehind: Sendable {
     public struct Limits: Sendable {
         /// Bytes that wait at most while downloads go first.
-        public var patient: Int
-        /// Bytes that wait at most, as long as no uid has less than its part of them: then twice as many. One image always may, however
-        /// large.
-        public var most = 128 << 20
-        /// Of them, those of one uid.
-        public var mostOfUID = 64 << 20
+        public var idle: Int
+        /// Bytes that wait at most, of one uid and of all, as ``MemoryBudget`` shares them out. One image always may, however large.
+        public var bytes = MemoryBudget.Limits(perUID: 64 << 20, total: 128 << 20)
         /// Milliseconds that an image waits for downloads to end.
         public var longest: Int64 = 500
 
-        /// - Parameter tier: bytes of the memory tier. So many wait patiently, since those that are in memory anyway take no more of it;
+        /// - Parameter tier: bytes of the memory tier. So many wait for downloads, since those that are in memory anyway take no more of it;
         ///   8 MiB where there is no tier, 64 MiB at most.
         public init(tier: Int) {
-            patient = min(max(tier, 8 << 20), 64 << 20)
+            idle = min(max(tier, 8 << 20), 64 << 20)
         }
     }
 
     /// An image to be written.
-    struct Piece: Sendable {
-        /// Bytes that a piece takes beside the image: what is known of it, where it belongs, and the work itself.
-        static let overhead = 2 << 10
-
-        let uid: UInt32
-        /// Of memory.
+    private struct Piece: Sendable {
+        /// What it takes of the budget; given back with it.
+        let lease: MemoryLease
         let bytes: Int
         /// Blocks on the disk.
         let write: @Sendable () -> Void
-
-        init(uid: UInt32, bytes: Int, write: @escaping @Sendable () -> Void) {
-            self.uid = uid
-            self.bytes = bytes + Self.overhead
-            self.write = write
-        }
     }
 
     /// What waits at this moment.
@@ -54,25 +42,27 @@ public final class WriteBehind: Sendable {
         public var bytes = 0
     }
 
-    fileprivate struct State {
+    private struct State {
         var waiting = FairQueue<UInt32, Piece>(quantum: 64 << 10)
         var bytes = 0
-        var bytesOfUID: [UInt32: Int] = [:]
         /// How many of those that wait, from the next, are written whatever is under way.
         var overdue = 0
         /// Whether that is all of them, from now on.
         var isHurried = false
         var isWriting = false
-        /// Grows whenever nothing is left to wait: a timer that was set before is about nothing any more.
-        var round: UInt64 = 0
-        var hasTimer = false
+        /// When what waits is overdue.
+        var timer: (any Timer)?
     }
+
+    /// Bytes that a piece takes beside the image: what is known of it, where it belongs, and the work itself.
+    static let overhead = 2 << 10
 
     private let writer: any BlockingPool
     private let time: any Timekeeping
     private let yield: YieldToOthers
     private let isBusy: @Sendable () -> Bool
     private let limits: Limits
+    private let budget: MemoryBudget
     private let state = NIOLockedValueBox(State())
 
     /// - Parameters:
@@ -89,6 +79,7 @@ public final class WriteBehind: Sendable {
         self.yield = yield
         self.limits = limits
         self.isBusy = isBusy
+        self.budget = MemoryBudget(limits: { limits.bytes })
     }
 
     public var backlog: Backlog {
@@ -96,8 +87,22 @@ public final class WriteBehind: Sendable {
     }
 
     /// Has an image written, soon. False when it will not be, because too much waits already.
-    func add(_ piece: Piece) -> Bool {
-        let isTaken = state.withLockedValue { $0.take(piece, limits) }
+    /// - Parameters:
+    ///   - bytes: of memory.
+    ///   - write: blocks on the disk.
+    func add(uid: UInt32, bytes: Int, _ write: @escaping @Sendable () -> Void) -> Bool {
+        let bytes = bytes + Self.overhead
+        let lease = budget.lease(for: uid)
+        let isTaken = state.withLockedValue { state in
+            if !lease.take(bytes) {
+                guard state.waiting.isEmpty else { return false }
+                lease.set(to: bytes)
+            }
+            state.waiting.append(Piece(lease: lease, bytes: bytes, write: write), of: uid, cost: bytes)
+            state.bytes += bytes
+            if state.bytes > limits.idle || state.isHurried { state.overdue = state.waiting.count }
+            return true
+        }
         if isTaken { goOn() }
         return isTaken
     }
@@ -109,17 +114,8 @@ public final class WriteBehind: Sendable {
 
     /// Has all that waits written now, and all that is still to come: the daemon stops, and waits for it.
     func hurry() {
-        state.withLockedValue { state in
-            state.isHurried = true
-            state.overdue = state.waiting.count
-        }
-        goOn()
-    }
-
-    fileprivate enum Step {
-        case write
-        case setTimer(round: UInt64)
-        case nothing
+        state.withLockedValue { $0.isHurried = true }
+        timeIsUp()
     }
 
     /// Whose turn the writing is: the uids take theirs in the line of what is to be written.
@@ -128,20 +124,21 @@ public final class WriteBehind: Sendable {
     /// Begins to write if it is time to, and sees to it that it will be.
     private func goOn() {
         let isBusy = isBusy()
-        switch state.withLockedValue({ $0.step(isBusy: isBusy, limits) }) {
-        case .write:
-            writer.submit(for: Self.everybody) { self.writeAll() }
-        case .setTimer(let round):
-            _ = time.after(milliseconds: limits.longest) { [weak self] in self?.timeIsUp(round) }
-        case .nothing:
-            break
+        let begins = state.withLockedValue { state in
+            guard !state.waiting.isEmpty, !state.isWriting else { return false }
+            if state.overdue > 0 || !isBusy {
+                state.isWriting = true
+            } else if state.timer == nil {
+                state.timer = time.after(milliseconds: limits.longest) { [weak self] in self?.timeIsUp() }
+            }
+            return state.isWriting
         }
+        if begins { writer.submit(for: Self.everybody) { self.writeAll() } }
     }
 
-    private func timeIsUp(_ round: UInt64) {
+    private func timeIsUp() {
         state.withLockedValue { state in
-            guard state.round == round else { return }
-            state.hasTimer = false
+            state.timer = nil
             state.overdue = state.waiting.count
         }
         goOn()
@@ -159,53 +156,17 @@ public final class WriteBehind: Sendable {
 
     private func next() -> Piece? {
         let isBusy = isBusy()
-        return state.withLockedValue { state in
-            guard state.overdue > 0 || !isBusy, let piece = state.giveOut() else {
+        let (piece, timer) = state.withLockedValue { state -> (Piece?, (any Timer)?) in
+            guard state.overdue > 0 || !isBusy, let piece = state.waiting.popFirst()?.element else {
                 state.isWriting = false
-                return nil
+                return (nil, nil)
             }
-            return piece
+            state.overdue = max(0, state.overdue - 1)
+            state.bytes -= piece.bytes
+            // What is to wait then waits for a time of its own.
+            return (piece, state.waiting.isEmpty ? state.timer.take() : nil)
         }
-    }
-}
-
-extension WriteBehind.State {
-    fileprivate mutating func take(_ piece: WriteBehind.Piece, _ limits: WriteBehind.Limits) -> Bool {
-        let own = bytesOfUID[piece.uid, default: 0] + piece.bytes
-        let all = bytes + piece.bytes
-        // Who has less than an equal part gets it where others have more.
-        let part = limits.most / max(1, bytesOfUID.count + (bytesOfUID[piece.uid] == nil ? 1 : 0))
-        let fits = own <= limits.mostOfUID && (all <= limits.most || own <= part && all <= 2 * limits.most)
-        guard fits || waiting.isEmpty else { return false }
-        waiting.append(piece, of: piece.uid, cost: piece.bytes)
-        bytes = all
-        bytesOfUID[piece.uid] = own
-        if bytes > limits.patient || isHurried { overdue = waiting.count }
-        return true
-    }
-
-    fileprivate mutating func giveOut() -> WriteBehind.Piece? {
-        guard let piece = waiting.popFirst()?.element else { return nil }
-        overdue = max(0, overdue - 1)
-        bytes -= piece.bytes
-        let own = bytesOfUID[piece.uid, default: 0] - piece.bytes
-        bytesOfUID[piece.uid] = own > 0 ? own : nil
-        if waiting.isEmpty {
-            round += 1
-            hasTimer = false
-        }
+        timer?.cancel()
         return piece
-    }
-
-    fileprivate mutating func step(isBusy: Bool, _ limits: WriteBehind.Limits) -> WriteBehind.Step {
-        guard !waiting.isEmpty else { return .nothing }
-        if isWriting { return .nothing }
-        if overdue > 0 || !isBusy {
-            isWriting = true
-            return .write
-        }
-        if hasTimer { return .nothing }
-        hasTimer = true
-        return .setTimer(round: round)
     }
 }

@@ -59,3 +59,106 @@ public struct Freshness: Hashable, Sendable {
         return .expired
     }
 }
+
+/// When an answer arrived.
+struct ResponseTime: Sendable, Equatable {
+    /// Seconds since 1970 by ``Timekeeping/now``.
+    let now: Int64
+    /// Seconds since 1970 by ``Timekeeping/wallClock``.
+    let wallClock: Int64
+
+    init(now: Int64, wallClock: Int64) {
+        self.now = now
+        self.wallClock = wallClock
+    }
+
+    /// Now.
+    init(_ time: any Timekeeping) {
+        self.init(now: time.now, wallClock: time.wallClock)
+    }
+
+    /// What an origin's Date is compared with: the earlier of the two, so that a machine's clock that was set wrong while the
+    /// daemon runs, or before, makes nothing old that is new (F14).
+    var forDates: Int64 { min(now, wallClock) }
+}
+
+extension AgeCalculation {
+    init(_ headers: ResponseHeaders, at responseTime: ResponseTime) {
+        self.init(
+            age: Self.ageValue(headers.fields["age"] ?? []),
+            date: headers.fields["date"]?.first.flatMap { HTTPDate.seconds($0, now: responseTime.forDates) },
+            receivedAt: responseTime.forDates, delay: headers.delay)
+    }
+}
+
+/// How old an answer is when it arrives (RFC 9111 section 4.2.3). Everything in seconds.
+struct AgeCalculation: Sendable, Equatable {
+    /// What Age says; nil without one, or with one that is none.
+    var age: Int64?
+    /// What Date says, since 1970; nil without one, or with one that is none: then the moment of its arrival counts
+    /// (RFC 9110 section 6.6.1).
+    var date: Int64?
+    /// When the answer arrived, since 1970.
+    var receivedAt: Int64
+    /// From the request to the answer: as long as the answer may have been under way.
+    var delay: Int64
+
+    /// What the two clocks may differ by at most for their difference to be an age.
+    static let mostApparent: Int64 = 86_400
+
+    /// The age by the two clocks, which may be wrong against each other: an answer from the future is new, and one that seems more
+    /// than a day old without having been told so by Age says that this machine's clock is wrong (F14). Were that believed, nothing
+    /// would ever be fresh. The RFC asks for this age only where caches so old that they know no Age may be on the way.
+    var apparentAge: Int64 {
+        let difference = receivedAt - (date ?? receivedAt)
+        return (0...Self.mostApparent).contains(difference) ? difference : 0
+    }
+    var correctedAge: Int64 { (age ?? 0) + delay }
+    var initialAge: Int64 { max(apparentAge, correctedAge) }
+
+    /// The value of Age (section 5.1): the first of a list counts, and one that is no number of seconds is as good as none.
+    /// - Parameter lines: the values of the field in the order they came.
+    static func ageValue(_ lines: [String]) -> Int64? {
+        guard let first = lines.first else { return nil }
+        var scanner = FieldScanner(first)
+        scanner.skipBlanks()
+        let value = scanner.token()
+        scanner.skipBlanks()
+        return scanner.isAtEndOfElement ? value.flatMap { DeltaSeconds.parse($0) } : nil
+    }
+}
+
+/// How long an answer is fresh (RFC 9111 section 4.2.1), counted from when it was made. Everything in seconds.
+enum FreshnessLifetime {
+    /// What the answer itself says; nil where it says nothing. max-age counts before Expires (section 5.3), and s-maxage, which
+    /// is for shared caches, not at all.
+    /// - Parameters:
+    ///   - expires: the value of Expires: its first line, where there are several (section 4.2.1).
+    ///   - date: when the answer was made, since 1970.
+    ///   - now: since 1970.
+    static func explicit(_ control: CacheControl, expires: String?, date: Int64, now: Int64) -> Int64? {
+        if let maxAge = control.maxAge { return maxAge }
+        guard let expires else { return nil }
+        // What is no date, "0" above all, is in the past (section 5.3).
+        guard let end = HTTPDate.seconds(expires, now: now) else { return 0 }
+        return max(0, end - date)
+    }
+}
+
+/// How long an answer that does not say is taken for fresh (RFC 9111 section 4.2.2). Everything in seconds.
+enum HeuristicFreshness {
+    /// What has just been changed is guessed to stay as it is for so long at least: else a picture that was put on its server a minute
+    /// ago would be asked for again after six seconds.
+    static let least: Int64 = 300
+
+    /// A tenth of the time since it was last changed, from ``least`` to `longest`; `longest` without such a date.
+    /// - Parameters:
+    ///   - lastModified: the value of Last-Modified.
+    ///   - date: when the answer was made, since 1970.
+    ///   - longest: the origin's `default-ttl`: what its operator trusts a guess to. Zero allows none.
+    ///   - now: since 1970.
+    static func lifetime(lastModified: String?, date: Int64, longest: Int64, now: Int64) -> Int64 {
+        guard let changed = lastModified.flatMap({ HTTPDate.seconds($0, now: now) }) else { return longest }
+        return min(longest, max(least, (date - changed) / 10))
+    }
+}

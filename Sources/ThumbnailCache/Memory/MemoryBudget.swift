@@ -70,29 +70,21 @@ public final class MemoryBudget: Sendable {
     /// Bytes that count for all.
     public var bytes: Int { state.withLockedValue { $0.total } }
 
-    /// Whether a uid may have so many bytes more.
-    public func hasRoom(for count: Int, of uid: UInt32) -> Bool { fits(count, accountOf(uid)) }
-
     fileprivate func fits(_ count: Int, _ account: UInt32) -> Bool {
         let limits = limits()
         return state.withLockedValue { $0.fits(count, of: account, limits) }
     }
 
-    fileprivate func take(_ count: Int, _ account: UInt32) -> Bool {
-        let limits = limits()
+    /// False, and nothing is changed, if there must be room and there is none.
+    fileprivate func change(_ account: UInt32, by count: Int, mustFit: Bool) -> Bool {
+        if count == 0 { return true }
+        let limits = mustFit ? limits() : nil
         return state.withLockedValue { state in
-            guard state.fits(count, of: account, limits) else { return false }
+            if let limits, !state.fits(count, of: account, limits) { return false }
             state.change(account, by: count)
             return true
         }
     }
-
-    fileprivate func change(_ account: UInt32, by count: Int) {
-        if count != 0 { state.withLockedValue { $0.change(account, by: count) } }
-    }
-
-    /// What somebody is told for whom there is no room.
-    public func refusal(for uid: UInt32) -> String { refusal(accountOf(uid)) }
 
     fileprivate func refusal(_ account: UInt32) -> String {
         let limits = limits()
@@ -115,39 +107,27 @@ public final class MemoryLease: Sendable {
         self.account = account
     }
 
-    deinit { budget.change(account, by: -bytes) }
+    deinit { set(to: 0) }
 
     public var bytes: Int { held.withLockedValue { $0 } }
 
     /// Takes so many bytes more; false, and nothing is taken, if there is no room.
-    public func take(_ count: Int) -> Bool {
-        held.withLockedValue { held in
-            guard budget.take(count, account) else { return false }
-            held += count
-            return true
-        }
-    }
+    public func take(_ count: Int) -> Bool { change(mustFit: true) { $0 + count } }
 
-    public func give(_ count: Int) {
-        held.withLockedValue { held in
-            held -= count
-            budget.change(account, by: -count)
-        }
-    }
+    public func give(_ count: Int) { _ = change(mustFit: false) { $0 - count } }
 
     /// Brings what counts to so many bytes; false, and nothing is changed, if that is more and there is no room.
-    public func change(to bytes: Int) -> Bool {
-        let more = bytes - self.bytes
-        if more > 0 { return take(more) }
-        if more < 0 { give(-more) }
-        return true
-    }
+    public func change(to bytes: Int) -> Bool { change(mustFit: true) { _ in bytes } }
 
     /// Brings what counts to so many bytes, room or not: for what is there already, or is never refused.
-    public func settle(at bytes: Int) {
+    public func set(to bytes: Int) { _ = change(mustFit: false) { _ in bytes } }
+
+    private func change(mustFit: Bool, to bytes: (Int) -> Int) -> Bool {
         held.withLockedValue { held in
-            budget.change(account, by: bytes - held)
-            held = bytes
+            let more = bytes(held) - held
+            guard budget.change(account, by: more, mustFit: mustFit && more > 0) else { return false }
+            held += more
+            return true
         }
     }
 

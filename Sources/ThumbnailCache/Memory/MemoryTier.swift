@@ -15,7 +15,16 @@ final class MemoryEntry: Sendable {
     /// Told by the tier when it took the entry out for lack of room.
     private let onEvict: @Sendable (MemoryEntry) -> Void
     private let isUsed = Atomic<Bool>(false)
-    private let isGone = Atomic<Bool>(false)
+    /// Read and written under the tier's lock alone.
+    nonisolated(unsafe) fileprivate var standing = Standing.notYet
+
+    fileprivate enum Standing {
+        /// The tier has not seen it.
+        case notYet
+        case queued(Sieve<MemoryEntry>.Handle)
+        /// Its cache let go of it, maybe before the tier ever saw it, or the tier took it out.
+        case gone
+    }
 
     init(served: ServedImage, slot: Slot, uid: UInt32, onEvict: @escaping @Sendable (MemoryEntry) -> Void) {
         self.served = served
@@ -38,12 +47,6 @@ final class MemoryEntry: Sendable {
 
     fileprivate func takeMark() -> Bool { isUsed.exchange(false, ordering: .relaxed) }
     fileprivate func evicted() { onEvict(self) }
-
-    /// Set under the tier's lock when its cache let go of the entry, maybe before the tier ever saw it.
-    fileprivate var gone: Bool {
-        get { isGone.load(ordering: .relaxed) }
-        set { isGone.store(newValue, ordering: .relaxed) }
-    }
 }
 
 /// The images in memory of all users, bounded in bytes. Each uid has a queue of its own, and the uid that holds most gives
@@ -58,7 +61,7 @@ public final class MemoryTier: Sendable {
 
     private struct State {
         var shares: [UInt32: Share] = [:]
-        var handles: [ObjectIdentifier: Sieve<MemoryEntry>.Handle] = [:]
+        var images = 0
         var bytes = 0
         var evictions = 0
     }
@@ -79,8 +82,9 @@ public final class MemoryTier: Sendable {
     /// Takes an entry in, and tells the caches whose entries had to go for it.
     func admit(_ entry: MemoryEntry) {
         let evicted = state.withLockedValue { state -> [MemoryEntry] in
-            guard !entry.gone else { return [] }
-            state.handles[ObjectIdentifier(entry)] = state.shares[entry.uid, default: Share()].queue.insert(entry)
+            guard case .notYet = entry.standing else { return [] }
+            entry.standing = .queued(state.shares[entry.uid, default: Share()].queue.insert(entry))
+            state.images += 1
             state.shares[entry.uid]?.bytes += entry.cost
             state.bytes += entry.cost
             var evicted: [MemoryEntry] = []
@@ -114,10 +118,11 @@ public final class MemoryTier: Sendable {
 
     private static func remove(_ entries: ArraySlice<MemoryEntry>, in state: inout State) {
         for entry in entries {
-            entry.gone = true
-            guard let handle = state.handles[ObjectIdentifier(entry)] else { continue }
-            state.shares[entry.uid]?.queue.remove(handle)
-            forget(entry, in: &state)
+            if case .queued(let handle) = entry.standing {
+                state.shares[entry.uid]?.queue.remove(handle)
+                forget(entry, in: &state)
+            }
+            entry.standing = .gone
         }
     }
 
@@ -128,22 +133,68 @@ public final class MemoryTier: Sendable {
     }
 
     public var statistics: Statistics {
-        state.withLockedValue { Statistics(images: $0.handles.count, bytes: $0.bytes, evictions: $0.evictions) }
+        state.withLockedValue { Statistics(images: $0.images, bytes: $0.bytes, evictions: $0.evictions) }
     }
 
     private static func evictOne(from state: inout State) -> MemoryEntry? {
         guard let uid = state.shares.max(by: { $0.value.bytes < $1.value.bytes })?.key,
             let victim = state.shares[uid]?.queue.evict(takeMark: { $0.takeMark() })
         else { return nil }
-        victim.gone = true
         forget(victim, in: &state)
+        victim.standing = .gone
         return victim
     }
 
     private static func forget(_ entry: MemoryEntry, in state: inout State) {
-        state.handles[ObjectIdentifier(entry)] = nil
+        state.images -= 1
         state.bytes -= entry.cost
         state.shares[entry.uid]?.bytes -= entry.cost
         if state.shares[entry.uid]?.queue.count == 0 { state.shares[entry.uid] = nil }
+    }
+}
+
+/// The images of one user that are in memory, by slot, and which sizes there are of a profile: a purge of profiles finds theirs without
+/// a look at the others, while every hit waits for the lock that it holds.
+///
+/// A value. A hit looks at ``entries`` alone.
+struct MemoryTable: Sendable {
+    /// The sizes of all profiles of one hash: of one profile with one size, as a rule, which takes no memory of its own.
+    private struct Sizes: Sendable {
+        var first: UInt16
+        var others: [UInt16] = []
+    }
+
+    private(set) var entries: [Slot: MemoryEntry] = [:]
+    /// By a profile's hash, which takes a fifth of the room of the profile. Where two have the same, a size stands here once for each.
+    private var sizes: [Int: Sizes] = [:]
+
+    subscript(slot: Slot) -> MemoryEntry? { entries[slot] }
+
+    /// Puts an entry in its slot.
+    mutating func insert(_ entry: MemoryEntry) {
+        let slot = entry.slot
+        guard entries.updateValue(entry, forKey: slot) == nil else { return }
+        let hash = slot.profile.hashValue
+        if sizes[hash] == nil { sizes[hash] = Sizes(first: slot.size) } else { sizes[hash]?.others.append(slot.size) }
+    }
+
+    /// Empties a slot.
+    mutating func remove(_ slot: Slot) -> MemoryEntry? {
+        guard let entry = entries.removeValue(forKey: slot) else { return nil }
+        let hash = slot.profile.hashValue
+        if let index = sizes[hash]?.others.lastIndex(of: slot.size) {
+            sizes[hash]?.others.remove(at: index)
+        } else if let other = sizes[hash]?.others.popLast() {
+            sizes[hash]?.first = other
+        } else {
+            sizes[hash] = nil
+        }
+        return entry
+    }
+
+    /// Empties the slots of a profile. Costs a look at these, however many there are of others.
+    mutating func removeAll(of profile: OpaqueID) -> [MemoryEntry] {
+        guard let known = sizes[profile.hashValue] else { return [] }
+        return ([known.first] + known.others).compactMap { remove(Slot(profile: profile, size: $0)) }
     }
 }

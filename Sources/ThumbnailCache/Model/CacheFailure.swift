@@ -51,25 +51,8 @@ extension CacheFailure {
         case StoreError.closed: self = .cancelled
         case StoreError.noSpace(let reason): self = .noSpace(reason)
         case StoreError.failed(let reason): self = .inputOutput(reason)
-        case let failure as DownloadFailure: self = CacheFailure(failure)
-        case TargetError.denied(let reason): self = .denied(reason)
-        case TargetError.invalid(let reason): self = .invalid(reason)
         case let refusal as ImageRefusal: self = .badImage(refusal.reason)
         default: self = .inputOutput("\(error)")
-        }
-    }
-
-    init(_ failure: DownloadFailure) {
-        switch failure {
-        case .timedOut(let reason): self = .timedOut(reason)
-        case .origin(let reason): self = .origin(reason)
-        case .forbidden(let reason): self = .forbidden(reason)
-        case .unauthorized(let reason): self = .unauthorized(reason)
-        case .denied(let reason): self = .denied(reason)
-        case .badImage(let reason): self = .badImage(reason)
-        case .tooLarge(let reason): self = .tooLarge(reason)
-        case .busy(let reason): self = .busy(reason)
-        case .shuttingDown: self = .shuttingDown
         }
     }
 }

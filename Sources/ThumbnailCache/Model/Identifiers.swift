@@ -104,7 +104,7 @@ public struct Owner: Hashable, Sendable {
     }
 }
 
-/// One place for one image in a user's cache: a profile in one size.
+/// Room for one image in a user's cache: a profile in one size.
 public struct Slot: Hashable, Sendable {
     public let profile: OpaqueID
     /// Pixels, 1 to 4096; 0 stands for a request without SIZE, which is a slot of its own.

@@ -1,18 +1,25 @@
 import LinuxSupport
 
 /// Bytes that must not be seen (I11): wiped when the last reference goes, and never part of a description.
-public final class Secret: Sendable, Equatable, CustomStringConvertible, CustomReflectable {
-    private let storage: SecretStorage
+public final class Secret: @unchecked Sendable, Equatable, CustomStringConvertible, CustomReflectable {
+    // Unchecked, because a pointer is not Sendable: what it points at is written once, before anybody else sees it.
+    private let bytes: UnsafeMutableRawBufferPointer
 
     public init(_ bytes: some Collection<UInt8>) {
-        storage = SecretStorage(bytes)
+        self.bytes = .allocate(byteCount: bytes.count, alignment: 16)
+        self.bytes.copyBytes(from: bytes)
     }
 
-    public var count: Int { storage.buffer.count }
+    deinit {
+        wipeMemory(bytes)
+        bytes.deallocate()
+    }
+
+    public var count: Int { bytes.count }
 
     /// Lends the bytes. They must not be kept.
     public func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
-        try body(UnsafeRawBufferPointer(storage.buffer))
+        try body(UnsafeRawBufferPointer(bytes))
     }
 
     public static func == (left: Secret, right: Secret) -> Bool {
@@ -21,19 +28,4 @@ public final class Secret: Sendable, Equatable, CustomStringConvertible, CustomR
 
     public var description: String { "(secret)" }
     public var customMirror: Mirror { Mirror(self, children: []) }
-}
-
-/// The memory of a secret: written once before anybody else sees it, so that sharing it is safe.
-private final class SecretStorage: @unchecked Sendable {
-    let buffer: UnsafeMutableRawBufferPointer
-
-    init(_ bytes: some Collection<UInt8>) {
-        buffer = .allocate(byteCount: bytes.count, alignment: 16)
-        buffer.copyBytes(from: bytes)
-    }
-
-    deinit {
-        wipeMemory(buffer)
-        buffer.deallocate()
-    }
 }

@@ -82,3 +82,43 @@ public struct CacheSettings: Sendable {
         self.downloadsWaiting = downloadsWaiting
     }
 }
+
+/// Threads that may block, so that event loops need not.
+public protocol BlockingPool: Sendable {
+    /// Runs `work` soon. What one uid submits begins in the order of submission; between uids it is by turns.
+    func submit(for uid: UInt32, _ work: @escaping @Sendable () -> Void)
+}
+
+extension BlockingPool {
+    /// Runs blocking work and waits for its result without blocking the caller's thread.
+    public func run<Result: Sendable>(
+        for uid: UInt32, _ work: @escaping @Sendable () throws -> Result
+    ) async throws(CacheFailure) -> Result {
+        let result = await withCheckedContinuation { continuation in
+            submit(for: uid) {
+                continuation.resume(returning: Swift.Result(catching: work).mapError { CacheFailure($0) })
+            }
+        }
+        return try result.get()
+    }
+}
+
+/// Time as the domain needs it, handed in so that tests decide what time it is.
+public protocol Timekeeping: Sendable {
+    /// Seconds since 1970: the wall clock as it stood at the start, and from then on a clock that nobody sets and that
+    /// does not stop while the machine sleeps. So whoever sets the machine's clock makes nothing expire and nothing immortal (F14).
+    /// Cheap enough for every request.
+    var now: Int64 { get }
+
+    /// The wall clock at this moment: seconds since 1970. To compare with what other machines say of the time, and for nothing else.
+    var wallClock: Int64 { get }
+
+    /// Runs `work` once, so many milliseconds from now by a clock that nobody sets, unless cancelled before.
+    func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any Timer
+}
+
+/// Work that waits for its moment.
+public protocol Timer: Sendable {
+    /// Idempotent; without effect once the work has begun.
+    func cancel()
+}

@@ -36,12 +36,8 @@ public struct DownloadTarget: Hashable, Sendable {
     }
 }
 
-public enum TargetError: Error, Sendable, Equatable {
-    /// The URL is not under any `allow` entry. The sentence says what would be.
-    case denied(String)
-    /// The URL, or the template filled in with these ids, is none.
-    case invalid(String)
-}
+/// `denied` where the URL is not under any `allow` entry, `invalid` where it, or the template filled in with these ids, is none.
+public typealias TargetError = CacheFailure
 
 /// All that a download needs.
 public struct Download: Sendable {
@@ -51,20 +47,8 @@ public struct Download: Sendable {
     /// Sent as `Authorization: Bearer` to the origin's own scheme, host and port, and to nobody else.
     public let token: Secret?
     /// With it, the image is wanted only if it is no longer the one that is held.
-    public let condition: DownloadCondition?
+    public var condition: DownloadCondition?
     public let framing: ReplyFraming
-
-    public init(
-        uid: UInt32, origin: Origin, target: DownloadTarget, token: Secret?, condition: DownloadCondition? = nil,
-        framing: ReplyFraming
-    ) {
-        self.uid = uid
-        self.origin = origin
-        self.target = target
-        self.token = token
-        self.condition = condition
-        self.framing = framing
-    }
 }
 
 /// What makes a request conditional (RFC 9110 section 13.1). The values are sent as they once came.
@@ -76,12 +60,6 @@ public struct DownloadCondition: Hashable, Sendable {
     public let etag: String?
     /// For If-Modified-Since.
     public let lastModified: String?
-
-    public init(url: String, etag: String?, lastModified: String?) {
-        self.url = url
-        self.etag = etag
-        self.lastModified = lastModified
-    }
 }
 
 /// How a download ended.
@@ -131,23 +109,5 @@ public struct ResponseHeaders: Sendable, Equatable {
     }
 }
 
-/// Why there is no image. Sentences name hosts and statuses, never a token, a user or a profile.
-public enum DownloadFailure: Error, Sendable, Equatable {
-    case timedOut(String)
-    /// A status that is neither an image nor "there is none", or a transport error.
-    case origin(String)
-    case unauthorized(String)
-    /// The origin says that this user may not have it: 403 or 451.
-    case forbidden(String)
-    /// The address or a redirect is one that this origin may not reach.
-    case denied(String)
-    case badImage(String)
-    case tooLarge(String)
-    /// Too many downloads wait already.
-    case busy(String)
-    case shuttingDown
-}
-
-extension DownloadFailure: CustomStringConvertible {
-    public var description: String { CacheFailure(self).description }
-}
+/// Why there is no image, or no URL to ask for it. Sentences name hosts and statuses, never a token, a user or a profile.
+public typealias DownloadFailure = CacheFailure

@@ -7,7 +7,7 @@ public protocol ImageStore: Sendable {
     var epochBase: UInt64 { get }
 
     /// The login of an owner as the disk has it, with the vault of its generation; nil when not logged in.
-    func load(_ owner: Owner) throws -> StoredLogin?
+    func load(_ owner: Owner) throws -> (record: LoginRecord, vault: any ImageVault)?
 
     /// The users of a uid that are logged in. Costs one read per user.
     func users(of uid: UInt32) throws -> [OpaqueID]
@@ -19,7 +19,7 @@ public protocol ImageStore: Sendable {
     /// called before anything is promised that no commit stands behind. Of a uid that has no directory nothing is left
     /// to do: the directory goes when the last key in it was destroyed durably. Costs a look-up from the second time
     /// on.
-    func settle(_ uid: UInt32) throws
+    func makeDurable(_ uid: UInt32) throws
 
     /// Makes a log-in durable: sessions first, then the key file, the commit point. The owner is not logged in.
     func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault
@@ -58,20 +58,6 @@ public struct LoginRecord: Sendable, Equatable {
         self.tokens = LoginTokens(access: token, refresh: refresh)
         self.loggedInAt = loggedInAt
     }
-
-    /// The access token.
-    public var token: Secret? { tokens.access }
-}
-
-/// A login found on disk.
-public struct StoredLogin: Sendable {
-    public let record: LoginRecord
-    public let vault: any ImageVault
-
-    public init(record: LoginRecord, vault: any ImageVault) {
-        self.record = record
-        self.vault = vault
-    }
 }
 
 /// One generation of one user's images: the only thing that knows its directory and its key.
@@ -83,7 +69,7 @@ public protocol ImageVault: AnyObject, Sendable {
     func read(_ slot: Slot, framing: ReplyFraming) throws -> Image?
 
     /// The sizes in which there may be images of a profile, in no order; 0 for the one of no size. Not all of them where the profile shares its
-    /// place on disk with more images than are looked through. Nil where the disk did not say: then nothing is known.
+    /// bucket on disk with more images than are looked through. Nil where the disk did not say: then nothing is known.
     /// Throws only ``StoreError/closed``.
     func sizes(of profile: OpaqueID) throws -> [UInt16]?
 

@@ -1,17 +1,29 @@
-/// The images that an origin said it does not have, each remembered for a while, in bounded number.
+import DequeModule
+
+/// What an origin did not give, remembered for a while, in bounded number: the images that it said it does not have, and the stale
+/// ones that it was asked about in vain, which are not asked about again for a moment.
+///
+/// The fetcher does not ask a host that fails. The pauses here are for what says nothing against the host, a page to log in on or an
+/// image that is too large: every GET of a stale image would else begin another download of it.
 struct NegativeCache: Sendable {
-    private struct Absence: Sendable {
+    private struct Note: Sendable {
         /// Seconds since 1970. A moment before `since` means that the clock was set back: then it is not believed (F14).
         let since: Int64
         let until: Int64
-        let leavesSlotEmpty: Bool
+        /// In a row; 0 where the origin said that there is none.
+        var failures = 0
+        var leavesSlotEmpty = false
         /// Nor is there a larger image that could stand in.
         var leavesNoneLarger = false
 
+        func isMissing(at now: Int64) -> Bool { failures == 0 && holds(at: now) }
         func holds(at now: Int64) -> Bool { since <= now && now < until }
     }
 
-    private var notes: ExpiringSlotMap<Absence>
+    /// Seconds between attempts to refresh a stale image that fail.
+    private static let backoff = Backoff(base: 1, most: 60)
+
+    private var notes: ExpiringSlotMap<Note>
 
     /// - Parameters:
     ///   - limit: how many are remembered at most.
@@ -20,44 +32,65 @@ struct NegativeCache: Sendable {
         notes = ExpiringSlotMap(limit: limit, memory: memory)
     }
 
+    // MARK: Missing images
+
     /// Whether the origin said, not too long ago, that there is nothing under this URL.
-    func contains(_ slot: Slot, url: String, at now: Int64) -> Bool {
-        notes[slot, url].map { $0.holds(at: now) } ?? false
+    func isMissing(_ slot: Slot, url: String, at now: Int64) -> Bool {
+        notes[slot, url]?.isMissing(at: now) == true
     }
 
     /// The same, and the slot was left with nothing from elsewhere either: nobody need look on disk.
     func leavesEmpty(_ slot: Slot, url: String, at now: Int64) -> Bool {
-        notes[slot, url].map { $0.holds(at: now) && $0.leavesSlotEmpty } ?? false
+        notes[slot, url].map { $0.isMissing(at: now) && $0.leavesSlotEmpty } ?? false
     }
 
     /// Whether it is known that no larger image could stand in for what is missing under this URL.
     func leavesNoneLarger(_ slot: Slot, url: String, at now: Int64) -> Bool {
-        notes[slot, url].map { $0.holds(at: now) && $0.leavesNoneLarger } ?? false
+        notes[slot, url].map { $0.isMissing(at: now) && $0.leavesNoneLarger } ?? false
     }
 
     /// Whether the origin's word has emptied a slot. What was held there may still be on disk where it could not be removed.
-    func leaveEmpty(_ slot: Slot, at now: Int64) -> Bool {
-        notes.contains(slot) { $0.holds(at: now) && $0.leavesSlotEmpty }
+    func leavesEmpty(_ slot: Slot, at now: Int64) -> Bool {
+        notes.contains(slot) { $0.isMissing(at: now) && $0.leavesSlotEmpty }
+    }
+
+    /// Whether anything is known to be missing in a slot, under whatever URL.
+    func hasMissing(_ slot: Slot, at now: Int64) -> Bool {
+        notes.contains(slot) { $0.isMissing(at: now) }
+    }
+
+    mutating func missing(_ slot: Slot, url: String, until: Int64, leavesSlotEmpty: Bool, now: Int64) {
+        let note = Note(since: now, until: until, leavesSlotEmpty: leavesSlotEmpty)
+        notes.remember(slot, url: url, note, until: until, now: now)
     }
 
     /// No larger image was found that could stand in for what is missing in a slot.
     mutating func noneLarger(than slot: Slot) {
-        notes.change(slot.profile) { size, absence in
-            if size == slot.size { absence.leavesNoneLarger = true }
+        notes.change(slot.profile) { size, note in
+            if size == slot.size { note.leavesNoneLarger = true }
         }
     }
 
-    /// Whether anything is known to be missing in a slot, under whatever URL.
-    func holdsAny(_ slot: Slot, at now: Int64) -> Bool {
-        notes.contains(slot) { $0.holds(at: now) }
+    // MARK: Refreshes in vain
+
+    /// Whether it is too early to ask about a stale image again.
+    func hasJustFailed(_ slot: Slot, url: String, at now: Int64) -> Bool {
+        notes[slot, url].map { $0.failures > 0 && $0.holds(at: now) } ?? false
     }
 
-    mutating func remember(_ slot: Slot, url: String, until: Int64, leavesSlotEmpty: Bool, now: Int64) {
-        let absence = Absence(since: now, until: until, leavesSlotEmpty: leavesSlotEmpty)
-        notes.remember(slot, url: url, absence, until: until, now: now)
+    /// Asking about a stale image came to nothing.
+    mutating func failed(_ slot: Slot, url: String, at now: Int64) {
+        // Remembered longer than it holds: what fails until then is the next in a row.
+        let last = notes[slot, url].flatMap { $0.since <= now && now < $0.until + Self.backoff.most ? $0 : nil }
+        let failures = 1 + (last?.failures ?? 0)
+        let until = now + Self.backoff.ceiling(attempt: failures)
+        let note = Note(since: now, until: until, failures: failures)
+        notes.remember(slot, url: url, note, until: until + Self.backoff.most, now: now)
     }
 
-    /// Forgets what is missing in a slot, since something is there now, which may stand in for what is missing in others.
+    // MARK: Forgetting
+
+    /// The slot holds something new, which may stand in for what is missing in others.
     mutating func forget(_ slot: Slot) {
         notes.forget(slot)
         notes.change(slot.profile) { $1.leavesNoneLarger = false }
@@ -69,5 +102,159 @@ struct NegativeCache: Sendable {
 
     mutating func forgetAll() {
         notes.forgetAll()
+    }
+}
+
+/// What is known of slots and the URLs asked for them, remembered for a while: in bounded number, and in bytes that count for an account.
+///
+/// A value. Names and URLs are not kept but hashes of them, 128 bits together, by a key that each start of the program chooses anew: an
+/// entry takes ``bytesOfOne``, however long its names are, and two that are taken for each other are not to be met with. What is looked for
+/// and what is forgotten is found by its profile, and the oldest goes first where there is no room, so that nothing here costs more the
+/// more is remembered, but for the tidying up that follows when about as much was forgotten.
+struct ExpiringSlotMap<Value: Sendable>: Sendable {
+    private struct Entry: Sendable {
+        /// In the order of remembering.
+        let number: UInt64
+        /// Hash of the size and the URL.
+        let key: UInt64
+        let size: UInt16
+        /// Seconds since 1970, after which nobody wants it.
+        let until: Int64
+        var value: Value
+    }
+
+    /// By a profile's hash, the oldest first.
+    private var entries: [UInt64: [Entry]] = [:]
+    /// The oldest first, with some that are forgotten.
+    private var order: Deque<(profile: UInt64, number: UInt64)> = []
+    private var lastNumber: UInt64 = 0
+    private(set) var count = 0
+    /// For so many entries memory is taken.
+    private var paid = 0
+    private let limit: Int
+    private let memory: MemoryLease
+
+    /// Bytes that an entry counts for: its array of 112, 16 in the order and 24 in the table of profiles, both
+    /// twice where these have just grown.
+    static var bytesOfOne: Int { 192 }
+    /// As many sizes and URLs of one profile are remembered: they are looked through one by one.
+    private static var mostOfProfile: Int { 16 }
+
+    /// - Parameters:
+    ///   - limit: how many are remembered at most.
+    ///   - memory: what they count against.
+    init(limit: Int, memory: MemoryLease) {
+        self.limit = limit
+        self.memory = memory
+    }
+
+    /// What was remembered of that slot and URL last and not forgotten since, maybe longer than anybody wants it.
+    subscript(slot: Slot, url: String) -> Value? {
+        guard count > 0, let known = entries[Self.hash(slot.profile)] else { return nil }
+        let key = Self.hash(slot.size, url)
+        return known.first { $0.key == key }?.value
+    }
+
+    /// Whether that is so of any of a slot, under whatever URL.
+    func contains(_ slot: Slot, where isWanted: (Value) -> Bool) -> Bool {
+        guard count > 0, let known = entries[Self.hash(slot.profile)] else { return false }
+        return known.contains { $0.size == slot.size && isWanted($0.value) }
+    }
+
+    /// Remembers it, unless there is no room and nothing older that could go for it.
+    mutating func remember(_ slot: Slot, url: String, _ value: Value, until: Int64, now: Int64) {
+        guard until > now, limit > 0 else { return }
+        defer { tidy() }
+        while removeOldest(where: { $0.until <= now }) {}
+        let (profile, key) = (Self.hash(slot.profile), Self.hash(slot.size, url))
+        remove(profile) { $0.key == key }
+        if let known = entries[profile], known.count >= Self.mostOfProfile, let oldest = known.first {
+            remove(profile) { $0.number == oldest.number }
+        }
+        while count >= limit, removeOldest() {}
+        if count == paid {
+            if memory.take(Self.bytesOfOne) { paid += 1 } else if !removeOldest() { return }
+        }
+        lastNumber += 1
+        entries[profile, default: []].append(
+            Entry(number: lastNumber, key: key, size: slot.size, until: until, value: value))
+        order.append((profile, lastNumber))
+        count += 1
+    }
+
+    /// Changes all that is known of a profile, each of which is handed with its size.
+    mutating func change(_ profile: OpaqueID, _ body: (UInt16, inout Value) -> Void) {
+        guard count > 0 else { return }
+        let profile = Self.hash(profile)
+        for index in entries[profile]?.indices ?? 0..<0 {
+            guard let size = entries[profile]?[index].size else { continue }
+            body(size, &entries[profile, default: []][index].value)
+        }
+    }
+
+    mutating func forget(_ slot: Slot) {
+        guard count > 0 else { return }
+        remove(Self.hash(slot.profile)) { $0.size == slot.size }
+        tidy()
+    }
+
+    mutating func forget(profile: OpaqueID) {
+        guard count > 0 else { return }
+        remove(Self.hash(profile)) { _ in true }
+        tidy()
+    }
+
+    mutating func forgetAll() {
+        memory.give(paid * Self.bytesOfOne)
+        self = ExpiringSlotMap(limit: limit, memory: memory)
+    }
+
+    // MARK: Entries
+
+    private static func hash(_ profile: OpaqueID) -> UInt64 {
+        UInt64(bitPattern: Int64(profile.hashValue))
+    }
+
+    private static func hash(_ size: UInt16, _ url: String) -> UInt64 {
+        var hasher = Hasher()
+        hasher.combine(size)
+        hasher.combine(url)
+        return UInt64(bitPattern: Int64(hasher.finalize()))
+    }
+
+    private mutating func remove(_ profile: UInt64, where isGone: (Entry) -> Bool) {
+        guard let before = entries[profile]?.count else { return }
+        entries[profile]?.removeAll(where: isGone)
+        let left = entries[profile]?.count ?? 0
+        count -= before - left
+        if left == 0 { entries[profile] = nil }
+    }
+
+    /// Whether there was one that may go.
+    @discardableResult
+    private mutating func removeOldest(where mayGo: (Entry) -> Bool = { _ in true }) -> Bool {
+        while let (profile, number) = order.first {
+            // Those of a profile stand in the same order.
+            let oldest = entries[profile]?.first.flatMap { $0.number == number ? $0 : nil }
+            if let oldest, !mayGo(oldest) { return false }
+            order.removeFirst()
+            guard oldest != nil else { continue }
+            remove(profile) { $0.number == number }
+            return true
+        }
+        return false
+    }
+
+    /// Gives memory back.
+    private mutating func tidy() {
+        memory.give((paid - count) * Self.bytesOfOne)
+        paid = count
+        if order.count > 2 * count + 64 {
+            let known = Set(entries.values.joined().map(\.number))
+            order = Deque(order.filter { known.contains($0.number) })
+        }
+        if entries.capacity > 4 * entries.count + 64 {
+            entries = Dictionary(uniqueKeysWithValues: Array(entries))
+        }
     }
 }

@@ -1,5 +1,3 @@
-import DequeModule
-
 // How what goes on in a cache ends otherwise than by itself: waiters leave, a PUT wins, a purge or log-out ends it.
 
 extension RequestCoordinator {
@@ -19,26 +17,24 @@ extension RequestCoordinator {
     }
 
     private mutating func depart(_ id: WaiterID) -> (waiter: Waiter?, held: ServedImage?, effects: [Effect]) {
-        guard let place = places.removeValue(forKey: id) else { return (nil, nil, []) }
-        guard let url = place.url else {
-            let waiter = activity[place.slot]?.read?.remove(id) ?? activity[place.slot]?.larger?.remove(id)
+        guard let wait = waits.removeValue(forKey: id) else { return (nil, nil, []) }
+        let waiter = activity[wait.slot]?.flights[wait.work]?.remove(id)
+        guard case .download = wait.work, let flight = activity[wait.slot]?.flights[wait.work] else {
             return (waiter, nil, [])
         }
-        let waiter = activity[place.slot]?.downloads[url]?.remove(id)
-        guard let flight = activity[place.slot]?.downloads[url] else { return (waiter, nil, []) }
         guard waiter != nil, flight.isAbandoned else { return (waiter, flight.held, []) }
         let grace = nextNumber()
-        activity[place.slot]?.downloads[url]?.grace = grace
-        return (waiter, flight.held, [.grace(place.slot, url: url, number: grace)])
+        activity[wait.slot]?.flights[wait.work]?.grace = grace
+        return (waiter, flight.held, [.grace(flight.id, number: grace)])
     }
 
     /// The grace of a flight without waiters is over, unless somebody has joined and left since: then another began.
-    mutating func graceEnded(_ slot: Slot, url: String, _ number: UInt64) -> [Effect] {
-        guard let flight = activity[slot]?.downloads[url], flight.grace == number, flight.isAbandoned else {
+    mutating func graceEnded(_ id: FlightID, _ grace: UInt64) -> [Effect] {
+        guard let flight = activity[id.slot]?.flights[id.work], flight.grace == grace, flight.isAbandoned else {
             return []
         }
-        activity[slot]?.downloads[url] = nil
-        tidy(slot)
+        activity[id.slot]?.flights[id.work] = nil
+        tidy(id.slot)
         return flight.handle.map { [.cancel($0)] } ?? []
     }
 
@@ -53,11 +49,10 @@ extension RequestCoordinator {
         activity[slot]?.puts.verdict(on: ticket) ?? .cancelled
     }
 
-    /// The PUT's entry is in place: it wins over every download of the slot, and their waiters get its image (I7).
+    /// The PUT's entry is on disk: it wins over every download of the slot, and their waiters get its image (I7).
     mutating func putCommitted(_ slot: Slot, ticket: UInt64, _ image: Image, now: Int64) -> [Effect] {
         activity[slot]?.puts.committed = ticket
         negativeCache.forget(slot)
-        backoff.forget(slot)
         let served = ServedImage(image, from: .put, at: now)
         return end(slot, .success(served)).effects
     }
@@ -74,7 +69,6 @@ extension RequestCoordinator {
     mutating func purge(profile: OpaqueID) -> (cancelled: Int, effects: [Effect]) {
         let ticket = nextNumber()
         negativeCache.forget(profile: profile)
-        backoff.forget(profile: profile)
         var cancelled = 0
         var effects: [Effect] = []
         for slot in activity.keys where slot.profile == profile {
@@ -99,29 +93,57 @@ extension RequestCoordinator {
             tidy(slot)
         }
         negativeCache.forgetAll()
-        backoff.forgetAll()
         return (cancelled, effects)
     }
 
     /// Ends the flights of a slot, all waiters answered with one outcome in the order they came.
     private mutating func end(_ slot: Slot, _ outcome: GetOutcome) -> (cancelled: Int, effects: [Effect]) {
-        guard var current = activity[slot] else { return (0, []) }
-        var waiters = current.read?.finish() ?? []
-        waiters += current.larger?.finish() ?? []
-        var handles: [any DownloadHandle] = []
-        for var flight in current.downloads.values {
-            waiters += flight.finish()
-            if let handle = flight.handle { handles.append(handle) }
+        guard let flights = activity[slot]?.flights else { return (0, []) }
+        activity[slot]?.flights = [:]
+        activity[slot]?.storing = nil
+        activity[slot]?.dropping = nil
+        let waiters = flights.values.flatMap(\.waiters).sorted { $0.id.number < $1.id.number }
+        for waiter in waiters { waits[waiter.id] = nil }
+        let cancelled = flights.keys.count { if case .download = $0 { true } else { false } }
+        let handles = flights.values.compactMap(\.handle)
+        return (cancelled, waiters.map { .answer($0, outcome) } + handles.map { .cancel($0) })
+    }
+
+    // MARK: On the way to the disk
+
+    /// Asked right before a downloaded image appears on disk.
+    func mayStore(_ id: FlightID) -> Bool { activity[id.slot]?.storing?.flight.number == id.number }
+
+    /// The downloaded image that is on its way to the disk.
+    func storing(_ slot: Slot) -> ServedImage? { activity[slot]?.storing?.served }
+
+    /// Whether a downloaded image is on its way to the disk.
+    var isStoring: Bool { activity.values.contains { $0.storing != nil } }
+
+    /// The write of a downloaded image has ended, well or not.
+    mutating func stored(_ id: FlightID) {
+        guard mayStore(id) else { return }
+        activity[id.slot]?.storing = nil
+        tidy(id.slot)
+    }
+
+    /// A downloaded image could not be written, or too much waits for that: whoever waited has it, but nothing older may come back.
+    /// An image that was only confirmed stays as it is on disk: its bytes are the right ones, and it is asked about again.
+    mutating func notStored(_ id: FlightID) -> [Effect] {
+        guard mayStore(id) else { return [] }
+        guard activity[id.slot]?.storing?.isConfirmed == false else {
+            stored(id)
+            return []
         }
-        let cancelled = current.downloads.count
-        current.read = nil
-        current.larger = nil
-        current.downloads = [:]
-        current.storing = nil
-        current.dropping = nil
-        activity[slot] = current
-        for waiter in waiters { places[waiter.id] = nil }
-        let answers = waiters.sorted { $0.id.number < $1.id.number }.map { Effect.answer($0, outcome) }
-        return (cancelled, answers + handles.map { .cancel($0) })
+        return drop(id)
+    }
+
+    /// Asked right before an image that the origin no longer has is removed: not if another has come since.
+    func mayDrop(_ id: FlightID) -> Bool { activity[id.slot]?.dropping?.number == id.number }
+
+    mutating func dropped(_ id: FlightID) {
+        guard mayDrop(id) else { return }
+        activity[id.slot]?.dropping = nil
+        tidy(id.slot)
     }
 }

@@ -1,22 +1,11 @@
-import DequeModule
-
 // What stands in for an image of a size that nobody has: the next larger one of the profile that is held.
 
 extension RequestCoordinator {
     /// Answers who asked for what there is none of: with null, or with a larger image where one will do and there is one. Nobody but the
     /// origin can say that there is none: so this comes after it was asked, or where there is no origin.
     mutating func answerNone(_ waiter: Waiter, _ route: Route, _ now: Int64) -> [Effect] {
-        let slot = waiter.query.slot
         guard mayTakeLarger(waiter.query, route, now) else { return [.answer(waiter, .success(nil))] }
-        places[waiter.id] = Place(slot: slot, url: nil)
-        if activity[slot]?.larger != nil {
-            activity[slot]?.larger?.join(waiter)
-            return []
-        }
-        var flight = Flight(number: nextNumber())
-        flight.join(waiter)
-        activity[slot, default: SlotActivity()].larger = flight
-        return [.findLarger(slot, flight: flight.number)]
+        return wait(waiter, for: .larger).map { [.findLarger($0)] } ?? []
     }
 
     private func mayTakeLarger(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
@@ -39,7 +28,7 @@ extension RequestCoordinator {
     /// Whether an image found in another slot may be served in place of one that there is none of: it is what that slot holds, and fresh.
     func mayStandIn(_ image: Image, of slot: Slot, now: Int64) -> Bool {
         image.record.freshness.isFresh(at: now) && suits(image) && activity[slot]?.dropping == nil
-            && !negativeCache.leaveEmpty(slot, at: now)
+            && !negativeCache.leavesEmpty(slot, at: now)
     }
 
     /// The look for a larger image has ended. Nothing follows when it is no longer the one that counts.
@@ -48,15 +37,12 @@ extension RequestCoordinator {
     ///   - isConclusive: whether all was looked at, and no image of the profile has come since: then nothing found says
     ///     that there is nothing.
     mutating func largerEnded(
-        _ slot: Slot, _ number: UInt64, found: (image: ServedImage, slot: Slot)?, isConclusive: Bool, now: Int64
+        _ id: FlightID, found: (image: ServedImage, slot: Slot)?, isConclusive: Bool, now: Int64
     ) -> [Effect] {
-        guard var flight = activity[slot]?.larger, flight.number == number else { return [] }
-        activity[slot]?.larger = nil
-        let waiters = flight.finish()
-        for waiter in waiters { places[waiter.id] = nil }
+        guard let flight = finish(id) else { return [] }
         let served = found.flatMap { mayStandIn($0.image.image, of: $0.slot, now: now) ? $0.image : nil }
-        if found == nil && isConclusive { negativeCache.noneLarger(than: slot) }
-        tidy(slot)
-        return waiters.map { .answer($0, .success(served)) }
+        if found == nil && isConclusive { negativeCache.noneLarger(than: id.slot) }
+        tidy(id.slot)
+        return flight.waiters.map { .answer($0, .success(served)) }
     }
 }

@@ -9,21 +9,20 @@ struct RequestCoordinator: Sendable {
     /// What is to be done, outside the lock, in the order given.
     enum Effect: Sendable {
         case answer(Waiter, GetOutcome)
-        /// Look on disk, then report with ``readEnded(_:_:image:route:now:)``.
-        case read(Slot, flight: UInt64)
-        /// Look for a larger image of the slot's profile, then report with
-        /// ``largerEnded(_:_:found:isConclusive:now:)``.
-        case findLarger(Slot, flight: UInt64)
-        /// Download, then report with ``downloadEnded(_:_:url:_:route:now:)``.
-        case download(Slot, DownloadTarget, flight: UInt64)
+        /// Look on disk, then report with ``readEnded(_:image:route:now:)``.
+        case read(FlightID)
+        /// Look for a larger image of the slot's profile, then report with ``largerEnded(_:found:isConclusive:now:)``.
+        case findLarger(FlightID)
+        /// Download, then report with ``downloadEnded(_:_:route:now:)``.
+        case download(FlightID, DownloadTarget)
         case cancel(any DownloadHandle)
-        /// Write to disk if ``mayStore(_:_:)`` still says so, then report with ``stored(_:_:)`` or ``notStored(_:_:)``.
-        case store(Slot, flight: UInt64)
-        /// What is held in the slot is not to be served again, though nothing takes its place on disk: remove it, if
-        /// ``mayDrop(_:_:)`` still says so, then report with ``dropped(_:_:)``.
-        case drop(Slot, flight: UInt64)
-        /// The last waiter has left: after a grace, report with ``graceEnded(_:url:_:)``.
-        case grace(Slot, url: String, number: UInt64)
+        /// Write to disk if ``mayStore(_:)`` still says so, then report with ``stored(_:)`` or ``notStored(_:)``.
+        case store(FlightID)
+        /// What is held in the slot is not to be served again, though nothing replaces it on disk: remove it, if
+        /// ``mayDrop(_:)`` still says so, then report with ``dropped(_:)``.
+        case drop(FlightID)
+        /// The last waiter has left: after a grace, report with ``graceEnded(_:_:)``.
+        case grace(FlightID, number: UInt64)
     }
 
     /// Where an image is downloaded from when it is not held, for a request that names no URL; nil without an origin.
@@ -42,27 +41,17 @@ struct RequestCoordinator: Sendable {
         static func failure(_ failure: CacheFailure) -> Route { Route { .failure(failure) } }
     }
 
-    struct Place: Sendable {
-        let slot: Slot
-        /// The download waited for; nil for the look on disk.
-        let url: String?
-    }
-
     // Touched by this type alone; `RequestCoordinator+Ending.swift` is a part of it.
     var activity: [Slot: SlotActivity] = [:]
-    var places: [WaiterID: Place] = [:]
+    /// What each waits for. The flight may have another number by now.
+    var waits: [WaiterID: FlightID] = [:]
     var negativeCache: NegativeCache
-    var backoff: RevalidationBackoff
     /// The tokens that are shown now: see ``LoginTokens/family``.
     var tokenFamily: UInt32
     private var lastNumber: UInt64 = 0
 
-    /// - Parameters:
-    ///   - absenceLimit: how many missing images are remembered at most, and how many that failed to be refreshed.
-    ///   - lease: for what each of these takes.
-    init(absenceLimit: Int, tokenFamily: UInt32 = 0, lease: () -> MemoryLease) {
-        negativeCache = NegativeCache(limit: absenceLimit, memory: lease())
-        backoff = RevalidationBackoff(limit: absenceLimit, memory: lease())
+    init(negativeCache: NegativeCache, tokenFamily: UInt32 = 0) {
+        self.negativeCache = negativeCache
         self.tokenFamily = tokenFamily
     }
 
@@ -86,37 +75,34 @@ struct RequestCoordinator: Sendable {
         return lastNumber
     }
 
-    var isIdle: Bool { activity.isEmpty && places.isEmpty }
+    var isIdle: Bool { activity.isEmpty && waits.isEmpty }
 
     // MARK: Asking
 
-    /// A GET that memory alone does not settle. `memory` is what memory holds in the slot, in whatever state; with `diskIsEmpty` it
+    /// A GET that memory alone does not answer. `memory` is what memory holds in the slot, in whatever state; with `diskIsEmpty` it
     /// is known that a look on disk would find nothing.
     mutating func get(
         _ waiter: Waiter, memory: ServedImage?, diskIsEmpty: Bool = false, route: Route, now: Int64
     ) -> [Effect] {
         let slot = waiter.query.slot
         if let held = storing(slot) ?? memory {
-            return settle(waiter, held: held, route: route, now: now)
+            return answerOrDownload(waiter, held: held, route: route, now: now)
         }
         // What is being removed is as good as gone.
-        if activity[slot]?.dropping != nil { return settle(waiter, held: nil, route: route, now: now) }
-        if isKnownEmpty(waiter.query, route, now) { return answerNone(waiter, route, now) }
-        if activity[slot]?.read != nil {
-            places[waiter.id] = Place(slot: slot, url: nil)
-            activity[slot]?.read?.join(waiter)
-            return []
+        if activity[slot]?.dropping != nil {
+            return answerOrDownload(waiter, held: nil, route: route, now: now)
         }
-        if diskIsEmpty { return settle(waiter, held: nil, route: route, now: now) }
-        places[waiter.id] = Place(slot: slot, url: nil)
-        var flight = Flight(number: nextNumber())
-        flight.join(waiter)
-        activity[slot, default: SlotActivity()].read = flight
-        return [.read(slot, flight: flight.number)]
+        if isKnownEmpty(waiter.query, route, now) { return answerNone(waiter, route, now) }
+        if diskIsEmpty, activity[slot]?.flights[.read] == nil {
+            return answerOrDownload(waiter, held: nil, route: route, now: now)
+        }
+        return wait(waiter, for: .read).map { [.read($0)] } ?? []
     }
 
     /// Answers a waiter with what is held, as far as that will do, else makes it wait for a download.
-    private mutating func settle(_ waiter: Waiter, held: ServedImage?, route: Route, now: Int64) -> [Effect] {
+    private mutating func answerOrDownload(
+        _ waiter: Waiter, held: ServedImage?, route: Route, now: Int64
+    ) -> [Effect] {
         let query = waiter.query
         let held = held.flatMap { suits($0.image) ? $0 : nil }
         var fallback: ServedImage?
@@ -146,20 +132,27 @@ struct RequestCoordinator: Sendable {
         case .failure(let failure):
             return [answer(waiter, failedBy: failure, fallback: fallback)]
         case .success(let target?):
-            places[waiter.id] = Place(slot: query.slot, url: target.url)
             let ownsSlot = held.map { query.accepts($0.image) } ?? true
             let basis = basis(in: held?.image, at: target, now)
-            return start(query.slot, to: target, held: fallback, basis: basis, ownsSlot: ownsSlot) { $0.join(waiter) }
+            let flight = wait(waiter, for: .download(target.url)) { flight in
+                (flight.held, flight.basis, flight.ownsSlot) = (fallback, basis, ownsSlot)
+            }
+            return flight.map { [.download($0, target)] } ?? []
         }
     }
 
     /// Downloads anew, behind the back of whoever was served the stale image, unless that has just failed.
     private mutating func refresh(_ query: ImageQuery, held: ServedImage, route: Route, now: Int64) -> [Effect] {
         guard case .success(let target?) = target(of: query, route), !isAbsent(query, route, now),
-            !backoff.holds(query.slot, url: target.url, at: now)
+            !negativeCache.hasJustFailed(query.slot, url: target.url, at: now)
         else { return [] }
         let basis = basis(in: held.image, at: target, now)
-        return start(query.slot, to: target, held: held, basis: basis, ownsSlot: true) { $0.isBackground = true }
+        let flight = start(query.slot, .download(target.url)) { flight in
+            (flight.held, flight.basis, flight.ownsSlot) = (held, basis, true)
+        } join: {
+            $0.isBackground = true
+        }
+        return flight.map { [.download($0, target)] } ?? []
     }
 
     /// What a download can be conditional on: the image held, if it came from there and there is something to ask with.
@@ -170,23 +163,27 @@ struct RequestCoordinator: Sendable {
         return held
     }
 
-    /// Joins the download under way for that URL, or starts it.
+    /// Makes a waiter wait for some work in the slot that it asks for. Returns the flight if that is to be begun.
+    mutating func wait(
+        _ waiter: Waiter, for work: FlightID.Work, begin: (inout Flight) -> Void = { _ in }
+    ) -> FlightID? {
+        let slot = waiter.query.slot
+        let started = start(slot, work, begin: begin) { $0.join(waiter) }
+        waits[waiter.id] = activity[slot]?.flights[work]?.id
+        return started
+    }
+
+    /// Has `join` change the flight of that work, after `begin` where there was none: then it is returned.
     private mutating func start(
-        _ slot: Slot, to target: DownloadTarget, held: ServedImage?, basis: Image?, ownsSlot: Bool,
-        join: (inout Flight) -> Void
-    ) -> [Effect] {
-        if var flight = activity[slot]?.downloads[target.url] {
-            join(&flight)
-            activity[slot]?.downloads[target.url] = flight
-            return []
-        }
-        var flight = Flight(number: nextNumber())
-        flight.held = held
-        flight.basis = basis
-        flight.ownsSlot = ownsSlot
+        _ slot: Slot, _ work: FlightID.Work, begin: (inout Flight) -> Void, join: (inout Flight) -> Void
+    ) -> FlightID? {
+        // Taken out, lest the waiters be copied for one more.
+        let underWay = activity[slot]?.flights.removeValue(forKey: work)
+        var flight = underWay ?? Flight(FlightID(slot: slot, work: work, number: nextNumber()))
+        if underWay == nil { begin(&flight) }
         join(&flight)
-        activity[slot, default: SlotActivity()].downloads[target.url] = flight
-        return [.download(slot, target, flight: flight.number)]
+        activity[slot, default: SlotActivity()].flights[work] = flight
+        return underWay == nil ? flight.id : nil
     }
 
     private func target(of query: ImageQuery, _ route: Route) -> Route.Target {
@@ -195,75 +192,75 @@ struct RequestCoordinator: Sendable {
 
     // MARK: What ends
 
+    /// Whether a flight is the current one of its kind. Asked right before a download starts: not if it has ended since.
+    func isUnderWay(_ id: FlightID) -> Bool { activity[id.slot]?.flights[id.work]?.id.number == id.number }
+
+    private func flight(_ id: FlightID) -> Flight? {
+        isUnderWay(id) ? activity[id.slot]?.flights[id.work] : nil
+    }
+
+    /// Takes a flight out with all who wait for it, in the order they came; nil when it is no longer the current one.
+    mutating func finish(_ id: FlightID) -> Flight? {
+        guard let flight = flight(id) else { return nil }
+        activity[id.slot]?.flights[id.work] = nil
+        for waiter in flight.waiters { waits[waiter.id] = nil }
+        return flight
+    }
+
     /// The look on disk has ended. Nil when that look is no longer the one that counts.
-    mutating func readEnded(
-        _ slot: Slot, _ number: UInt64, image: Image?, route: Route, now: Int64
-    ) -> [Effect]? {
-        guard var read = activity[slot]?.read, read.number == number else { return nil }
-        activity[slot]?.read = nil
+    mutating func readEnded(_ id: FlightID, image: Image?, route: Route, now: Int64) -> [Effect]? {
+        guard let read = finish(id) else { return nil }
         let held = image.map { ServedImage($0, from: .disk, at: now) }
         var effects: [Effect] = []
-        for waiter in read.finish() {
-            places[waiter.id] = nil
-            effects += settle(waiter, held: held, route: route, now: now)
-        }
-        tidy(slot)
+        for waiter in read.waiters { effects += answerOrDownload(waiter, held: held, route: route, now: now) }
+        tidy(id.slot)
         return effects
     }
 
-    /// Asked right before a download starts: not if it has ended since it was asked for.
-    func isUnderWay(_ slot: Slot, _ number: UInt64, url: String) -> Bool {
-        activity[slot]?.downloads[url]?.number == number
-    }
-
     /// What a download is to be conditional on.
-    func basis(_ slot: Slot, _ number: UInt64, url: String) -> Image? {
-        isUnderWay(slot, number, url: url) ? activity[slot]?.downloads[url]?.basis : nil
-    }
+    func basis(_ id: FlightID) -> Image? { flight(id)?.basis }
 
     /// A download has started and can be stopped by `handle`.
-    mutating func downloadStarted(_ slot: Slot, _ number: UInt64, url: String, handle: any DownloadHandle) -> [Effect] {
-        guard isUnderWay(slot, number, url: url) else { return [.cancel(handle)] }
-        activity[slot]?.downloads[url]?.handle = handle
+    mutating func downloadStarted(_ id: FlightID, handle: any DownloadHandle) -> [Effect] {
+        guard isUnderWay(id) else { return [.cancel(handle)] }
+        activity[id.slot]?.flights[id.work]?.handle = handle
         return []
     }
 
     /// The origin said that something is unchanged which is not what is held: it is asked again, for an image whatever is held.
     /// Under a new number, since what is still to be heard of the old request is not about this one.
-    mutating func askAgain(_ slot: Slot, _ number: UInt64, _ target: DownloadTarget) -> [Effect] {
-        guard isUnderWay(slot, number, url: target.url) else { return [] }
-        let next = nextNumber()
-        activity[slot]?.downloads[target.url]?.number = next
-        activity[slot]?.downloads[target.url]?.handle = nil
-        activity[slot]?.downloads[target.url]?.basis = nil
-        return [.download(slot, target, flight: next)]
+    mutating func askAgain(_ id: FlightID, _ target: DownloadTarget) -> [Effect] {
+        guard var flight = flight(id) else { return [] }
+        flight.id = FlightID(slot: id.slot, work: id.work, number: nextNumber())
+        flight.handle = nil
+        flight.basis = nil
+        activity[id.slot]?.flights[id.work] = flight
+        return [.download(flight.id, target)]
     }
 
     /// A download has ended. Nil when it is no longer the current one: then its outcome reaches nobody.
     /// - Parameter route: for a slot that holds nothing.
     mutating func downloadEnded(
-        _ slot: Slot, _ number: UInt64, url: String, _ result: DownloadResult, route: Route, now: Int64
+        _ id: FlightID, _ result: DownloadResult, route: Route, now: Int64
     ) -> [Effect]? {
-        guard var flight = activity[slot]?.downloads[url], flight.number == number else { return nil }
-        activity[slot]?.downloads[url] = nil
-        let waiters = flight.finish()
-        for waiter in waiters { places[waiter.id] = nil }
+        guard case .download(let url) = id.work, let flight = finish(id) else { return nil }
+        let slot = id.slot
         var effects: [Effect] = []
         switch result {
         case .image(let image, let storable), .confirmed(let image, let storable):
             let served = ServedImage(image, from: result.source, at: now)
-            effects += waiters.map { .answer($0, .success(served)) }
-            effects += take(served, storable: storable, into: slot, flight: number, route: route, now: now)
+            effects += flight.waiters.map { .answer($0, .success(served)) }
+            effects += take(served, storable: storable, of: id, route: route, now: now)
         case .missing(let until, _):
-            negativeCache.remember(slot, url: url, until: until, leavesSlotEmpty: flight.ownsSlot, now: now)
-            for waiter in waiters { effects += answerNone(waiter, route, now) }
+            negativeCache.missing(slot, url: url, until: until, leavesSlotEmpty: flight.ownsSlot, now: now)
+            for waiter in flight.waiters { effects += answerNone(waiter, route, now) }
             if flight.ownsSlot {
                 effects += overtakeRead(of: slot, by: nil, route: route, now: now)
-                effects += drop(slot, flight: number)
+                effects += drop(id)
             }
         case .failed(let failure):
-            if flight.isBackground { backoff.failed(slot, url: url, at: now) }
-            effects += waiters.map { answer($0, failedBy: failure, fallback: flight.held) }
+            if flight.isBackground { negativeCache.failed(slot, url: url, at: now) }
+            effects += flight.waiters.map { answer($0, failedBy: failure, fallback: flight.held) }
         }
         tidy(slot)
         return effects
@@ -271,27 +268,27 @@ struct RequestCoordinator: Sendable {
 
     /// A newer image has come for a slot: nothing older in it is served from here on.
     private mutating func take(
-        _ served: ServedImage, storable: Bool, into slot: Slot, flight number: UInt64, route: Route, now: Int64
+        _ served: ServedImage, storable: Bool, of id: FlightID, route: Route, now: Int64
     ) -> [Effect] {
+        let slot = id.slot
         negativeCache.forget(slot)
-        backoff.forget(slot)
-        for url in activity[slot]?.downloads.keys.map({ $0 }) ?? [] {
-            activity[slot]?.downloads[url]?.ownsSlot = false
+        for work in activity[slot]?.flights.keys.map({ $0 }) ?? [] {
+            activity[slot]?.flights[work]?.ownsSlot = false
         }
         let overtaken = overtakeRead(of: slot, by: served, route: route, now: now)
-        guard storable else { return overtaken + drop(slot, flight: number) }
+        guard storable else { return overtaken + drop(id) }
         activity[slot, default: SlotActivity()].dropping = nil
         let inMemory = ServedImage(served.image, from: .memory, at: now)
         // A confirmed image that has never reached the disk has it no more than one that came just now.
         let isOnDisk = served.source == .revalidated && activity[slot]?.storing?.isConfirmed != false
-        activity[slot]?.storing = SlotActivity.Storing(flight: number, served: inMemory, isConfirmed: isOnDisk)
-        return overtaken + [.store(slot, flight: number)]
+        activity[slot]?.storing = SlotActivity.Storing(flight: id, served: inMemory, isConfirmed: isOnDisk)
+        return overtaken + [.store(id)]
     }
 
-    mutating func drop(_ slot: Slot, flight number: UInt64) -> [Effect] {
-        activity[slot, default: SlotActivity()].storing = nil
-        activity[slot]?.dropping = number
-        return [.drop(slot, flight: number)]
+    mutating func drop(_ id: FlightID) -> [Effect] {
+        activity[id.slot, default: SlotActivity()].storing = nil
+        activity[id.slot]?.dropping = id
+        return [.drop(id)]
     }
 
     /// A look on disk that began before a newer answer came would bring back what that replaced: its waiters get the
@@ -299,16 +296,14 @@ struct RequestCoordinator: Sendable {
     private mutating func overtakeRead(
         of slot: Slot, by served: ServedImage?, route: Route, now: Int64
     ) -> [Effect] {
-        guard var read = activity[slot]?.read else { return [] }
-        activity[slot]?.read = nil
+        guard let id = activity[slot]?.flights[.read]?.id, let read = finish(id) else { return [] }
         var effects: [Effect] = []
-        for waiter in read.finish() {
-            places[waiter.id] = nil
+        for waiter in read.waiters {
             // Whoever named no URL takes the newer image, whatever its freshness; it came just now.
             if let served, waiter.query.accepts(served.image) {
                 effects.append(.answer(waiter, .success(served)))
             } else {
-                effects += settle(waiter, held: served, route: route, now: now)
+                effects += answerOrDownload(waiter, held: served, route: route, now: now)
             }
         }
         return effects
@@ -326,7 +321,7 @@ struct RequestCoordinator: Sendable {
 
     private func isAbsent(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
         guard case .success(let target?) = target(of: query, route) else { return false }
-        return negativeCache.contains(query.slot, url: target.url, at: now)
+        return negativeCache.isMissing(query.slot, url: target.url, at: now)
     }
 
     /// Whether it is known without a look on disk that there is nothing to be had. A request that names no URL takes

@@ -34,16 +34,18 @@ public final class PendingLogouts: Sendable {
     private struct State {
         /// Of the uids whose markers are being honoured, or are about to be.
         var turns: [UInt32: Turn] = [:]
-        /// What the looks of ``watch()`` have to do with: the uids whose markers they found last.
+        /// The uids whose markers the looks of ``watch()`` found last.
         var watched: [UInt32: Watched] = [:]
         var timer: (any Timer)?
         var isStopped = false
     }
 
-    private enum Watched {
-        case underWay(failures: Int)
-        /// Failed so many times in a row; tried again by the look after so many that pass it over.
-        case failed(Int, passes: Int)
+    private struct Watched {
+        var isUnderWay = false
+        /// In a row.
+        var failures = 0
+        /// Looks that pass it over from now on.
+        var passes = 0
     }
 
     private struct Turn {
@@ -81,27 +83,31 @@ public final class PendingLogouts: Sendable {
     /// - Throws: the first failure, with the others honoured all the same; what failed stays pending.
     public func honourAll() async throws(CacheFailure) {
         let due = try await list().keys
-        let failures = await withTaskGroup(of: (uid: UInt32, failure: CacheFailure)?.self) { group in
+        let failure = await withTaskGroup(of: CacheFailure?.self) { group in
             for uid in due {
                 group.addTask {
                     do throws(CacheFailure) {
-                        try await self.honour(uid: uid)
+                        try await self.honourInTurn(uid: uid)
                         return nil
                     } catch {
-                        return (uid, error)
+                        return error
                     }
                 }
             }
-            return await group.reduce(into: [(uid: UInt32, failure: CacheFailure)]()) { failures, failure in
-                if let failure { failures.append(failure) }
-            }
+            return await group.reduce(nil) { $0 ?? $1 }
         }
-        if let first = failures.min(by: { $0.uid < $1.uid }) { throw first.failure }
+        if let failure { throw failure }
     }
 
     /// The same for one uid, before somebody logs in to it. Costs a listing of the directory, which all share who come meanwhile.
     /// - Throws: what kept the uid's own markers from being honoured, or from being seen: nobody must log in to it then.
     public func honour(uid: UInt32) async throws(CacheFailure) {
+        // As a rule there are none, and nobody is at it.
+        if try await list()[uid] == nil, state.withLockedValue({ $0.turns[uid] == nil }) { return }
+        try await honourInTurn(uid: uid)
+    }
+
+    private func honourInTurn(uid: UInt32) async throws(CacheFailure) {
         let turn = enter(uid)
         defer { leave(uid) }
         try await turn.withLock { () async throws(CacheFailure) in
@@ -164,7 +170,7 @@ public final class PendingLogouts: Sendable {
 
     /// How many uids are being logged out that a look has found.
     var underWay: Int {
-        state.withLockedValue { $0.watched.values.count { if case .underWay = $0 { true } else { false } } }
+        state.withLockedValue { $0.watched.values.count(where: \.isUnderWay) }
     }
 
     /// Ends the looking. Returns when no look is under way any more; none begins after that.
@@ -190,7 +196,6 @@ public final class PendingLogouts: Sendable {
 
     /// Lists the markers and has those honoured that are not yet. Waits for the listing alone.
     private func lookNow(failures: Int) async {
-        guard !state.withLockedValue({ $0.isStopped }) else { return }
         do throws(CacheFailure) {
             let due = try await list().keys
             for uid in state.withLockedValue({ Self.takeUp(Set(due), &$0) }) {
@@ -206,38 +211,67 @@ public final class PendingLogouts: Sendable {
 
     /// Those whose turn it is: not those under way, nor those that failed a moment ago.
     private static func takeUp(_ due: Set<UInt32>, _ state: inout State) -> [UInt32] {
-        state.watched = state.watched.filter { uid, watched in
-            if case .underWay = watched { true } else { due.contains(uid) }
-        }
+        state.watched = state.watched.filter { $0.value.isUnderWay || due.contains($0.key) }
         return due.filter { uid in
-            switch state.watched[uid] {
-            case .underWay: return false
-            case .failed(let failures, let passes) where passes > 0:
-                state.watched[uid] = .failed(failures, passes: passes - 1)
-                return false
-            case .failed(let failures, _): state.watched[uid] = .underWay(failures: failures)
-            case nil: state.watched[uid] = .underWay(failures: 0)
-            }
-            return true
+            var watched = state.watched[uid] ?? Watched()
+            guard !watched.isUnderWay else { return false }
+            watched.isUnderWay = watched.passes == 0
+            watched.passes = max(0, watched.passes - 1)
+            state.watched[uid] = watched
+            return watched.isUnderWay
         }
     }
 
     private func honourWatched(uid: UInt32) async {
-        let isDone: Bool
         do throws(CacheFailure) {
-            try await honour(uid: uid)
-            isDone = true
+            try await honourInTurn(uid: uid)
+            state.withLockedValue { $0.watched[uid] = nil }
         } catch {
             // Why, has been logged. Behind a stop nobody looks again.
-            isDone = false
-        }
-        state.withLockedValue { state in
-            guard !isDone, case .underWay(let failures) = state.watched[uid] else {
-                state.watched[uid] = nil
-                return
+            state.withLockedValue { state in
+                let failures = (state.watched[uid]?.failures ?? 0) + 1
+                let passes = Int(Self.untilRetry.ceiling(attempt: failures)) - 1
+                state.watched[uid] = Watched(failures: failures, passes: passes)
             }
-            let passes = Self.untilRetry.ceiling(attempt: failures + 1) - 1
-            state.watched[uid] = .failed(failures + 1, passes: Int(passes))
         }
+    }
+}
+
+/// Reads something for all who ask for it: who come while it is read share the next reading.
+///
+/// Nobody is given what was read before they asked.
+final class SharedReading<Value: Sendable>: Sendable {
+    private struct State {
+        /// How many readings have begun.
+        var begun = 0
+        /// The last that succeeded.
+        var last: (number: Int, value: Value)?
+    }
+
+    private let lock = AsyncFIFOLock()
+    private let state = NIOLockedValueBox(State())
+
+    /// How many stand in line behind the one that reads.
+    var waiting: Int { lock.waiting }
+
+    /// What `read` gave, in a call that began after this one.
+    /// - Throws: what `read` throws; who waits meanwhile reads again.
+    func value<Failure: Error>(_ read: () async throws(Failure) -> Value) async throws(Failure) -> Value {
+        let before = state.withLockedValue { $0.begun }
+        return try await lock.withLock { () async throws(Failure) -> Value in
+            if let last = state.withLockedValue({ $0.last }), last.number > before { return last.value }
+            let number = state.withLockedValue { state in
+                state.begun += 1
+                return state.begun
+            }
+            let value = try await read()
+            state.withLockedValue { $0.last = (number, value) }
+            return value
+        }
+    }
+
+    /// Returns when the reading under way, and those that were waited for, are over.
+    func ended() async {
+        await lock.withLock {}
     }
 }

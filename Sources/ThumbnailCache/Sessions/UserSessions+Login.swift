@@ -30,104 +30,102 @@ extension UserSessions {
     ///   `noSpace` and `inputOutput` from the disk.
     public func logIn(_ owner: Owner, _ request: LoginRequest) async throws(CacheFailure) {
         let settings = services.settings()
-        if let origin = request.origin, settings.origins[origin] == nil {
-            let known = settings.origins.keys.sorted().joined(separator: ", ")
-            throw .invalid("no origin of that name is configured; configured: \(known.isEmpty ? "none" : known)")
-        }
         try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
-            switch entry.phase {
-            case .open(let cache):
-                try await self.join(entry, cache, request, limit: settings.sessionsPerUser)
-            case .loggedOut:
-                try await self.begin(entry, request, limit: settings.usersPerUID)
-            case .broken(_, let reason):
-                throw .inputOutput(Self.closed(reason))
-            case .ending, .unknown, .stopped:
-                throw .shuttingDown
+            let state = entry.state.withLockedValue { $0 }
+            switch try state.logIn(request, settings: settings, now: self.services.time.now) {
+            case .begin(let login): try await self.begin(entry, login, request, limit: settings.usersPerUID)
+            case .join(let login, let cache):
+                try await self.join(entry, cache, login, request, isChanged: login != state.login)
             }
-            self.uidLog.write(
-                "logged in", uid: owner.uid, ["sessions": "\(entry.sessions.count)"], at: self.services.time.now)
+            let sessions = entry.state.withLockedValue { $0.sessions.count }
+            self.uidLog.write("logged in", uid: owner.uid, ["sessions": "\(sessions)"], at: self.services.time.now)
         }
         services.counters.count(.logins)
     }
 
     /// The first log-in: sessions and keys are made durable, then the cache is open.
-    private func begin(_ entry: UserEntry, _ request: LoginRequest, limit: Int) async throws(CacheFailure) {
+    private func begin(
+        _ entry: UserEntry, _ login: LoginRecord, _ request: LoginRequest, limit: Int
+    ) async throws(CacheFailure) {
         let owner = entry.owner
-        try checkRefresh(request, origin: request.origin)
-        var login = LoginRecord(
-            origin: request.origin, token: request.token, refresh: request.refresh, loggedInAt: services.time.now)
-        if request.heldBy == nil { login.sessions = [request.session.detached()] }
-        try entry.takeMemory(for: login, and: request)
+        try entry.takeMemory(for: login, request)
         do {
             let store = services.store
-            let record = login
             let vault = try await services.lifecycle.run(for: owner.uid) {
                 guard try self.countUsers(of: owner.uid) < limit else {
                     throw CacheFailure.busy(
                         "this uid has \(limit) users logged in, the limit users-per-uid: log one out")
                 }
-                return try store.commitLogin(owner, record)
+                return try store.commitLogin(owner, login)
             }
-            keep(login, request, in: entry)
-            entry.state.withLockedValue { $0.tokens = tokenService(owner, login.tokens) }
+            let service = tokenService(owner, login.tokens)
+            entry.state.withLockedValue { $0.loggedIn(login, request, service: service) }
             open(entry, vault, epoch: epochs.next(of: owner.uid))
-            changed(owner, isLoggedIn: true)
+            users(of: owner.uid)?.changed(owner.user, isLoggedIn: true)
         } catch {
-            // It may have come half way: whoever is next looks at the disk.
-            entry.phase = .unknown
-            entry.memory.settle(at: 0)
+            entry.change { $0.loginFailed() }
             let failure = CacheFailure(error)
             // What is over the limit was never begun.
-            if case .busy = failure {} else { forgetListing(of: owner.uid) }
+            if case .busy = failure {} else { users(of: owner.uid)?.forgetListing() }
             throw failure
         }
     }
 
     /// A further session, or other tokens, for a cache that is open.
     private func join(
-        _ entry: UserEntry, _ cache: UserCache, _ request: LoginRequest, limit: Int
+        _ entry: UserEntry, _ cache: UserCache, _ login: LoginRecord, _ request: LoginRequest, isChanged: Bool
     ) async throws(CacheFailure) {
-        let before = entry.state.withLockedValue { $0.login }
-        if let origin = request.origin, origin != before.origin ?? "default" {
-            throw .invalid("the user is logged in with another origin; log out first to change it")
-        }
-        try checkRefresh(request, origin: before.origin)
-        guard entry.sessions.contains(request.session) || entry.sessions.count < limit else {
-            throw .busy("this user has \(limit) sessions, the limit sessions-per-user: end one")
-        }
-        var login = before
-        if request.heldBy == nil { login.sessions.insert(request.session.detached()) }
-        login.tokens.logIn(access: request.token, refresh: request.refresh)
-        try entry.takeMemory(for: login, and: request)
+        try entry.takeMemory(for: login, request)
         // What was not kept counts no more.
-        defer { entry.settleMemory() }
-        if login != before {
+        defer { entry.change { _ in } }
+        if isChanged {
             try await save(login, of: entry.owner, on: services.lifecycle)
         } else {
-            try await settle(entry.owner.uid, on: services.lifecycle)
+            try await makeDurable(entry.owner.uid, on: services.lifecycle)
         }
-        keep(login, request, in: entry)
-        let account = entry.account
-        account.tokens.logIn(access: request.token, refresh: request.refresh, services) { cache.update(account) }
+        let earlier = entry.state.withLockedValue { $0.service }
+        let service = earlier ?? tokenService(entry.owner, login.tokens)
+        let account = entry.change { state in
+            state.loggedIn(login, request, service: service)
+            return state.account
+        }
+        if let earlier {
+            earlier.logIn(access: request.token, refresh: request.refresh) { cache.update(account) }
+        } else {
+            cache.update(account)
+        }
         _ = epochs.next(of: entry.owner.uid)
     }
 
-    /// What was found on disk holds from here on through loss of power (I4): before anything is answered that no commit stands behind.
-    func settle(_ uid: UInt32, on pool: any BlockingPool) async throws(CacheFailure) {
-        try await pool.run(for: uid) { try self.services.store.settle(uid) }
+    // MARK: Tokens
+
+    /// Who renews the tokens of a log-in that begins, or is found on disk; nil where nothing can be renewed.
+    func tokenService(_ owner: Owner, _ tokens: LoginTokens) -> AccessTokenService? {
+        guard tokens.refresh != nil else { return nil }
+        let log = self.log
+        return AccessTokenService(
+            tokens, payer: services.budget.account(of: owner.uid), services: services,
+            keeper: .init(
+                keep: { [weak self] service throws(CacheFailure) in try await self?.keepTokens(of: service, owner) },
+                adopt: { [weak self] service in
+                    // A cache that is being made looks itself.
+                    guard let cache = self?.entry(owner)?.cache, cache.account.service === service else { return }
+                    cache.update(cache.account)
+                },
+                tell: { what, failure in
+                    log.warning("\(what)", metadata: ["uid": "\(owner.uid)", "reason": "\(failure)"])
+                }))
     }
 
-    func save(_ login: LoginRecord, of owner: Owner, on pool: any BlockingPool) async throws(CacheFailure) {
-        try await pool.run(for: owner.uid) { try self.services.store.commitSessions(owner, login) }
-    }
-
-    private func keep(_ login: LoginRecord, _ request: LoginRequest, in entry: UserEntry) {
-        entry.state.withLockedValue { state in
-            state.login = login
-            if let connection = request.heldBy {
-                state.held[request.session.detached(), default: []].insert(connection)
+    /// Makes the tokens of a service durable, with the owner's turn, so that a log-in, log-out or purge comes before or after it.
+    private func keepTokens(of service: AccessTokenService, _ owner: Owner) async throws(CacheFailure) {
+        try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
+            // Looked at only now: whatever was before it in the line may have brought others, or ended the log-in.
+            let kept = entry.change { state in
+                Result { () throws(CacheFailure) in try state.keepTokens(of: service) }
             }
+            guard let login = try kept.get() else { return }
+            try await self.save(login, of: owner, on: self.services.lifecycle)
         }
     }
 }

@@ -1,4 +1,5 @@
 import NIOConcurrencyHelpers
+import NIOCore
 
 /// The users of one uid: those who were named since the start, and all who are logged in.
 ///
@@ -13,7 +14,8 @@ final class UsersOfUID: Sendable {
     }
 
     private struct State {
-        var entries: [OpaqueID: UserEntry] = [:]
+        /// Those who were named, each with how many work with it: it stays until nobody does.
+        var entries: [OpaqueID: (entry: UserEntry, workers: Int)] = [:]
         var listing = Listing.unread {
             didSet { list = nil }
         }
@@ -29,28 +31,26 @@ final class UsersOfUID: Sendable {
     // MARK: Those who were named
 
     func entry(_ user: OpaqueID) -> UserEntry? {
-        state.withLockedValue { $0.entries[user] }
+        state.withLockedValue { $0.entries[user]?.entry }
     }
 
-    var entries: [UserEntry] { state.withLockedValue { Array($0.entries.values) } }
+    var entries: [UserEntry] { state.withLockedValue { $0.entries.values.map(\.entry) } }
 
-    /// How many entries there are.
-    var count: Int { state.withLockedValue { $0.entries.count } }
-
-    /// The user's entry, made if there is none. `body` runs with the lock held.
-    func enter(_ owner: Owner, _ lease: () -> MemoryLease, _ body: (UserEntry) -> Void) -> UserEntry {
+    /// The user's entry, made if there is none, for somebody who works with it from now on.
+    func enter(_ owner: Owner, _ lease: () -> MemoryLease) -> UserEntry {
         state.withLockedValue { state in
-            let entry = state.entries[owner.user] ?? UserEntry(owner: owner, memory: lease())
-            state.entries[owner.user] = entry
-            body(entry)
+            let entry = state.entries[owner.user]?.entry ?? UserEntry(owner: owner, memory: lease())
+            state.entries[owner.user, default: (entry, 0)].workers += 1
             return entry
         }
     }
 
-    /// Forgets the entry if `isIdle`, asked with the lock held, says that nothing would be lost.
-    func leave(_ entry: UserEntry, isIdle: (UserEntry) -> Bool) {
+    /// Forgets an entry that says nothing once nobody works with it, so that asking for strangers fills no memory.
+    func leave(_ entry: UserEntry) {
         state.withLockedValue { state in
-            if isIdle(entry) { state.entries[entry.owner.user] = nil }
+            state.entries[entry.owner.user]?.workers -= 1
+            guard state.entries[entry.owner.user]?.workers == 0, !entry.isLoggedIn else { return }
+            state.entries[entry.owner.user] = nil
         }
     }
 
@@ -101,7 +101,7 @@ final class UsersOfUID: Sendable {
         state.withLockedValue { state in
             var users = Set(stored)
             // Who is owed a log-out still is logged in, whatever the disk shows: LOGOUT of all must not pass over it.
-            for entry in state.entries.values { if case .broken = entry.phase { users.insert(entry.owner.user) } }
+            for (entry, _) in state.entries.values { if case .broken = entry.phase { users.insert(entry.owner.user) } }
             // Else a log-in failed meanwhile, and whether that one is on disk was not to be known.
             guard case .reading(let changes) = state.listing else { return users }
             for (user, isLoggedIn) in changes {
@@ -132,5 +132,29 @@ final class UsersOfUID: Sendable {
     /// A log-in failed half-way: only the disk knows what came of it.
     func forgetListing() {
         state.withLockedValue { $0.listing = .unread }
+    }
+}
+
+/// The users of a uid that were logged in at one moment, and the reply that says so.
+public final class UserList: Sendable {
+    public let users: [OpaqueID]
+    private let memory: MemoryLease
+    private let kept = NIOLockedValueBox<ByteBuffer?>(nil)
+
+    /// - Parameter memory: what is kept counts there.
+    init(_ users: [OpaqueID], _ memory: MemoryLease) {
+        self.users = users
+        self.memory = memory
+    }
+
+    /// What `render` made of the users when this was first asked for: it costs microseconds for each ten of them, and one uid can have
+    /// ten thousand, and ask again and again. Kept if the uid has room for it.
+    public func reply(_ render: ([OpaqueID]) -> ByteBuffer) -> ByteBuffer {
+        kept.withLockedValue { kept in
+            if let kept { return kept }
+            let reply = render(users)
+            if memory.take(reply.storageCapacity) { kept = reply }
+            return reply
+        }
     }
 }

@@ -1,66 +1,78 @@
 import NIOConcurrencyHelpers
 
-/// Hands out the access token of one log-in to its downloads, and renews it at the origin's token endpoint.
+/// Hands out the access token of one log-in to its downloads, and renews it at the origin's token endpoint. Only a log-in with a refresh
+/// token has one.
 ///
 /// It lives as long as the log-in: a purge leaves it be, a log-out ends it, and the next log-in of the same user has another one
 /// that nothing of the old leads to. So what a refresh brings late reaches nobody (I3).
 ///
 /// Safe from any thread. ``AccessTokens`` decides under the lock; what it decides is done outside.
-public final class AccessTokenService: Sendable {
+final class AccessTokenService: Sendable {
+    /// What it needs of whoever keeps log-ins.
+    struct Keeper: Sendable {
+        /// Makes ``AccessTokenService/worthKeeping`` durable, unless the log-in of that service is over.
+        let keep: @Sendable (AccessTokenService) async throws(CacheFailure) -> Void
+        /// What a refresh brought is what is shown from now on: before any download goes on with it.
+        let adopt: @Sendable (AccessTokenService) -> Void
+        /// Says in the log what went wrong.
+        let tell: @Sendable (String, CacheFailure) -> Void
+    }
+
     private struct State {
         var tokens: AccessTokens
         var request: (number: UInt64, handle: any DownloadHandle)?
         /// Those who wait until no refresh is under way.
-        var settlers: [CheckedContinuation<Void, Never>] = []
-        /// Tokens that could not be made durable are to be tried again. Never more than one such wait, however many refreshes there are
+        var stoppers: [CheckedContinuation<Void, Never>] = []
+        /// When tokens that could not be made durable are tried again. Never more than one such wait, however many refreshes there are
         /// meanwhile: what it keeps is what is worth keeping by then.
-        var laterKeep: (number: UInt64, timer: (any Timer)?)?
-        var lastLaterKeep: UInt64 = 0
+        var retry: (any Timer)?
     }
 
     private let state: NIOLockedValueBox<State>
-    private let keeper: TokenKeeper?
+    private let services: CacheServices
+    private let keeper: Keeper
 
-    /// - Parameters:
-    ///   - payer: the account whose share of token requests it takes.
-    ///   - keeper: nil where nothing outlives the process.
-    init(_ tokens: LoginTokens = LoginTokens(), payer: UInt32 = 0, keeper: TokenKeeper? = nil) {
+    /// - Parameter payer: the account whose share of token requests it takes.
+    init(_ tokens: LoginTokens, payer: UInt32, services: CacheServices, keeper: Keeper) {
         state = NIOLockedValueBox(State(tokens: AccessTokens(tokens, payer: payer)))
+        self.services = services
         self.keeper = keeper
     }
 
     // MARK: For downloads
 
-    /// Gives the token to show to the origin, nil for none, now or when a refresh has brought one.
+    /// Gives the token to show to the origin, now or when a refresh has brought one.
     ///
     /// `resolve` is called exactly once, on any thread, maybe before this returns; not any more once the handle was cancelled,
     /// unless that came too late.
     /// - Parameter refused: the token that the origin has just refused.
     func ask(
-        refused: Secret? = nil, of origin: Origin, _ services: CacheServices,
+        refused: Secret? = nil, of origin: Origin,
         resolve: @escaping @Sendable (Result<Secret?, CacheFailure>) -> Void
     ) -> any DownloadHandle {
         let now = services.time.now
         let number = state.withLockedValue { $0.tokens.nextNumber() }
         let waiter = AccessTokens.Waiter(number: number, resolve: resolve)
         let limit = services.settings().downloadsWaiting
-        change(services) { $0.ask(waiter, refused: refused, of: origin, limit: limit, now: now) }
+        change { $0.ask(waiter, refused: refused, of: origin, limit: limit, now: now) }
         return TokenWait(number: number, service: self)
     }
 
-    /// Whether asking on behalf of a token that was refused can lead to another.
-    func mayReplace(_ refused: Secret) -> Bool {
-        state.withLockedValue { $0.tokens.mayReplace(refused) }
+    /// One download's wait for a token.
+    private struct TokenWait: DownloadHandle {
+        let number: UInt64
+        let service: AccessTokenService
+
+        func cancel() { service.state.withLockedValue { $0.tokens.forget(number) } }
     }
+
+    /// Whether asking on behalf of a token that was refused can lead to another.
+    var mayReplace: Bool { state.withLockedValue { $0.tokens.mayReplace } }
 
     /// The origin has refused a token that was got because it had refused another.
-    func wasRefusedToo(_ token: Secret, _ services: CacheServices) {
+    func wasRefusedToo(_ token: Secret) {
         let now = services.time.now
         state.withLockedValue { $0.tokens.wasRefusedToo(token, now: now) }
-    }
-
-    fileprivate func forget(_ number: UInt64) {
-        state.withLockedValue { $0.tokens.forget(number) }
     }
 
     /// The access token, whatever its state.
@@ -79,28 +91,35 @@ public final class AccessTokenService: Sendable {
 
     /// A log-in has brought tokens, and has made them durable.
     /// - Parameter adopt: called when they are the ones to be shown, before any download goes on with them.
-    func logIn(access: Secret?, refresh: Secret?, _ services: CacheServices, adopt: () -> Void = {}) {
+    func logIn(access: Secret?, refresh: Secret?, adopt: () -> Void) {
         let now = services.time.now
-        change(services, first: adopt) { $0.logIn(access: access, refresh: refresh, now: now) }
+        change(first: adopt) { $0.logIn(access: access, refresh: refresh, now: now) }
     }
 
     /// The log-in is over.
-    func end(_ services: CacheServices) {
-        change(services) { $0.end() }
-        endLaterKeep()
+    func end() {
+        change { $0.end() }
+        endRetry()
     }
+
+    /// Milliseconds that ``stop()`` takes at most.
+    private static var longestStop: Int64 { 5_000 }
 
     /// Begins no refresh any more, and returns when the one under way has ended and what it brought is durable: a stop that
     /// did not wait would lose a refresh token that the endpoint has just put in the place of the old one.
-    /// Takes ``longestSettling`` at most: an endpoint that does not answer does not keep a daemon from stopping.
-    func settle(_ services: CacheServices) async {
+    /// Takes ``longestStop`` at most: an endpoint that does not answer does not keep a daemon from stopping.
+    func stop() async {
         guard state.withLockedValue({ $0.tokens.stop() }) == false else { return }
-        let limit = services.time.after(milliseconds: Self.longestSettling) {
-            for settler in self.takeSettlers() { settler.resume() }
+        let limit = services.time.after(milliseconds: Self.longestStop) {
+            let stoppers = self.state.withLockedValue { state in
+                defer { state.stoppers = [] }
+                return state.stoppers
+            }
+            for stopper in stoppers { stopper.resume() }
         }
         await withCheckedContinuation { continuation in
             let isIdle = state.withLockedValue { state in
-                if !state.tokens.isIdle { state.settlers.append(continuation) }
+                if !state.tokens.isIdle { state.stoppers.append(continuation) }
                 return state.tokens.isIdle
             }
             if isIdle { continuation.resume() }
@@ -108,45 +127,33 @@ public final class AccessTokenService: Sendable {
         limit.cancel()
     }
 
-    /// Milliseconds.
-    private static var longestSettling: Int64 { 5_000 }
-
-    private func takeSettlers() -> [CheckedContinuation<Void, Never>] {
-        state.withLockedValue { state in
-            defer { state.settlers = [] }
-            return state.settlers
-        }
-    }
-
     // MARK: Doing what was decided
 
-    private func change(
-        _ services: CacheServices, first: () -> Void = {}, _ body: (inout AccessTokens) -> [AccessTokens.Effect]
-    ) {
-        let (effects, settlers) = state.withLockedValue { state in
+    private func change(first: () -> Void = {}, _ body: (inout AccessTokens) -> [AccessTokens.Effect]) {
+        let (effects, stoppers) = state.withLockedValue { state in
             let effects = body(&state.tokens)
             guard state.tokens.isIdle else { return (effects, [CheckedContinuation<Void, Never>]()) }
-            defer { state.settlers = [] }
-            return (effects, state.settlers)
+            defer { state.stoppers = [] }
+            return (effects, state.stoppers)
         }
         first()
         for effect in effects {
             switch effect {
             case .answer(let waiter, let result): waiter.resolve(result)
-            case .request(let number, let request): send(request, number, services)
-            case .keep(let number): keep(number, services)
+            case .request(let number, let request): send(request, number)
+            case .keep(let number): keep(number)
             case .cancel(let number): cancel(number)
             }
         }
-        for settler in settlers { settler.resume() }
+        for stopper in stoppers { stopper.resume() }
     }
 
-    private func send(_ request: TokenRequest, _ number: UInt64, _ services: CacheServices) {
+    private func send(_ request: TokenRequest, _ number: UInt64) {
         let handle: any DownloadHandle
         do {
-            handle = try services.tokens.refresh(request) { self.ended(number, $0, services) }
+            handle = try services.tokens.refresh(request) { self.ended(number, $0) }
         } catch {
-            return ended(number, .failure(error), services)
+            return ended(number, .failure(error))
         }
         let isLate = state.withLockedValue { state in
             guard state.tokens.isRequesting(number) else { return true }
@@ -156,7 +163,7 @@ public final class AccessTokenService: Sendable {
         if isLate { handle.cancel() }
     }
 
-    private func ended(_ number: UInt64, _ outcome: Result<TokenGrant, TokenFailure>, _ services: CacheServices) {
+    private func ended(_ number: UInt64, _ outcome: Result<TokenGrant, TokenFailure>) {
         guard state.withLockedValue({ $0.tokens.isRequesting(number) }) else { return }
         switch outcome {
         case .success:
@@ -166,10 +173,10 @@ public final class AccessTokenService: Sendable {
             break
         case .failure(let failure):
             services.counters.count(.tokenRefreshFailures)
-            keeper?.tell("an access token could not be renewed", CacheFailure(failure))
+            keeper.tell("an access token could not be renewed", CacheFailure(failure))
         }
         let now = services.time.now
-        change(services) { $0.ended(number, outcome, now: now) }
+        change { $0.ended(number, outcome, now: now) }
         // It holds the refresh token that was sent and the client's secret (I11). Only now, since until it is told that the request has
         // ended the machine lets it be put there.
         state.withLockedValue { state in
@@ -188,83 +195,46 @@ public final class AccessTokenService: Sendable {
 
     // MARK: Making tokens durable
 
-    private func keep(_ number: UInt64, _ services: CacheServices) {
-        guard let keeper else { return change(services) { $0.kept(number) } }
-        let adopt = { keeper.adopt(self) }
+    private func keep(_ number: UInt64) {
         Task(executorPreference: services.tasks) { [self] in
             do throws(CacheFailure) {
                 try await keeper.keep(self)
-                endLaterKeep()
+                endRetry()
             } catch {
                 // The new tokens are the only good ones there are: they are used, and kept as soon as the disk lets that be.
                 keeper.tell("renewed tokens could not be made durable; it is tried again", error)
-                keepLater(services, attempt: 1)
+                keepLater(attempt: 1)
             }
-            change(services, first: adopt) { $0.kept(number) }
+            change(first: { keeper.adopt(self) }) { $0.kept(number) }
         }
     }
 
     /// Milliseconds before tokens that could not be made durable are tried again.
-    private static let keepingBackoff = Backoff(base: 1_000, most: 60_000)
+    private static let backoff = Backoff(base: 1_000, most: 60_000)
 
-    private func keepLater(_ services: CacheServices, attempt: Int) {
-        let (number, former) = state.withLockedValue { state in
-            let former = state.laterKeep?.timer
-            state.lastLaterKeep += 1
-            state.laterKeep = (state.lastLaterKeep, nil)
-            return (state.lastLaterKeep, former)
-        }
-        former?.cancel()
-        let timer = services.time.after(milliseconds: Self.keepingBackoff.ceiling(attempt: attempt)) { [weak self] in
-            self?.keepAgain(number, services, attempt)
-        }
-        let isOver = state.withLockedValue { state in
-            guard state.laterKeep?.number == number else { return true }
-            state.laterKeep?.timer = timer
-            return false
-        }
-        if isOver { timer.cancel() }
-    }
-
-    private func keepAgain(_ number: UInt64, _ services: CacheServices, _ attempt: Int) {
-        guard let keeper, worthKeeping != nil, isLaterKeep(number) else { return }
-        Task(executorPreference: services.tasks) { [self] in
-            do throws(CacheFailure) {
-                try await keeper.keep(self)
-                if isLaterKeep(number) { endLaterKeep() }
-            } catch {
-                if isLaterKeep(number) { keepLater(services, attempt: attempt + 1) }
+    private func keepLater(attempt: Int) {
+        state.withLockedValue { state in
+            guard state.retry == nil, state.tokens.worthKeeping != nil else { return }
+            state.retry = services.time.after(milliseconds: Self.backoff.ceiling(attempt: attempt)) { [weak self] in
+                self?.keepAgain(attempt: attempt + 1)
             }
         }
     }
 
-    private func isLaterKeep(_ number: UInt64) -> Bool {
-        state.withLockedValue { $0.laterKeep?.number == number }
+    private func keepAgain(attempt: Int) {
+        state.withLockedValue { $0.retry = nil }
+        guard worthKeeping != nil else { return }
+        Task(executorPreference: services.tasks) { [self] in
+            do throws(CacheFailure) {
+                try await keeper.keep(self)
+            } catch {
+                keepLater(attempt: attempt)
+            }
+        }
     }
 
-    private func endLaterKeep() {
-        let timer = state.withLockedValue { state in
-            defer { state.laterKeep = nil }
-            return state.laterKeep?.timer
-        }
+    private func endRetry() {
+        let timer = state.withLockedValue { $0.retry.take() }
         timer?.cancel()
     }
-}
-
-/// What a service needs of whoever keeps log-ins.
-struct TokenKeeper: Sendable {
-    /// Makes ``AccessTokenService/worthKeeping`` durable, unless the log-in of that service is over.
-    let keep: @Sendable (AccessTokenService) async throws(CacheFailure) -> Void
-    /// What a refresh brought is what is shown from now on: before any download goes on with it.
-    let adopt: @Sendable (AccessTokenService) -> Void
-    /// Says in the log what went wrong.
-    let tell: @Sendable (String, CacheFailure) -> Void
-}
-
-/// One download's wait for a token.
-private struct TokenWait: DownloadHandle {
-    let number: UInt64
-    let service: AccessTokenService
-
-    func cancel() { service.forget(number) }
 }

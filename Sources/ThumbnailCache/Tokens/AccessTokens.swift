@@ -41,6 +41,19 @@ struct AccessTokens: Sendable {
         var gain: Gain?
         /// A log-in has brought another access token since, which is the newer word: only the refresh token is taken.
         var bringsRefreshTokenOnly = false
+
+        /// The tokens there are, with what it brought.
+        func applied(to tokens: LoginTokens) -> LoginTokens {
+            var tokens = tokens
+            switch gain {
+            case nil: break
+            case .refreshToken(let refreshToken, _, _): tokens.refresh = refreshToken
+            case .grant(let grant):
+                if !bringsRefreshTokenOnly { tokens.take(grant, askedAt: askedAt) }
+                tokens.refresh = grant.refreshToken ?? tokens.refresh
+            }
+            return tokens
+        }
     }
 
     private enum Phase: Sendable {
@@ -89,8 +102,7 @@ struct AccessTokens: Sendable {
 
     /// What has to be durable: with what a refresh just brought. Nil once the log-in is over.
     var worthKeeping: LoginTokens? {
-        guard phase != .ended else { return nil }
-        return refresh.flatMap(Self.tokens(after:)).map { $0(tokens) } ?? tokens
+        phase == .ended ? nil : refresh?.applied(to: tokens) ?? tokens
     }
 
     // MARK: Asking
@@ -111,8 +123,9 @@ struct AccessTokens: Sendable {
             isRefused = true
             refresh?.bringsRefreshTokenOnly = false
         }
-        if isUsable(at: now) { return [.answer(waiter, .success(tokens.access))] }
-        guard let refreshToken = tokens.refresh else { return [withoutRefresh(waiter)] }
+        guard !isUsable(at: now), let refreshToken = tokens.refresh else {
+            return [.answer(waiter, .success(tokens.access))]
+        }
         if refresh != nil { return join(waiter, limit) }
         guard let endpoint = origin.tokenEndpoint else {
             let sentence = "origin \(origin.name) has no token endpoint any more: log in again with TOKEN"
@@ -130,9 +143,7 @@ struct AccessTokens: Sendable {
     }
 
     /// Whether asking on behalf of a token that was refused can lead to another.
-    func mayReplace(_ refused: Secret) -> Bool {
-        phase != .ended && (tokens.refresh != nil || tokens.access != refused)
-    }
+    var mayReplace: Bool { phase != .ended }
 
     /// The origin has refused a token that was got because it had refused another. One that came with a log-in, or is not
     /// the current one any more, says nothing about what a refresh would bring.
@@ -156,13 +167,6 @@ struct AccessTokens: Sendable {
 
     private func isUsable(at now: Int64) -> Bool {
         tokens.access != nil && !isRefused && tokens.life?.isDue(at: now) != true
-    }
-
-    /// For a log-in that cannot renew anything: what it has is sent, be it nothing, for the origin to judge.
-    private func withoutRefresh(_ waiter: Waiter) -> Effect {
-        guard isRefused else { return .answer(waiter, .success(tokens.access)) }
-        let sentence = "the origin refused the token, and there is no other: log in again with a new TOKEN"
-        return .answer(waiter, .failure(.unauthorized(sentence)))
     }
 
     /// A token that is due for renewal and could not be renewed is good until its end.
@@ -198,31 +202,15 @@ struct AccessTokens: Sendable {
 
     /// What the refresh brought is durable, as far as that could be had.
     mutating func kept(_ number: UInt64) -> [Effect] {
-        guard let refresh, refresh.number == number, let merge = Self.tokens(after: refresh) else { return [] }
-        tokens = merge(tokens)
+        guard let refresh, refresh.number == number, refresh.gain != nil else { return [] }
+        tokens = refresh.applied(to: tokens)
+        self.refresh = nil
         if case .refreshToken(_, let failure, let now) = refresh.gain {
-            self.refresh = nil
             return refresh.waiters.map { answer($0, failedBy: failure, now) }
         }
         if !refresh.bringsRefreshTokenOnly { isRefused = false }
         backoff = nil
-        self.refresh = nil
         return refresh.waiters.map { .answer($0, .success(tokens.access)) }
-    }
-
-    /// What a refresh that has been answered makes of the tokens there are.
-    private static func tokens(after refresh: Refresh) -> ((LoginTokens) -> LoginTokens)? {
-        guard let gain = refresh.gain else { return nil }
-        return { tokens in
-            var tokens = tokens
-            guard case .grant(let grant) = gain else {
-                if case .refreshToken(let refreshToken, _, _) = gain { tokens.refresh = refreshToken }
-                return tokens
-            }
-            if !refresh.bringsRefreshTokenOnly { tokens.take(grant, askedAt: refresh.askedAt) }
-            tokens.refresh = grant.refreshToken ?? tokens.refresh
-            return tokens
-        }
     }
 
     // MARK: Log-in and log-out
@@ -268,5 +256,39 @@ struct AccessTokens: Sendable {
     mutating func stop() -> Bool {
         if phase == .open { phase = .stopping }
         return isIdle
+    }
+}
+
+/// A refresh that failed, remembered: until its pause is over the endpoint is not asked again, and whoever wants a token
+/// is told what it said. So neither a refresh token that is dead nor an endpoint that is down is hammered with requests (I8).
+struct RefreshBackoff: Sendable {
+    let failure: CacheFailure
+    /// In a row, of one kind.
+    private let failures: Int
+    /// Seconds.
+    private let pause: Int64
+    private let since: Int64
+    private let isRefusal: Bool
+    private let endpoint: TokenEndpoint
+
+    /// Seconds. A refusal stands as a rule until the user logs in anew.
+    private static let ofRefusals = Backoff(base: 60, most: 3_600)
+    private static let ofFailures = Backoff(base: 1, most: 60)
+
+    /// - Parameter earlier: the failure right before this one.
+    init(_ failure: TokenFailure, after earlier: RefreshBackoff?, endpoint: TokenEndpoint, now: Int64) {
+        let isRefusal = if case .refused = failure { true } else { false }
+        failures = 1 + (earlier.map { $0.isRefusal == isRefusal ? $0.failures : 0 } ?? 0)
+        self.failure = CacheFailure(failure)
+        self.isRefusal = isRefusal
+        self.endpoint = endpoint
+        pause = (isRefusal ? Self.ofRefusals : Self.ofFailures).ceiling(attempt: failures)
+        since = now
+    }
+
+    /// Whether it is too early to try again. Not with an endpoint that has been configured anew since; and a clock that was
+    /// set back ends the pause rather than make it last for years.
+    func isInForce(at now: Int64, for endpoint: TokenEndpoint) -> Bool {
+        endpoint == self.endpoint && (0..<pause).contains(now - since)
     }
 }

@@ -58,6 +58,6 @@ extension UserCache.State {
     /// What it no longer has may still be on disk where it could not be removed.
     fileprivate func mayLookAtDisk(_ slot: Slot, now: Int64) -> Bool {
         isOpen && memory[slot] == nil && coordinator.activity[slot] == nil
-            && !coordinator.negativeCache.holdsAny(slot, at: now)
+            && !coordinator.negativeCache.hasMissing(slot, at: now)
     }
 }

@@ -17,7 +17,8 @@ extension UserCache {
     }
 
     /// Looks for a larger image; on the pool. Costs a listing of one bucket, and a read of what memory does not hold.
-    func findLarger(_ slot: Slot, _ flight: UInt64) {
+    func findLarger(_ flight: FlightID) {
+        let slot = flight.slot
         defer { state.withLockedValue { $0.largerLookups.end(slot.profile) } }
         state.withLockedValue { $0.largerLookups.begin(slot.profile) }
         for number in 1...Self.mostLookups {
@@ -31,7 +32,7 @@ extension UserCache {
                 isOver = !isInvalidated || number == Self.mostLookups
                 guard isOver else { return Consequences() }
                 let effects = state.coordinator.largerEnded(
-                    slot, flight, found: isInvalidated ? nil : lookup.found,
+                    flight, found: isInvalidated ? nil : lookup.found,
                     isConclusive: lookup.isComplete && !isInvalidated, now: now)
                 return Consequences(effects: effects)
             }

@@ -5,7 +5,7 @@ import NIOCore
 extension UserCache {
     /// Stores an image that a client already has. Blocks on the disk: call it on a pool.
     ///
-    /// It wins over every download of the slot that began before it is in place; their waiters get its image (I7).
+    /// It wins over every download of the slot that began before it is on disk; their waiters get its image (I7).
     /// - Parameter timeToLive: seconds; nil for an image that stays fresh until it is replaced, purged or evicted.
     /// - Throws: ``CacheFailure/cancelled`` when a purge or log-out overtook it, `shuttingDown` when the stop did; `badImage`, `tooLarge`, `noSpace`, `inputOutput`.
     public func put(_ slot: Slot, _ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) {

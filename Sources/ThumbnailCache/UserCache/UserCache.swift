@@ -59,20 +59,14 @@ public final class UserCache: Sendable {
     struct Account: Sendable {
         /// Nil for the default origin.
         var origin: String?
-        /// Shared with the user's next cache, should this one be purged.
-        let tokens: AccessTokenService
+        /// What the log-in brought. With a refresh token ``service`` has what is shown now.
+        var tokens = LoginTokens()
+        /// Renews the access token, where it can be; shared with the user's next cache, should this one be purged.
+        var service: AccessTokenService?
 
-        init(origin: String?, tokens: AccessTokenService) {
-            self.origin = origin
-            self.tokens = tokens
-        }
-
-        /// An account of no log-in, whose token is never renewed.
-        init(origin: String? = nil, token: Secret? = nil) {
-            self.init(origin: origin, tokens: AccessTokenService(LoginTokens(access: token)))
-        }
-
-        var token: Secret? { tokens.held }
+        var token: Secret? { service.map(\.held) ?? tokens.access }
+        /// See ``LoginTokens/family``.
+        var family: UInt32 { service.map(\.family) ?? tokens.family }
     }
 
     public let owner: Owner
@@ -88,8 +82,7 @@ public final class UserCache: Sendable {
         self.vault = vault
         self.services = services
         let coordinator = RequestCoordinator(
-            absenceLimit: services.settings().negativeEntries, tokenFamily: account.tokens.family
-        ) { services.budget.lease(for: owner.uid) }
+            negativeCache: Self.negativeCache(owner, services), tokenFamily: account.family)
         self.state = NIOLockedValueBox(State(account: account, coordinator: coordinator))
     }
 
@@ -161,18 +154,14 @@ public final class UserCache: Sendable {
     }
 
     /// Milliseconds that a request waits when it does not say how long.
-    public var patience: Int64 { origin?.timeout ?? 4_000 }
+    public var defaultWait: Int64 { origin?.timeout ?? 4_000 }
 
     /// Judges a URL that a client named.
     public func target(of slot: Slot, url: String) throws(CacheFailure) -> DownloadTarget {
         guard let origin else {
             throw .denied("no origin is configured for this user, so no URL may be named")
         }
-        do {
-            return try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: url)
-        } catch {
-            throw CacheFailure(error)
-        }
+        return try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: url)
     }
 
     // MARK: What is held
@@ -184,15 +173,18 @@ public final class UserCache: Sendable {
 
     var memoryHits: Int { state.withLockedValue { $0.memoryHits } }
 
+    private static func negativeCache(_ owner: Owner, _ services: CacheServices) -> NegativeCache {
+        NegativeCache(limit: services.settings().negativeEntries, memory: services.budget.lease(for: owner.uid))
+    }
+
     /// Other tokens may be shown from now on. What is known to be missing was missing for those that were shown before.
     func update(_ account: Account) {
-        let none = NegativeCache(
-            limit: services.settings().negativeEntries, memory: services.budget.lease(for: owner.uid))
+        let none = Self.negativeCache(owner, services)
         // What is forgotten is given up when the lock is let go.
         _ = state.withLockedValue { state -> NegativeCache? in
             state.account = account
             // Read here, so that of two that come at once neither leaves what the tokens no longer are.
-            let family = account.tokens.family
+            let family = account.family
             guard state.coordinator.tokenFamily != family else { return nil }
             defer { state.coordinator.negativeCache = none }
             state.coordinator.tokenFamily = family
@@ -207,5 +199,45 @@ public final class UserCache: Sendable {
 
     func origin(of account: Account) -> Origin? {
         services.settings().origins[account.origin ?? "default"]
+    }
+}
+
+// MARK: - In memory
+
+// Entries are found here, under the cache's own lock; the tier only decides which go. It is told of changes after the lock is let go,
+// since it calls back with its own.
+extension UserCache {
+    /// What the tier is to be told.
+    struct MemoryChange: Sendable {
+        var added: MemoryEntry?
+        var removed: [MemoryEntry] = []
+    }
+
+    /// Puts an image into memory instead of what the slot held.
+    func remember(_ image: Image, in slot: Slot, _ state: inout State) -> MemoryChange {
+        var change = forget(slot, &state)
+        guard services.memory.admits(image) else { return change }
+        let entry = MemoryEntry(
+            served: ServedImage(image, from: .memory, at: services.time.now), slot: slot, uid: payer,
+            onEvict: { [weak self] entry in self?.evicted(entry) })
+        state.memory.insert(entry)
+        change.added = entry
+        return change
+    }
+
+    func forget(_ slot: Slot, _ state: inout State) -> MemoryChange {
+        MemoryChange(removed: state.memory.remove(slot).map { [$0] } ?? [])
+    }
+
+    /// Tells the tier. Never with the cache's lock held.
+    func apply(_ change: MemoryChange) {
+        services.memory.remove(change.removed)
+        if let added = change.added { services.memory.admit(added) }
+    }
+
+    private func evicted(_ entry: MemoryEntry) {
+        state.withLockedValue { state in
+            if state.memory[entry.slot] === entry { _ = state.memory.remove(entry.slot) }
+        }
     }
 }

@@ -43,7 +43,7 @@ extension Daemon {
             .init("cache") { peer in
                 guard peer.isAdmin else { return [("memory_hits", "\(sessions.figures(of: peer.uid).memoryHits)")] }
                 let backlog = services.writes.backlog
-                var lines: Lines = [("memory_hits", "\(sessions.statistics().memoryHits)")]
+                var lines: Lines = [("memory_hits", "\(sessions.figures(of: nil).memoryHits)")]
                 lines += counters.figures(
                     .diskHits, .staleServed, .downloads, .downloadFailures, .revalidations, .notModified,
                     .downloadsCancelled, .puts, .storeFailures, .storesSkipped)
@@ -64,11 +64,12 @@ extension Daemon {
             .init("fetch") { peer in
                 Self.fetchLines(
                     fetcher.statistics, origins: live.current.configuration.origins.keys.sorted(),
-                    traffic: peer.isAdmin ? (counters: counters, memoryHits: sessions.statistics().memoryHits) : nil)
+                    traffic: peer.isAdmin
+                        ? (counters: counters, memoryHits: sessions.figures(of: nil).memoryHits) : nil)
             },
             .init("sessions") { peer in
                 guard peer.isAdmin else { return [("open_caches", "\(sessions.figures(of: peer.uid).openCaches)")] }
-                let open: Lines = [("open_caches", "\(sessions.statistics().openCaches)")]
+                let open: Lines = [("open_caches", "\(sessions.figures(of: nil).openCaches)")]
                 return open + counters.figures(.logins, .logouts)
             },
             .init("purge") { peer in

@@ -52,7 +52,7 @@ struct Serving: Sendable {
         attempt("remove the socket") { try socket.remove() }
         try await server.drain(grace: Self.grace)
         // Who still waits for an origin is told that it will not be.
-        await context.sessions.shutDown()
+        await context.logout.shutDown()
         try await server.drain(grace: Self.lastGrace)
         server.close()
     }

@@ -82,7 +82,7 @@ import ThumbnailCache
             #expect(try await client.call("LOGIN", "alice", "REFRESH", "abc").code == "ERR")
             #expect(try await client.call("USERS") == .array([]))
             #expect(try await client.call("LOGIN", "alice", "ORIGIN", "default", "TOKEN", "abc") == .ok)
-            #expect(daemon.store.login(of: TestDaemon.alice)?.token == Secret(Array("abc".utf8)))
+            #expect(daemon.store.login(of: TestDaemon.alice)?.tokens.access == Secret(Array("abc".utf8)))
         }
     }
 

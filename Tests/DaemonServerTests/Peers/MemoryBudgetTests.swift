@@ -60,7 +60,7 @@ import ThumbnailCache
 
         var bytes: Int { max(0, budget.bytes(of: uid) - before) }
 
-        func add(_ bytes: Int) { filling.settle(at: filling.bytes + bytes) }
+        func add(_ bytes: Int) { filling.set(to: filling.bytes + bytes) }
         func give(_ bytes: Int) { filling.give(bytes) }
         /// Takes all that there is.
         func fill() { add(MemoryBudgetTests.budget - budget.bytes(of: uid)) }

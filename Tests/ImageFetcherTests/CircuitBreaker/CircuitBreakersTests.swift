@@ -1,8 +1,8 @@
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 /// Who may ask which host, as a value: no sockets, no clock, no dice.
 @Suite struct CircuitBreakersTests {

@@ -1,9 +1,9 @@
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 /// An origin that fails, seen from it: how often it is asked, and who waits for it meanwhile.
 @Suite struct HostFailureTests {

@@ -1,9 +1,9 @@
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 /// The one request that finds out for all whether a host can be reached again.
 @Suite(.timeLimit(.minutes(3))) struct ProbeTests {

@@ -1,9 +1,9 @@
 import Logging
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 /// Signs of life of the fetcher's thread, which systemd's watchdog rests on (F48).
 @Suite(.timeLimit(.minutes(2))) struct AliveTests {

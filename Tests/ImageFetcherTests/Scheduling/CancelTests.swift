@@ -2,9 +2,9 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 @Suite struct CancelTests {
     /// Starts a download whose outcome is recorded.

@@ -2,9 +2,9 @@ import Glibc
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 /// The limits and turns of ``TransferQueue``, seen from an origin.
 @Suite struct QueueingTests {

@@ -1,9 +1,9 @@
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 @Suite struct StressTests {
     @Test(arguments: [false, true])

@@ -3,9 +3,9 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 /// Runs `body` with a fetcher that is started and, at the end, shut down.
 func withFetcher(
@@ -110,17 +110,15 @@ extension DownloadOutcome {
         case .failed(.tooLarge): "tooLarge"
         case .failed(.busy): "busy"
         case .failed(.shuttingDown): "shuttingDown"
+        case .failed(let failure): "\(failure)"
         }
     }
 
     /// The sentence of a failure.
     var sentence: String {
         switch self {
-        case .failed(.timedOut(let text)), .failed(.origin(let text)), .failed(.unauthorized(let text)),
-            .failed(.denied(let text)), .failed(.badImage(let text)), .failed(.tooLarge(let text)),
-            .failed(.busy(let text)), .failed(.forbidden(let text)):
-            text
         case .image, .missing, .notModified, .failed(.shuttingDown): ""
+        case .failed(let failure): "\(failure)"
         }
     }
 }

@@ -1,7 +1,7 @@
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 extension TokenRequest {
     static func to(

@@ -1,8 +1,8 @@
 import Foundation
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 /// Refreshes against a real token endpoint on loopback.
 @Suite(.timeLimit(.minutes(5))) struct TokenTests {

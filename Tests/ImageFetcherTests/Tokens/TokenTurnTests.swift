@@ -1,9 +1,9 @@
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 /// Which token requests are sent, when, and for how long each may take.
 @Suite(.timeLimit(.minutes(5))) struct TokenTurnTests {

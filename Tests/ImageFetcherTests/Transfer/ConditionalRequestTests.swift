@@ -1,8 +1,8 @@
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 /// RFC 9110 section 13.1, RFC 9111 section 4.3.1.
 @Suite struct ConditionalRequestTests {

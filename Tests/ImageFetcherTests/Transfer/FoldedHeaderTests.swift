@@ -1,8 +1,8 @@
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 /// Answers whose first header line is the continuation of none. With a handle that had been used before, libcurl 7.88
 /// wrote to memory that it had freed.

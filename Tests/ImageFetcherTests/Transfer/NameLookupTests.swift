@@ -1,9 +1,9 @@
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import ThumbnailCache
 
 /// How many names are looked up at once, those among them that nobody waits for any more.
 @Suite(.timeLimit(.minutes(3))) struct NameLookupTests {

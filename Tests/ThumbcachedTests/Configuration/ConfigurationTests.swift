@@ -1,8 +1,8 @@
 import Foundation
 import Logging
 import Testing
-import ThumbnailCache
 
+@testable import ThumbnailCache
 @testable import thumbcached
 
 @Suite struct ConfigurationTests {

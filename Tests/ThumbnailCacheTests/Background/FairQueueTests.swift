@@ -113,6 +113,6 @@ import Testing
             _ = queue.popFirst()
             queue.charge(1_000, to: owner)
         }
-        #expect(queue.isEmpty && queue.owners == 0)
+        #expect(queue.isEmpty && queue.lines.isEmpty)
     }
 }

@@ -16,15 +16,13 @@ import Testing
         WriteBehind(writer: pool, time: time, yield: yield, limits: limits) { isBusy.withLockedValue { $0 } }
     }
 
-    private func piece(_ number: Int, bytes: Int = 10_000, uid: UInt32 = 1) -> WriteBehind.Piece {
-        WriteBehind.Piece(uid: uid, bytes: bytes - WriteBehind.Piece.overhead) {
-            written.withLockedValue { $0.append(number) }
-        }
+    private func add(_ number: Int, to line: WriteBehind, bytes: Int = 10_000, uid: UInt32 = 1) -> Bool {
+        line.add(uid: uid, bytes: bytes - WriteBehind.overhead) { written.withLockedValue { $0.append(number) } }
     }
 
-    private func limits(patient: Int, most: Int, mostOfUID: Int) -> WriteBehind.Limits {
+    private func limits(idle: Int, most: Int, mostOfUID: Int) -> WriteBehind.Limits {
         var limits = WriteBehind.Limits(tier: 0)
-        (limits.patient, limits.most, limits.mostOfUID) = (patient, most, mostOfUID)
+        (limits.idle, limits.bytes) = (idle, .init(perUID: mostOfUID, total: most))
         return limits
     }
 
@@ -38,7 +36,7 @@ import Testing
     @Test func `nothing is written while somebody waits for a download, and all of it when nobody does any more`() {
         let line = line()
         isBusyNow = true
-        for number in 0..<3 { #expect(line.add(piece(number))) }
+        for number in 0..<3 { #expect(add(number, to: line)) }
         line.downloadEnded()
         #expect(pool.count == 0)
         #expect(line.backlog == .init(images: 3, bytes: 30_000))
@@ -52,17 +50,17 @@ import Testing
     @Test func `images are written in their order, by one thread, which yields before each`() {
         let steps = NIOLockedValueBox(0)
         let line = line(yield: { steps.withLockedValue { $0 += 1 } })
-        for number in 0..<3 { #expect(line.add(piece(number))) }
+        for number in 0..<3 { #expect(add(number, to: line)) }
         #expect(pool.count == 1)
         pool.runAll()
         #expect(order == [0, 1, 2] && steps.withLockedValue { $0 } == 3)
-        #expect(line.add(piece(3)))
+        #expect(add(3, to: line))
         #expect(pool.count == 1)
     }
 
     @Test func `a download that begins while images are written goes before the rest of them`() {
         let line = line(yield: { if order == [0] { isBusyNow = true } })
-        for number in 0..<4 { #expect(line.add(piece(number))) }
+        for number in 0..<4 { #expect(add(number, to: line)) }
         pool.runAll()
         // One was under way already.
         #expect(order == [0, 1] && line.backlog.images == 2)
@@ -75,12 +73,12 @@ import Testing
     @Test func `an image waits half a second at most, whatever is being downloaded`() {
         let line = line()
         isBusyNow = true
-        #expect(line.add(piece(0)))
+        #expect(add(0, to: line))
         time.advance(milliseconds: 499)
-        #expect(line.add(piece(1)))
+        #expect(add(1, to: line))
         #expect(pool.count == 0)
         time.advance(milliseconds: 1)
-        #expect(line.add(piece(2)))
+        #expect(add(2, to: line))
         pool.runAll()
         // What came after the time was up waits for its own.
         #expect(order == [0, 1])
@@ -88,13 +86,13 @@ import Testing
         pool.runAll()
         #expect(order == [0, 1, 2] && time.timers == 0)
         // A time that was set before nothing was left to wait is about nothing that comes then.
-        #expect(line.add(piece(3)))
+        #expect(add(3, to: line))
         time.advance(milliseconds: 400)
         isBusyNow = false
         line.downloadEnded()
         pool.runAll()
         isBusyNow = true
-        #expect(line.add(piece(4)))
+        #expect(add(4, to: line))
         time.advance(milliseconds: 400)
         #expect(order == [0, 1, 2, 3] && pool.count == 0)
         time.advance(milliseconds: 100)
@@ -102,20 +100,20 @@ import Testing
         #expect(order == [0, 1, 2, 3, 4])
     }
 
-    @Test func `F16: more than may wait patiently is written at once, whatever is being downloaded`() {
-        let line = line(limits(patient: 20_000, most: 100_000, mostOfUID: 100_000))
+    @Test func `F16: more than may wait for downloads is written at once, whatever is being downloaded`() {
+        let line = line(limits(idle: 20_000, most: 100_000, mostOfUID: 100_000))
         isBusyNow = true
-        #expect(line.add(piece(0)) && line.add(piece(1)))
+        #expect(add(0, to: line) && add(1, to: line))
         #expect(pool.count == 0)
-        #expect(line.add(piece(2)))
+        #expect(add(2, to: line))
         pool.runAll()
         #expect(order == [0, 1, 2])
     }
 
     @Test func `I8: uids take turns, so that the images of one do not wait behind all those of another`() {
-        let line = line(limits(patient: 0, most: 10_000_000, mostOfUID: 10_000_000))
-        for number in 0..<20 { #expect(line.add(piece(number, bytes: 60_000))) }
-        for number in 100..<103 { #expect(line.add(piece(number, bytes: 60_000, uid: 2))) }
+        let line = line(limits(idle: 0, most: 10_000_000, mostOfUID: 10_000_000))
+        for number in 0..<20 { #expect(add(number, to: line, bytes: 60_000)) }
+        for number in 100..<103 { #expect(add(number, to: line, bytes: 60_000, uid: 2)) }
         #expect(pool.count == 1)
         pool.runAll()
         #expect(order.prefix(7).filter { $0 >= 100 } == [100, 101, 102])
@@ -123,37 +121,37 @@ import Testing
     }
 
     @Test func `F16: where the disk is too slow no more waits than may, but for one image when nothing does`() {
-        let line = line(limits(patient: 0, most: 40_000, mostOfUID: 30_000))
-        for number in 0..<3 { #expect(line.add(piece(number))) }
-        #expect(!line.add(piece(3)))
-        #expect(line.add(piece(4, uid: 2)))
+        let line = line(limits(idle: 0, most: 40_000, mostOfUID: 30_000))
+        for number in 0..<3 { #expect(add(number, to: line)) }
+        #expect(!add(3, to: line))
+        #expect(add(4, to: line, uid: 2))
         #expect(line.backlog == .init(images: 4, bytes: 40_000))
         pool.runAll()
         #expect(order == [0, 1, 2, 4] && line.backlog == .init())
-        #expect(line.add(piece(5, bytes: 1_000_000)))
-        #expect(!line.add(piece(6)))
+        #expect(add(5, to: line, bytes: 1_000_000))
+        #expect(!add(6, to: line))
     }
 
     @Test func `I8: two uids that take all there is leave a third its part, and twice as much is the end of it`() {
-        let line = line(limits(patient: 0, most: 60_000, mostOfUID: 40_000))
-        for uid in [1, 2] as [UInt32] { for _ in 0..<4 { _ = line.add(piece(0, uid: uid)) } }
+        let line = line(limits(idle: 0, most: 60_000, mostOfUID: 40_000))
+        for uid in [1, 2] as [UInt32] { for _ in 0..<4 { _ = add(0, to: line, uid: uid) } }
         // The first came when there was nobody else; the second has half.
         #expect(line.backlog.bytes == 70_000)
-        #expect(line.add(piece(1, uid: 3)) && line.add(piece(2, uid: 3)))
-        #expect(!line.add(piece(3, uid: 3)))
-        let others = (4..<100 as Range<UInt32>).count { line.add(piece(4, uid: $0)) }
+        #expect(add(1, to: line, uid: 3) && add(2, to: line, uid: 3))
+        #expect(!add(3, to: line, uid: 3))
+        let others = (4..<100 as Range<UInt32>).count { add(4, to: line, uid: $0) }
         #expect(others == 3 && line.backlog.bytes == 120_000)
     }
 
     @Test func `who has to wait for what is to be written need not wait for downloads too`() {
         let line = line()
         isBusyNow = true
-        #expect(line.add(piece(0)) && line.add(piece(1)))
+        #expect(add(0, to: line) && add(1, to: line))
         line.hurry()
         pool.runAll()
         #expect(order == [0, 1])
         // Nor is what comes later held back: whoever waits, waits for that too.
-        #expect(line.add(piece(2)))
+        #expect(add(2, to: line))
         pool.runAll()
         #expect(order == [0, 1, 2])
     }
@@ -164,7 +162,7 @@ import Testing
     }
 
     @Test func `F16: an image for which there is no room is served all the same, and not kept`() throws {
-        let world = FakeWorld(disk: pool, memory: 0, writes: limits(patient: 0, most: 1, mostOfUID: 1))
+        let world = FakeWorld(disk: pool, memory: 0, writes: limits(idle: 0, most: 1, mostOfUID: 1))
         let cache = try cache(world)
         let answers = Answers()
         for name in ["bob", "carol"] {
@@ -181,7 +179,7 @@ import Testing
 
     @Test(arguments: [false, true])
     func `I7: what a newer image replaced does not come back where that could not be written`(isSkipped: Bool) throws {
-        let world = FakeWorld(disk: pool, memory: 0, writes: limits(patient: 0, most: 1, mostOfUID: 1))
+        let world = FakeWorld(disk: pool, memory: 0, writes: limits(idle: 0, most: 1, mostOfUID: 1))
         let cache = try cache(world)
         let slot = Slot(profile: OpaqueID("bob"))
         try cache.put(slot, SampleImage.png("old"), timeToLive: nil)
@@ -238,7 +236,7 @@ import Testing
         cache.get(ImageQuery(slot: Slot(profile: OpaqueID("bob")))) { _ in }
         daemon.fetcher.downloads[0].end(SampleImage.downloaded("one"))
         #expect(daemon.store.held(by: .alice) == [])
-        await daemon.sessions.shutDown()
+        await daemon.logout.shutDown()
         #expect(daemon.store.held(by: .alice) == ["one"])
     }
 }

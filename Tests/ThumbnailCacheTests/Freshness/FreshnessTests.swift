@@ -37,8 +37,8 @@ import Testing
     }
 
     @Test func `F14: set ahead, it makes stale what may be served stale while the origin is asked`() {
-        let patient = Freshness(storedAt: 1_000, lifetime: 60, staleWhileRevalidate: 1 << 31, staleIfError: 1 << 31)
-        #expect(patient.state(at: 1_000 + 31_536_000) == .staleServable)
+        let stale = Freshness(storedAt: 1_000, lifetime: 60, staleWhileRevalidate: 1 << 31, staleIfError: 1 << 31)
+        #expect(stale.state(at: 1_000 + 31_536_000) == .staleServable)
     }
 
     @Test func `without a lifetime it is fresh for ever`() {

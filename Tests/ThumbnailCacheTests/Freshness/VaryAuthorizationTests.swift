@@ -181,10 +181,14 @@ import Testing
         let answers = Answers()
         cache.get(ImageQuery(slot: Slot(profile: OpaqueID("bob"))), resolve: answers.take)
         atNextLook.withLockedValue {
-            $0 = { account.tokens.logIn(access: .init("b"), refresh: nil, services) { cache.update(account) } }
+            $0 = {
+                var account = account
+                account.tokens.logIn(access: .init("b"), refresh: nil)
+                cache.update(account)
+            }
         }
         world.fetcher.downloads[0].end(.missing(ResponseHeaders()))
-        #expect(account.token == .init("b") && answers.told == [])
+        #expect(cache.account.token == .init("b") && answers.told == [])
         try #require(world.fetcher.downloads.count == 2)
         world.fetcher.downloads[1].end(SampleImage.downloaded("b"))
         #expect(answers.told == ["b from origin"])

@@ -35,13 +35,13 @@ import Testing
 
     @Test func `what is there already counts, room or not`() {
         let lease = budget.lease(for: 1000)
-        lease.settle(at: 150)
+        lease.set(to: 150)
         #expect(budget.bytes(of: 1000) == 150)
         #expect(!lease.hasRoom(for: 0))
         // Less is always possible.
         #expect(lease.change(to: 120) && lease.bytes == 120)
         #expect(!lease.change(to: 121) && lease.bytes == 120)
-        lease.settle(at: 0)
+        lease.set(to: 0)
         #expect(lease.change(to: 100) && budget.bytes == 100)
     }
 

@@ -38,8 +38,8 @@ import Testing
         _ = bench.get("a")
         _ = bench.readEnds(.sample("held"))
         #expect(bench.finishes(.missing(until: bench.now + 300)) == ["a: null", "drop"])
-        #expect(bench.coordinator.mayDrop(CoordinatorBench.slot, bench.flight("drop")))
-        bench.coordinator.dropped(CoordinatorBench.slot, bench.flight("drop"))
+        #expect(bench.coordinator.mayDrop(bench.flight("drop")))
+        bench.coordinator.dropped(bench.flight("drop"))
         #expect(bench.coordinator.isIdle)
     }
 
@@ -48,7 +48,7 @@ import Testing
         let ticket = bench.coordinator.putBegan(CoordinatorBench.slot)
         bench.misses()
         _ = bench.putCommits(.sample("mine", from: nil), ticket: ticket)
-        #expect(!bench.coordinator.mayDrop(CoordinatorBench.slot, bench.flight("drop")))
+        #expect(!bench.coordinator.mayDrop(bench.flight("drop")))
         #expect(bench.get("b") == ["read"])
     }
 
@@ -58,7 +58,7 @@ import Testing
         _ = bench.get("b", url: Self.other)
         _ = bench.readEnds()
         _ = bench.finishes(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
-        #expect(!bench.coordinator.mayDrop(CoordinatorBench.slot, bench.flight("drop")))
+        #expect(!bench.coordinator.mayDrop(bench.flight("drop")))
     }
 
     @Test func `that a named URL has no image leaves alone what is held from elsewhere`() {
@@ -80,9 +80,9 @@ import Testing
         _ = bench.readEnds()
         _ = bench.finishes(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
         #expect(bench.finishes(Self.missing) == ["a: null"])
-        #expect(bench.coordinator.mayStore(CoordinatorBench.slot, bench.flight("store")))
+        #expect(bench.coordinator.mayStore(bench.flight("store")))
         // What is held now is found on disk, where the template's URL was said to have nothing.
-        bench.coordinator.stored(CoordinatorBench.slot, bench.flight("store"))
+        bench.coordinator.stored(bench.flight("store"))
         #expect(bench.get("c") == ["read"])
         #expect(bench.readEnds(.sample("x", from: Self.other)) == ["c: x from disk"])
     }
@@ -93,7 +93,7 @@ import Testing
         _ = bench.get("b", url: Self.other)
         _ = bench.readEnds()
         _ = bench.finishes(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
-        bench.coordinator.stored(CoordinatorBench.slot, bench.flight("store"))
+        bench.coordinator.stored(bench.flight("store"))
         #expect(bench.get("c") == ["read"])
     }
 
@@ -127,7 +127,7 @@ import Testing
         let storing = bench.flight("store")
         #expect(bench.get("b") == ["b: one from memory, stale", "download \(CoordinatorBench.usual)"])
         #expect(bench.finishes(Self.missing) == ["drop"])
-        #expect(!bench.coordinator.mayStore(CoordinatorBench.slot, storing))
+        #expect(!bench.coordinator.mayStore(storing))
     }
 
     @Test func `an image that may not be kept takes the place of an older one all the same`() {
@@ -172,6 +172,6 @@ extension CoordinatorBench {
         _ = get("a", url: url)
         _ = readEnds()
         _ = finishes(.missing(until: now + 300), url: url ?? CoordinatorBench.usual)
-        coordinator.dropped(CoordinatorBench.slot, flight("drop"))
+        coordinator.dropped(flight("drop"))
     }
 }

@@ -28,7 +28,7 @@ import Testing
         _ = bench.readEnds()
         _ = bench.finishes(.image(.sample("one"), storable: true))
         _ = bench.putCommits(mine, ticket: ticket)
-        #expect(!bench.coordinator.mayStore(CoordinatorBench.slot, bench.flight("store")))
+        #expect(!bench.coordinator.mayStore(bench.flight("store")))
     }
 
     @Test func `I7: a look on disk that began before the PUT brings nothing older back`() {

@@ -12,36 +12,36 @@ import Testing
     private static let failed = RequestCoordinator.DownloadResult.failed(.badImage("HTML"))
 
     @Test func `I8: each failure in a row doubles the pause, from a second to a minute`() {
-        var backoff = RevalidationBackoff(limit: 10, memory: MemoryBudget().lease(for: 1000))
+        var backoff = NegativeCache(limit: 10, memory: MemoryBudget().lease(for: 1000))
         var now = CoordinatorBench.start
-        #expect(!backoff.holds(Self.slot, url: Self.url, at: now))
+        #expect(!backoff.hasJustFailed(Self.slot, url: Self.url, at: now))
         for length in [1, 2, 4, 8, 16, 32, 60, 60] as [Int64] {
             backoff.failed(Self.slot, url: Self.url, at: now)
-            #expect(backoff.holds(Self.slot, url: Self.url, at: now))
+            #expect(backoff.hasJustFailed(Self.slot, url: Self.url, at: now))
             now += length
-            #expect(backoff.holds(Self.slot, url: Self.url, at: now - 1), "\(length)")
-            #expect(!backoff.holds(Self.slot, url: Self.url, at: now), "\(length)")
+            #expect(backoff.hasJustFailed(Self.slot, url: Self.url, at: now - 1), "\(length)")
+            #expect(!backoff.hasJustFailed(Self.slot, url: Self.url, at: now), "\(length)")
         }
         // Nobody asked for a minute after the last: it begins anew.
         now += 60
         backoff.failed(Self.slot, url: Self.url, at: now)
-        #expect(!backoff.holds(Self.slot, url: Self.url, at: now + 1))
+        #expect(!backoff.hasJustFailed(Self.slot, url: Self.url, at: now + 1))
     }
 
     @Test func `F14: with the clock set back there is no pause`() {
-        var backoff = RevalidationBackoff(limit: 10, memory: MemoryBudget().lease(for: 1000))
+        var backoff = NegativeCache(limit: 10, memory: MemoryBudget().lease(for: 1000))
         backoff.failed(Self.slot, url: Self.url, at: CoordinatorBench.start)
-        #expect(!backoff.holds(Self.slot, url: Self.url, at: CoordinatorBench.start - 1))
+        #expect(!backoff.hasJustFailed(Self.slot, url: Self.url, at: CoordinatorBench.start - 1))
     }
 
     @Test func `I8: pauses are bounded, and the oldest goes first`() {
-        var backoff = RevalidationBackoff(limit: 3, memory: MemoryBudget().lease(for: 1000))
+        var backoff = NegativeCache(limit: 3, memory: MemoryBudget().lease(for: 1000))
         for number in 0..<1_000 { backoff.failed(Self.slot, url: "\(number)", at: 0) }
-        let held = (0..<1_000).filter { backoff.holds(Self.slot, url: "\($0)", at: 0) }
+        let held = (0..<1_000).filter { backoff.hasJustFailed(Self.slot, url: "\($0)", at: 0) }
         #expect(held == [997, 998, 999])
-        var none = RevalidationBackoff(limit: 0, memory: MemoryBudget().lease(for: 1000))
+        var none = NegativeCache(limit: 0, memory: MemoryBudget().lease(for: 1000))
         none.failed(Self.slot, url: Self.url, at: 0)
-        #expect(!none.holds(Self.slot, url: Self.url, at: 0))
+        #expect(!none.hasJustFailed(Self.slot, url: Self.url, at: 0))
     }
 
     /// A bench whose memory holds an image that has been stale for a while, with a failed refresh behind it.
@@ -108,7 +108,7 @@ import Testing
                 event == "a 304"
                 ? RequestCoordinator.DownloadResult.confirmed(held, storable: true) : .image(held, storable: true)
             #expect(bench.finishes(result)?.last == "store held")
-            bench.coordinator.stored(Self.slot, bench.flight("store"))
+            bench.coordinator.stored(bench.flight("store"))
         case "a PUT":
             let ticket = bench.coordinator.putBegan(Self.slot)
             #expect(bench.putCommits(held, ticket: ticket) == [])

@@ -64,7 +64,7 @@ import Testing
             ])
         // The next one has it from memory, and fresh.
         #expect(bench.get("c") == ["c: held from memory"])
-        bench.coordinator.stored(CoordinatorBench.slot, bench.flight("store"))
+        bench.coordinator.stored(bench.flight("store"))
         #expect(bench.coordinator.isIdle)
     }
 
@@ -87,7 +87,7 @@ import Testing
         #expect(bench.purge().effects == ["a: cancelled", "cancel \(CoordinatorBench.usual)"])
         #expect(bench.finishes(confirmed(at: bench.now)) == nil)
         #expect(bench.asksAgain() == [])
-        #expect(!bench.coordinator.mayStore(CoordinatorBench.slot, bench.flight(CoordinatorBench.usual)))
+        #expect(!bench.coordinator.mayStore(bench.flight(CoordinatorBench.usual)))
         // A new download is unconditional: nothing is held any more.
         _ = bench.get("b")
         #expect(bench.readEnds() == ["download \(CoordinatorBench.usual)"])
@@ -97,9 +97,9 @@ import Testing
         var bench = asking()
         _ = bench.finishes(confirmed(at: bench.now))
         let storing = bench.flight("store")
-        #expect(bench.coordinator.mayStore(CoordinatorBench.slot, storing))
+        #expect(bench.coordinator.mayStore(storing))
         _ = bench.purge()
-        #expect(!bench.coordinator.mayStore(CoordinatorBench.slot, storing))
+        #expect(!bench.coordinator.mayStore(storing))
     }
 
     @Test func `I7: a 304 that ends after a PUT is ignored, and its waiters had the PUT's image`() {
@@ -118,7 +118,7 @@ import Testing
         let ticket = bench.coordinator.putBegan(CoordinatorBench.slot)
         _ = bench.finishes(confirmed(at: bench.now))
         _ = bench.putCommits(.sample("mine", from: nil), ticket: ticket)
-        #expect(!bench.coordinator.mayStore(CoordinatorBench.slot, bench.flight("store")))
+        #expect(!bench.coordinator.mayStore(bench.flight("store")))
     }
 
     @Test func `a 304 for what was evicted meanwhile brings it back: its bytes were kept for the answer`() {

@@ -164,12 +164,12 @@ import Testing
     @Test func `I4: nothing is promised of what was found on disk before that is durable`() async throws {
         try await daemon.logIn(.alice)
         // Neither a log-in that changes nothing nor a log-out of nobody has a commit behind it.
-        daemon.store.fail(.settle, times: .max)
+        daemon.store.fail(.makeDurable, times: .max)
         await #expect(throws: CacheFailure.inputOutput("EIO")) { try await daemon.logIn(.alice) }
         await #expect(throws: CacheFailure.inputOutput("EIO")) { try await daemon.logOut(.carol) }
         // Reads need nothing durable (I9).
         #expect(daemon.sessions.openCache(.alice) != nil)
-        daemon.store.fail(.settle, times: 0)
+        daemon.store.fail(.makeDurable, times: 0)
         try await daemon.logIn(.alice)
         #expect(try await daemon.logOut(.carol).users == 0)
     }

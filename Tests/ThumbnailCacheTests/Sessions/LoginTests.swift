@@ -84,10 +84,10 @@ import Testing
     @Test func `options not given keep what was set; a new token is used from then on and kept`() async throws {
         try await daemon.logIn(.alice, token: Secret([1]))
         try await daemon.logIn(.alice, session: "second")
-        #expect(daemon.store.login(of: .alice)?.token == Secret([1]))
+        #expect(daemon.store.login(of: .alice)?.tokens.access == Secret([1]))
         try await daemon.logIn(.alice, token: Secret([2]))
         #expect(try await daemon.sessions.cache(.alice).account.token == Secret([2]))
-        #expect(daemon.store.login(of: .alice)?.token == Secret([2]))
+        #expect(daemon.store.login(of: .alice)?.tokens.access == Secret([2]))
     }
 
     @Test func `a session that cannot be kept is an error, and is not there`() async throws {

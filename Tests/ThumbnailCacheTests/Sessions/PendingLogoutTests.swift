@@ -97,6 +97,19 @@ import Testing
         #expect(markers.looks == 2)
     }
 
+    @Test func `I8: log-ins of one uid share a look, too`() async throws {
+        let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 3)))
+        let pending = self.pending(daemon)
+        let gate = markers.hold(.pending)
+        let logins = (0..<50).map { _ in Task { try await pending.honour(uid: 1000) } }
+        await gate.reached()
+        defer { gate.open() }
+        while pending.waiting < 49 { try await turn() }
+        gate.open()
+        for login in logins { try await login.value }
+        #expect(markers.looks == 2)
+    }
+
     @Test func `I4: what cannot be made durable is not on record, and is tried again; one uid's trouble is no other's`()
         async throws
     {
@@ -227,25 +240,25 @@ import Testing
     @Test func `F46, I8: a uid that fails has pauses of its own, which grow, and keeps no other waiting`() async throws
     {
         let daemon = Daemon()
-        daemon.store.fail(.settle, times: .max)
+        daemon.store.fail(.makeDurable, times: .max)
         markers.leave(1000, "one")
         let pending = self.pending(daemon)
         pending.watch()
         var tried: [Int] = []
         for look in 1...94 {
-            let before = daemon.store.calls(.settle)
+            let before = daemon.store.calls(.makeDurable)
             try await lookAgain(pending, daemon)
-            if daemon.store.calls(.settle) > before { tried.append(look) }
+            if daemon.store.calls(.makeDurable) > before { tried.append(look) }
         }
         #expect(tried == [1, 2, 4, 8, 16, 32, 62, 92])
-        daemon.store.fail(.settle, times: 0)
+        daemon.store.fail(.makeDurable, times: 0)
         markers.leave(1001, "two")
         try await lookAgain(pending, daemon)
         #expect(markers.honoured == ["two"])
         for _ in 96...122 { try await lookAgain(pending, daemon) }
         #expect(markers.honoured == ["one", "two"])
         // Who has failed and is done has failed never.
-        daemon.store.fail(.settle)
+        daemon.store.fail(.makeDurable)
         markers.leave(1000, "three")
         for _ in 1...2 { try await lookAgain(pending, daemon) }
         #expect(markers.honoured.count == 3)

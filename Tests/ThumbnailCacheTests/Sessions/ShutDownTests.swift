@@ -15,7 +15,7 @@ import Testing
         let answers = Answers()
         _ = try await daemon.sessions.cache(.alice).get(
             ImageQuery(slot: Slot(profile: OpaqueID("eve"))), resolve: answers.take)
-        await daemon.sessions.shutDown()
+        await daemon.logout.shutDown()
         #expect(answers.told == ["shuttingDown"])
         #expect(daemon.fetcher.downloads.map(\.isCancelled) == [true])
         #expect(daemon.world.log.events.suffix(2) == ["close", "wipe"])
@@ -39,7 +39,7 @@ import Testing
             }
         }
         await gate.reached()
-        async let stopped: Void = daemon.sessions.shutDown()
+        async let stopped: Void = daemon.logout.shutDown()
         while cache.isOpen { try await turn() }
         gate.open()
         #expect(try await failure == .shuttingDown)
@@ -50,7 +50,7 @@ import Testing
 
     @Test func `I4: nobody gets a receipt or a cache from a daemon that has stopped`() async throws {
         try await daemon.logIn(.alice)
-        await daemon.sessions.shutDown()
+        await daemon.logout.shutDown()
         for owner in [Owner.alice, .carol] {
             await #expect(throws: CacheFailure.shuttingDown) { try await daemon.logOut(owner) }
             await #expect(throws: CacheFailure.shuttingDown) { try await daemon.purge(owner) }
@@ -69,7 +69,7 @@ import Testing
         let gate = daemon.store.hold(.commitLogout)
         async let ended = daemon.logOut(.alice)
         await gate.reached()
-        async let stopped: Void = daemon.sessions.shutDown()
+        async let stopped: Void = daemon.logout.shutDown()
         // Whatever fails, nobody is left standing at the gate.
         defer { gate.open() }
         while daemon.sessions.waiting(for: .alice) == 0 {
@@ -85,7 +85,7 @@ import Testing
         try await daemon.logIn(.alice)
         daemon.store.fail(.commitPurge, times: .max)
         await #expect(throws: CacheFailure.self) { try await daemon.purge(.alice) }
-        await daemon.sessions.shutDown()
+        await daemon.logout.shutDown()
         #expect(daemon.world.time.timers == 0)
     }
 }

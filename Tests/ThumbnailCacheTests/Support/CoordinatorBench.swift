@@ -19,11 +19,13 @@ struct CoordinatorBench {
     var memory: Image?
     var route: RequestCoordinator.Route = .success(DownloadTarget(url: CoordinatorBench.usual, isNamedByClient: false))
     private(set) var waiters: [String: WaiterID] = [:]
-    private(set) var flights: [String: UInt64] = [:]
+    private(set) var flights: [String: FlightID] = [:]
+    private(set) var lastGrace: UInt64 = 0
     private(set) var handles: [String: FakeHandle] = [:]
 
     init(absenceLimit: Int = 100) {
-        coordinator = RequestCoordinator(absenceLimit: absenceLimit) { MemoryBudget().lease(for: 1000) }
+        coordinator = RequestCoordinator(
+            negativeCache: NegativeCache(limit: absenceLimit, memory: MemoryBudget().lease(for: 1000)))
     }
 
     // MARK: What happens
@@ -44,11 +46,9 @@ struct CoordinatorBench {
     }
 
     /// The look on disk has ended; with nothing, unless an image is given.
-    mutating func readEnds(_ image: Image? = nil, slot: Slot = CoordinatorBench.slot, flight: UInt64? = nil)
-        -> [String]?
-    {
-        guard let number = flight ?? flights["read"] else { return nil }
-        return coordinator.readEnded(slot, number, image: image, route: route, now: now).map { tell($0) }
+    mutating func readEnds(_ image: Image? = nil, flight: FlightID? = nil) -> [String]? {
+        guard let id = flight ?? flights["read"] else { return nil }
+        return coordinator.readEnded(id, image: image, route: route, now: now).map { tell($0) }
     }
 
     /// The look for a larger image has ended; with nothing, unless an image is given.
@@ -58,31 +58,27 @@ struct CoordinatorBench {
     ) -> [String] {
         let found = image.map { (image: ServedImage($0, from: .disk, at: now), slot: slot) }
         return tell(
-            coordinator.largerEnded(
-                CoordinatorBench.slot, flight("larger"), found: found, isConclusive: isConclusive, now: now))
+            coordinator.largerEnded(flight("larger"), found: found, isConclusive: isConclusive, now: now))
     }
 
     /// The fetcher has taken a download, which can be stopped from now on.
-    mutating func starts(_ url: String = CoordinatorBench.usual, flight: UInt64? = nil) -> [String] {
+    mutating func starts(_ url: String = CoordinatorBench.usual, flight: FlightID? = nil) -> [String] {
         let handle = FakeHandle(url: url)
         handles[url] = handle
-        let number = flight ?? flights[url] ?? 0
-        return tell(coordinator.downloadStarted(CoordinatorBench.slot, number, url: url, handle: handle))
+        return tell(coordinator.downloadStarted(flight ?? self.flight(url), handle: handle))
     }
 
     mutating func finishes(
-        _ result: RequestCoordinator.DownloadResult, url: String = CoordinatorBench.usual, flight: UInt64? = nil
+        _ result: RequestCoordinator.DownloadResult, url: String = CoordinatorBench.usual, flight: FlightID? = nil
     ) -> [String]? {
-        guard let number = flight ?? flights[url] else { return nil }
-        return coordinator.downloadEnded(CoordinatorBench.slot, number, url: url, result, route: route, now: now).map {
-            tell($0)
-        }
+        guard let id = flight ?? flights[url] else { return nil }
+        return coordinator.downloadEnded(id, result, route: route, now: now).map { tell($0) }
     }
 
     /// The origin said "not modified" of something that is not held.
-    mutating func asksAgain(flight: UInt64? = nil) -> [String] {
+    mutating func asksAgain(flight: FlightID? = nil) -> [String] {
         let target = DownloadTarget(url: Self.usual, isNamedByClient: false)
-        return tell(coordinator.askAgain(Self.slot, flight ?? flights[Self.usual] ?? 0, target))
+        return tell(coordinator.askAgain(flight ?? self.flight(Self.usual), target))
     }
 
     mutating func leaves(_ name: String) -> [String] {
@@ -110,13 +106,12 @@ struct CoordinatorBench {
     }
 
     /// The grace that began last is over, or an earlier one.
-    mutating func graceEnds(_ number: UInt64? = nil, url: String = CoordinatorBench.usual) -> [String] {
-        tell(coordinator.graceEnded(CoordinatorBench.slot, url: url, number ?? lastGrace))
+    mutating func graceEnds(_ number: UInt64? = nil) -> [String] {
+        tell(coordinator.graceEnded(flight("grace"), number ?? lastGrace))
     }
 
-    func flight(_ key: String) -> UInt64 { flights[key] ?? 0 }
-
-    var lastGrace: UInt64 { flight("grace") }
+    /// The last flight that did that; one that never was where there was none.
+    func flight(_ key: String) -> FlightID { flights[key] ?? FlightID(slot: Self.slot, work: .read, number: 0) }
 
     // MARK: What follows
 
@@ -127,27 +122,27 @@ struct CoordinatorBench {
             case .answer(let waiter, let outcome):
                 let name = waiters.first { $0.value == waiter.id }?.key ?? "nobody"
                 return "\(name): \(Self.tell(outcome))"
-            case .read(_, let flight):
+            case .read(let flight):
                 flights["read"] = flight
                 return "read"
-            case .findLarger(_, let flight):
+            case .findLarger(let flight):
                 flights["larger"] = flight
                 return "find larger"
-            case .download(let slot, let target, let flight):
+            case .download(let flight, let target):
                 flights[target.url] = flight
-                let basis = coordinator.basis(slot, flight, url: target.url)
+                let basis = coordinator.basis(flight)
                 return "download \(target.url)\(basis.map { " unless it is \($0.label)" } ?? "")"
             case .cancel(let handle):
                 return "cancel \((handle as? FakeHandle)?.url ?? "what?")"
-            case .store(let slot, let flight):
+            case .store(let flight):
                 flights["store"] = flight
-                return "store \(coordinator.storing(slot)?.image.label ?? "nothing")"
-            case .drop(_, let flight):
+                return "store \(coordinator.storing(flight.slot)?.image.label ?? "nothing")"
+            case .drop(let flight):
                 flights["drop"] = flight
                 return "drop"
-            case .grace(_, let url, let number):
-                flights["grace"] = number
-                return "grace \(url)"
+            case .grace(let flight, let number):
+                (flights["grace"], lastGrace) = (flight, number)
+                return if case .download(let url) = flight.work { "grace \(url)" } else { "grace" }
             }
         }
     }

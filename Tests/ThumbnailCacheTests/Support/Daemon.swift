@@ -1,5 +1,6 @@
 import CacheFakes
 import Logging
+import NIOConcurrencyHelpers
 import NIOCore
 
 @testable import ThumbnailCache
@@ -93,7 +94,10 @@ extension UserSessions {
     /// How many stand in line behind the one whose turn it is.
     func waiting(for owner: Owner) -> Int { entry(owner)?.lock.waiting ?? 0 }
 
-    func token(of owner: Owner) -> Secret? { entry(owner)?.account.token }
+    func token(of owner: Owner) -> Secret? { entry(owner)?.state.withLockedValue { $0.account.token } }
+
+    /// How many owners are kept in memory.
+    var knownOwners: Int { entries().count }
 }
 
 /// Lets others run while a test waits for them; throws when the test's time is up, so that what never comes is a failure.

@@ -15,6 +15,13 @@ extension TokenGrant {
     }
 }
 
+extension UserCache.Account {
+    /// Of a log-in that nothing renews.
+    init(origin: String? = nil, token: Secret?) {
+        self.init(origin: origin, tokens: LoginTokens(access: token))
+    }
+}
+
 extension Secret {
     convenience init(_ text: String) {
         self.init(text.utf8)
@@ -32,8 +39,8 @@ extension Answers {
 
 extension UserSessions {
     /// Returns when what had been begun about an owner's log-in is done.
-    func settled(_ owner: Owner) async {
-        while let entry = entry(owner), !entry.state.withLockedValue({ $0.tokens.isIdle }) { await Task.yield() }
+    func refreshesEnded(_ owner: Owner) async {
+        while entry(owner)?.state.withLockedValue({ $0.service?.isIdle }) == false { await Task.yield() }
         await entry(owner)?.lock.withLock {}
     }
 }

@@ -14,20 +14,20 @@ import Testing
         let isFull = NIOLockedValueBox(true)
         let tries = NIOLockedValueBox(0)
         let service = AccessTokenService(
-            .of(nil, "r1"),
-            keeper: TokenKeeper(
+            .of(nil, "r1"), payer: 1000, services: world.services,
+            keeper: .init(
                 keep: { _ throws(CacheFailure) in
                     tries.withLockedValue { $0 += 1 }
                     if isFull.withLockedValue({ $0 }) { throw .noSpace("disk full") }
                 },
                 adopt: { _ in }, tell: { _, _ in }))
-        let (services, time) = (world.services, world.time)
+        let time = world.time
         var origin = FakeWorld.origin
         origin.tokenEndpoint = TokenEndpoint(url: "https://id.test/token", clientID: "c")
         let renewed = origin
         func renew(_ refused: String?, to next: String) async throws {
             world.tokens.answer = { _ in .success(.init(next)) }
-            _ = service.ask(refused: refused.map { Secret($0) }, of: renewed, services) { _ in }
+            _ = service.ask(refused: refused.map { Secret($0) }, of: renewed) { _ in }
             while service.held != Secret(next) { try await turn() }
         }
         try await renew(nil, to: "t1")

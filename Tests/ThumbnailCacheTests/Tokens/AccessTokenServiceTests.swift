@@ -135,6 +135,30 @@ import Testing
         #expect(requests.isEmpty && shown == [.init("t1")])
     }
 
+    @Test func `TOKEN alone: a download that was refused is sent once more where a log-in has brought another`()
+        async throws
+    {
+        try await daemon.logIn(.alice, token: .init("t1"))
+        let answers = Answers()
+        try await get("bob", answers)
+        try await daemon.logIn(.alice, token: .init("t2"))
+        daemon.fetcher.downloads[0].end(.failed(.unauthorized("HTTP status 401")))
+        #expect(answers.told == [] && shown == [.init("t1"), .init("t2")])
+        daemon.fetcher.downloads[1].end(.failed(.unauthorized("HTTP status 401")))
+        #expect(answers.told == ["unauthorized(\"HTTP status 401\")"] && requests.isEmpty)
+    }
+
+    @Test func `REFRESH that comes with a later log-in renews from then on`() async throws {
+        try await daemon.logIn(.alice, token: .init("t1"))
+        serve(only: "t2", on: daemon)
+        daemon.world.tokens.answer = { _ in .success(.init("t2")) }
+        try await daemon.logIn(.alice, refresh: .init("r1"))
+        #expect(await daemon.get(.alice, "bob").hasSuffix("from origin"))
+        #expect(shown.first == .init("t1") && shown.last == .init("t2"))
+        #expect(requests.map(\.request.refreshToken) == [.init("r1")])
+        #expect(daemon.store.login(of: .alice)?.tokens.access == .init("t2"))
+    }
+
     @Test func `an origin that refuses the new token as well gets two requests and no more`() async throws {
         try await daemon.logIn(.alice, token: .init("t1"), refresh: .init("r1"))
         serve(only: "none", on: daemon)
@@ -157,7 +181,7 @@ import Testing
         #expect(requests.map(\.isCancelled) == [true])
         try await daemon.logIn(.alice, token: .init("t9"))
         requests[0].end(.success(.init("t2", refresh: "r2")))
-        await daemon.sessions.settled(.alice)
+        await daemon.sessions.refreshesEnded(.alice)
         #expect(daemon.store.login(of: .alice)?.tokens == .of("t9"))
         #expect(daemon.sessions.token(of: .alice) == .init("t9"))
         #expect(answers.told == ["cancelled"])
@@ -175,7 +199,7 @@ import Testing
         gate.open()
         #expect(try await ended.users == 1)
         try await daemon.logIn(.alice)
-        await daemon.sessions.settled(.alice)
+        await daemon.sessions.refreshesEnded(.alice)
         #expect(daemon.store.login(of: .alice)?.tokens == LoginTokens())
         #expect(daemon.store.calls(.commitSessions) == 0)
     }
@@ -205,7 +229,7 @@ import Testing
         cache.leave(waiter)
         daemon.world.time.advance(seconds: 5)
         requests[0].end(.success(.init("t1")))
-        await daemon.sessions.settled(.alice)
+        await daemon.sessions.refreshesEnded(.alice)
         #expect(daemon.fetcher.downloads.isEmpty && answers.told.isEmpty)
         #expect(daemon.sessions.token(of: .alice) == .init("t1"))
     }
@@ -267,7 +291,7 @@ import Testing
         #expect(request != nil)
         request?.end(.success(.init("t1", refresh: "r2")))
         await daemon.fetcher.started(1)
-        await daemon.sessions.settled(.alice)
+        await daemon.sessions.refreshesEnded(.alice)
         while request != nil { try await turn() }
     }
 
@@ -289,7 +313,7 @@ import Testing
     @Test func `a stop waits for a refresh under way, so that a rotated refresh token is not lost`() async throws {
         try await daemon.logIn(.alice, refresh: .init("r1"))
         try await get("bob", Answers())
-        async let stopped: Void = daemon.sessions.shutDown()
+        async let stopped: Void = daemon.logout.shutDown()
         requests[0].end(.success(.init("t1", refresh: "r2")))
         await stopped
         #expect(daemon.store.login(of: .alice)?.tokens.refresh == .init("r2"))
@@ -299,7 +323,7 @@ import Testing
         try await daemon.logIn(.alice, refresh: .init("r1"))
         let answers = Answers()
         try await get("bob", answers)
-        async let stopped: Void = daemon.sessions.shutDown()
+        async let stopped: Void = daemon.logout.shutDown()
         while daemon.world.time.timers == 0 { try await turn() }
         daemon.world.time.advance(seconds: 5)
         await stopped

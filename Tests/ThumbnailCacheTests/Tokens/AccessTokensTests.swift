@@ -88,20 +88,6 @@ import Testing
         }
     }
 
-    // MARK: Without anything to renew with
-
-    @Test func `without tokens nothing is shown, and a token alone is shown until somebody logs in with another`() {
-        #expect(Bench(LoginTokens()).ask("a") == ["a=none"])
-        let bench = Bench(.of("t1"))
-        bench.now += 1_000_000
-        #expect(bench.ask("a") == ["a=t1"])
-        #expect(bench.machine.mayReplace(Secret("t1".utf8)) == false)
-        #expect(bench.logIn(access: "t2") == [])
-        #expect(bench.machine.mayReplace(Secret("t1".utf8)))
-        #expect(bench.ask("b", refused: "t1") == ["b=t2"])
-        #expect(bench.ask("c", refused: "t2") == ["c=UNAUTHORIZED"])
-    }
-
     // MARK: Single-flight
 
     @Test func `with a refresh token alone an access token is got before the first download goes on`() {

@@ -60,7 +60,7 @@ import Testing
         let now = daemon.world.time.now
         func remember(_ slot: Slot, url: String) {
             cache.state.withLockedValue {
-                $0.coordinator.negativeCache.remember(slot, url: url, until: now + 300, leavesSlotEmpty: true, now: now)
+                $0.coordinator.negativeCache.missing(slot, url: url, until: now + 300, leavesSlotEmpty: true, now: now)
             }
         }
         remember(Slot(profile: OpaqueID("bob"), size: 64), url: "https://origin.test/a")
@@ -76,13 +76,13 @@ import Testing
         var negativeCache = NegativeCache(limit: 100, memory: MemoryBudget().lease(for: 1000))
         func slot(_ size: UInt16) -> Slot { Slot(profile: OpaqueID("bob"), size: size) }
         for size in 1...50 as ClosedRange<UInt16> {
-            negativeCache.remember(
+            negativeCache.missing(
                 slot(size), url: "https://origin.test/\(size)", until: 300, leavesSlotEmpty: true, now: 0)
         }
-        #expect((1...50).filter { negativeCache.holdsAny(slot($0), at: 1) } == Array(35...50))
-        #expect(!negativeCache.holdsAny(Self.slot, at: 1))
+        #expect((1...50).filter { negativeCache.hasMissing(slot($0), at: 1) } == Array(35...50))
+        #expect(!negativeCache.hasMissing(Self.slot, at: 1))
         negativeCache.forget(profile: OpaqueID("bob"))
-        #expect(!(1...50).contains { negativeCache.holdsAny(slot($0), at: 1) })
+        #expect(!(1...50).contains { negativeCache.hasMissing(slot($0), at: 1) })
     }
 
     /// Has something happen between the moment the image was seen on disk and the answer.

@@ -57,7 +57,7 @@ import Testing
         _ = bench.finishes(.image(.sample("one"), storable: true))
         #expect(bench.get("b") == ["b: one from memory"])
         #expect(bench.get("c", url: Self.other) == ["download \(Self.other)"])
-        bench.coordinator.stored(CoordinatorBench.slot, bench.flight("store"))
+        bench.coordinator.stored(bench.flight("store"))
         #expect(bench.get("d") == ["read"])
     }
 
@@ -69,7 +69,7 @@ import Testing
         let older = bench.flight("store")
         _ = bench.get("b")
         _ = bench.finishes(.image(.sample("two"), storable: true))
-        bench.coordinator.stored(CoordinatorBench.slot, older)
+        bench.coordinator.stored(older)
         #expect(bench.get("c") == ["c: two from memory"])
     }
 }

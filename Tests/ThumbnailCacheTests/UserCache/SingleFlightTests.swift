@@ -17,7 +17,7 @@ import Testing
         #expect(
             bench.finishes(.image(.sample("one"), storable: true))
                 == ["a: one from origin", "b: one from origin", "c: one from origin", "store one"])
-        bench.coordinator.stored(CoordinatorBench.slot, bench.flight("store"))
+        bench.coordinator.stored(bench.flight("store"))
         #expect(bench.coordinator.isIdle)
     }
 
@@ -154,7 +154,7 @@ import Testing
         _ = bench.get("b", slot: other)
         _ = bench.get("c", slot: stranger)
         #expect(Set(bench.purge().effects) == ["a: cancelled", "b: cancelled"])
-        #expect(bench.readEnds(.sample("kept"), slot: stranger) == ["c: kept from disk"])
+        #expect(bench.readEnds(.sample("kept")) == ["c: kept from disk"])
     }
 
     @Test mutating func `F40: what was downloaded but not yet stored when a purge came is not stored`() {
@@ -162,10 +162,10 @@ import Testing
         _ = bench.readEnds()
         _ = bench.finishes(.image(.sample("one"), storable: true))
         let flight = bench.flight("store")
-        #expect(bench.coordinator.mayStore(CoordinatorBench.slot, flight))
+        #expect(bench.coordinator.mayStore(flight))
         _ = bench.purge()
-        #expect(!bench.coordinator.mayStore(CoordinatorBench.slot, flight))
-        bench.coordinator.stored(CoordinatorBench.slot, flight)
+        #expect(!bench.coordinator.mayStore(flight))
+        bench.coordinator.stored(flight)
         #expect(bench.coordinator.isIdle)
     }
 }

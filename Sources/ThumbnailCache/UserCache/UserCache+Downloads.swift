@@ -1,0 +1,245 @@
+import LinuxSupport
+import NIOConcurrencyHelpers
+
+// The way of one download: its token, the fetcher, what the answer means for the cache, and the end of its flight.
+
+extension UserCache {
+    /// A download that waits for its token, is under way, or was refused its token and tries once more with another.
+    private struct DownloadAttempt: Sendable {
+        let flight: FlightID
+        let target: DownloadTarget
+        let origin: Origin
+        /// What is held and to be revalidated.
+        var basis: Image?
+        /// Which tokens it shows, or some that came before them.
+        var family: UInt32 = 0
+        let steps = CancellationChain()
+        /// The token that the origin has refused.
+        var refused: Secret?
+
+        /// The number of the last step before.
+        var step: Int { refused == nil ? 0 : 2 }
+    }
+
+    func download(_ flight: FlightID, _ target: DownloadTarget) {
+        // Ended before it began: then nobody is asked, least of all without the token that is gone.
+        let (account, basis) = state.withLockedValue { state in
+            (state.coordinator.isUnderWay(flight) ? state.account : nil, state.coordinator.basis(flight))
+        }
+        guard let account else { return }
+        guard let origin = origin(of: account) else {
+            return finished(flight, target, .failed(.origin("the user's origin is configured no more")))
+        }
+        let attempt = DownloadAttempt(flight: flight, target: target, origin: origin, basis: basis)
+        change { state in
+            Consequences(effects: state.coordinator.downloadStarted(flight, handle: attempt.steps))
+        }
+        authorize(attempt, account)
+    }
+
+    /// Sends the download as soon as there is a token for it, or nobody wants one.
+    private func authorize(_ attempt: DownloadAttempt, _ account: Account) {
+        var attempt = attempt
+        // Asked before the token, so that an answer never counts for tokens that came after the one that was shown.
+        attempt.family = account.family
+        // What is held for others is not what these tokens may confirm.
+        if let held = attempt.basis?.record.tokenFamily, held != attempt.family { attempt.basis = nil }
+        // What cannot be renewed is sent, be it nothing, for the origin to judge.
+        guard let service = account.service else { return ask(attempt, account.tokens.access) }
+        let wait = service.ask(refused: attempt.refused, of: attempt.origin) { [attempt] result in
+            switch result {
+            case .success(let token): self.ask(attempt, token)
+            case .failure(let failure): self.finished(attempt.flight, attempt.target, .failed(failure))
+            }
+        }
+        attempt.steps.follow(wait, as: attempt.step + 1)
+    }
+
+    /// Asks the fetcher: nobody else does.
+    private func ask(_ attempt: DownloadAttempt, _ token: Secret?) {
+        let (flight, target) = (attempt.flight, attempt.target)
+        // A token may have been waited for, and the flight have ended meanwhile.
+        guard state.withLockedValue({ $0.coordinator.isUnderWay(flight) }) else { return }
+        let download = Download(
+            uid: payer, origin: attempt.origin, target: target, token: token,
+            condition: attempt.basis.map { condition(for: $0, at: target) }, framing: services.framing)
+        do {
+            let handle = try services.fetcher.start(download) { outcome in
+                if let token, self.triesAgain(attempt, token, outcome) { return }
+                self.arrived(outcome, attempt)
+            }
+            if attempt.refused == nil { services.counters.count(.downloads) }
+            if download.condition != nil { services.counters.count(.revalidations) }
+            attempt.steps.follow(handle, as: attempt.step + 2)
+        } catch {
+            finished(flight, target, .failed(error))
+        }
+    }
+
+    /// A download that was refused its token is sent once more where there can be another token.
+    private func triesAgain(_ attempt: DownloadAttempt, _ token: Secret, _ outcome: DownloadOutcome) -> Bool {
+        guard case .failed(.unauthorized) = outcome else { return false }
+        let account = self.account
+        guard attempt.refused == nil else {
+            account.service?.wasRefusedToo(token)
+            return false
+        }
+        // Without a service a log-in may have brought another meanwhile.
+        guard account.service?.mayReplace ?? account.tokens.access.map({ $0 != token }) ?? false else { return false }
+        var again = attempt
+        again.refused = token
+        authorize(again, account)
+        return true
+    }
+
+    /// Judges what came: here, on the fetcher's thread, if it is quickly done and no other download needs that thread.
+    private func arrived(_ outcome: DownloadOutcome, _ attempt: DownloadAttempt) {
+        let responseTime = ResponseTime(services.time)
+        let (flight, target, origin, basis) = (attempt.flight, attempt.target, attempt.origin, attempt.basis)
+        let family = attempt.family
+        // It may wait for its turn beyond a log-out: so it holds no token, and not the attempt, which may.
+        let judge: @Sendable () -> Void = {
+            let result = self.judge(outcome, of: target, from: origin, basis: basis, family, at: responseTime)
+            self.finished(flight, target, result)
+        }
+        if outcome.takesLongToHash {
+            services.disk.submit(for: owner.uid, judge)
+        } else if services.fetcher.isBusy {
+            services.judging.submit(for: owner.uid, judge)
+        } else {
+            judge()
+        }
+    }
+
+    // MARK: What an answer means
+
+    /// What makes a download conditional on an image that is held.
+    func condition(for basis: Image, at target: DownloadTarget) -> DownloadCondition {
+        let fields = basis.record.fields
+        return DownloadCondition(
+            url: basis.record.redirectedTo ?? target.url, etag: fields.etag,
+            lastModified: fields.modifiedSince(now: services.time.now))
+    }
+
+    /// What an ended download means for the cache. Nil for a "not modified" that is about something else than what is held, and for
+    /// what was said to tokens that are not the log-in's any more: then the origin is to be asked again.
+    /// - Parameters:
+    ///   - family: of the tokens that it showed.
+    ///   - responseTime: when it ended, which is when its age began to count here.
+    func judge(
+        _ outcome: DownloadOutcome, of target: DownloadTarget, from origin: Origin, basis: Image?, _ family: UInt32,
+        at responseTime: ResponseTime
+    ) -> RequestCoordinator.DownloadResult? {
+        if case .failed = outcome {} else if family != account.family { return nil }
+        switch outcome {
+        case .image(let downloaded):
+            return image(downloaded, of: target, from: origin, family, at: responseTime)
+        case .notModified(let headers):
+            guard let basis else { return .failed(.origin("the origin said that nothing has changed, unasked")) }
+            return confirmed(basis, headers, origin: origin, family, at: responseTime)
+        case .missing(let headers):
+            return .missing(
+                until: NegativePolicy.believedUntil(headers, origin: origin, at: responseTime), family: family)
+        case .failed(let failure):
+            services.counters.count(.downloadFailures)
+            return .failed(failure)
+        }
+    }
+
+    private func image(
+        _ downloaded: DownloadedImage, of target: DownloadTarget, from origin: Origin, _ family: UInt32,
+        at responseTime: ResponseTime
+    ) -> RequestCoordinator.DownloadResult {
+        let fields = StoredFields(downloaded.headers)
+        let policy = StoragePolicy(fields, downloaded.headers, origin: origin, at: responseTime)
+        let record = ImageRecord(
+            shape: downloaded.shape, digest: services.store.digest(of: downloaded.bytes.image),
+            provenance: .url(target.url), freshness: policy.freshness, fields: fields,
+            redirectedTo: downloaded.redirectedTo, tokenFamily: policy.variesByToken ? family : nil)
+        return .image(Image(record: record, bytes: downloaded.bytes), storable: policy.mayStore)
+    }
+
+    /// A 304 renews what is known of the image and keeps its bytes (RFC 9111 section 4.3.4).
+    private func confirmed(
+        _ basis: Image, _ headers: ResponseHeaders, origin: Origin, _ family: UInt32, at responseTime: ResponseTime
+    ) -> RequestCoordinator.DownloadResult? {
+        let answer = StoredFields(headers)
+        guard basis.record.fields.areConfirmed(by: answer, now: responseTime.forDates) else { return nil }
+        services.counters.count(.notModified)
+        var record = basis.record
+        record.fields = record.fields.updated(by: answer)
+        let policy = StoragePolicy(record.fields, headers, origin: origin, at: responseTime)
+        record.freshness = policy.freshness
+        record.tokenFamily = policy.variesByToken ? family : nil
+        return .confirmed(Image(record: record, bytes: basis.bytes), storable: policy.mayStore)
+    }
+
+    // MARK: The end of the flight
+
+    /// - Parameter result: nil when the answer means nothing for what is held.
+    private func finished(
+        _ flight: FlightID, _ target: DownloadTarget, _ result: RequestCoordinator.DownloadResult?
+    ) {
+        defer { services.writes.downloadEnded() }
+        let slot = flight.slot
+        let now = services.time.now
+        let route = self.route(for: slot, held: nil)
+        change { state in
+            // Looked at where it takes effect: other tokens may be shown since it was judged.
+            guard let result, state.coordinator.suits(result) else {
+                return Consequences(effects: state.coordinator.askAgain(flight, target))
+            }
+            guard let effects = state.coordinator.downloadEnded(flight, result, route: route, now: now) else {
+                return Consequences()
+            }
+            state.invalidateLookups(of: slot.profile)
+            var memory = MemoryChange()
+            if let image = result.storable {
+                memory = remember(image, in: slot, &state)
+            } else if state.coordinator.mayDrop(flight) {
+                // What goes from the disk goes from memory.
+                memory = forget(slot, &state)
+            }
+            return Consequences(effects: effects, memory: memory)
+        }
+    }
+}
+
+extension DownloadOutcome {
+    /// Whether the digest of what came takes longer than the fetcher's one thread has, for which other downloads wait: 64 KiB take
+    /// some 40 µs. To hand it to a pool takes 15 µs and more, and a thread's waking.
+    fileprivate var takesLongToHash: Bool {
+        if case .image(let downloaded) = self { downloaded.bytes.count > 64 << 10 } else { false }
+    }
+}
+
+/// A download that takes several steps, one after another, as one thing that can be stopped: the wait for a token, the request,
+/// and where the origin refuses the token, both again.
+final class CancellationChain: DownloadHandle {
+    private struct State {
+        var isCancelled = false
+        var number = 0
+        var step: (any DownloadHandle)?
+    }
+
+    private let state = NIOLockedValueBox(State())
+
+    /// Goes on with a step: it is what ``cancel()`` stops from now on, and what is stopped here if that came first.
+    /// - Parameter number: a step that was overtaken by a later one, on another thread, changes nothing.
+    func follow(_ step: any DownloadHandle, as number: Int) {
+        let isLate = state.withLockedValue { state in
+            if state.isCancelled { return true }
+            if number > state.number { (state.number, state.step) = (number, step) }
+            return false
+        }
+        if isLate { step.cancel() }
+    }
+
+    func cancel() {
+        let step = state.withLockedValue { state in
+            state.isCancelled = true
+            return state.step.take()
+        }
+        step?.cancel()
+    }
+}
