@@ -1,7 +1,7 @@
 /// What the store is told. Nothing of it changes while it runs.
 public struct DiskStoreConfiguration: Sendable {
     /// Where keys are kept.
-    public enum KeyStorage: String, Sendable {
+    public enum KeyStorage: String, CaseIterable, Sendable {
         /// In the state directory: images and log-ins survive a reboot.
         case disk
         /// In the runtime directory, a tmpfs: a reboot logs everybody out.

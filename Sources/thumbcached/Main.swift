@@ -2,6 +2,7 @@ import ArgumentParser
 import CLinux
 import Glibc
 import LinuxSupport
+import Logging
 import ThumbcacheProtocol
 
 /// The command line: `thumbcached [--config FILE] [--check-config] [--log-level L] [--version]`.
@@ -43,7 +44,7 @@ struct Main: ParsableCommand {
     /// Not async: the main thread of an async program is libdispatch's, which traps where descriptors or threads are short (F75).
     static func main() {
         guard clinux_fill_standard_descriptors() == 0 else {
-            fail("open /dev/null: \(SystemError("open").reason)", DaemonSetup.currentEnvironment())
+            fail("open /dev/null: \(SystemError("open").reason)", environment())
         }
         main(nil)
     }
@@ -55,15 +56,28 @@ struct Main: ParsableCommand {
         umask(0o077)
         // Images that were evicted or sent, requests, what libraries kept: small pieces are wiped one by one, where they matter.
         clinux_overwrite_freed_memory()
-        let environment = DaemonSetup.currentEnvironment()
+        let environment = Self.environment()
         do {
             if checkConfig {
                 return print(try ConfigurationCheck(file: configurationFile, environment: environment).run())
             }
-            let setup = DaemonSetup(file: configurationFile, logLevel: logLevel?.level, environment: environment)
-            try Daemon.run(setup, try setup.load())
+            let load: @Sendable () throws -> Configuration = { [configurationFile] in
+                try ConfigurationLoader(environment: environment).load(file: configurationFile)
+            }
+            try Daemon.run(try load(), environment: environment, logLevel: logLevel?.level, reload: load)
         } catch {
             Self.fail("\(error)", environment)
+        }
+    }
+
+    /// What the daemon reads of its environment. Whatever else stands there may be a secret of others (I11, F79).
+    private static func environment() -> [String: String] {
+        [
+            "CACHE_DIRECTORY", "STATE_DIRECTORY", "RUNTIME_DIRECTORY", "HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME",
+            "XDG_RUNTIME_DIR", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", "WATCHDOG_PID",
+            "WATCHDOG_USEC", KernelFacts.bootIDVariable,
+        ].reduce(into: [:]) { values, name in
+            if let value = getenv(name) { values[name] = String(cString: value) }
         }
     }
 
@@ -72,5 +86,22 @@ struct Main: ParsableCommand {
         let isJournal = Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"])
         StandardError().write(Journal.lines("thumbcached: \(reason)", .error, toJournal: isJournal))
         Glibc.exit(1)
+    }
+}
+
+/// A log level as the command line takes it.
+struct LogLevel: ExpressibleByArgument {
+    let level: Logger.Level
+
+    init?(argument: String) {
+        guard let level = Logger.Level(rawValue: argument) else { return nil }
+        self.level = level
+    }
+
+    static var allValueStrings: [String] { Logger.Level.allCases.map(\.rawValue) }
+
+    /// All of them, as a sentence has them.
+    static var names: String {
+        allValueStrings.dropLast().joined(separator: ", ") + " or " + (allValueStrings.last ?? "")
     }
 }

@@ -35,7 +35,7 @@ extension DiskStore {
     ///   - bootID: `/proc/sys/kernel/random/boot_id`.
     ///   - endsLogins: whether a boot since the last start logs everybody out.
     /// - Throws: ``StoreError`` when a log-out could not be made durable, or the record where a boot ends log-ins.
-    public func settleBoot(_ bootID: String, endsLogins: Bool) throws {
+    public func recordBoot(_ bootID: String, endsLogins: Bool) throws {
         try storeErrors("logging everybody out after a boot") {
             let recorded = try BootRecord.read(in: state, disk: logins.disk)
             guard BootRecord.isNewBoot(recorded: recorded, current: bootID) else { return }

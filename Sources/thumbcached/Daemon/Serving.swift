@@ -1,6 +1,9 @@
 import DaemonServer
+import Glibc
+import ImageFetcher
 import LinuxSupport
 import Logging
+import NIOConcurrencyHelpers
 import NIOCore
 import SocketLoops
 import ThumbnailCache
@@ -38,7 +41,11 @@ struct Serving: Sendable {
 
         while true {
             switch events.next() {
-            case .reload: reload.run()
+            case .reload:
+                let since = UInt64(nanoseconds(of: CLOCK_MONOTONIC)) / 1_000
+                attempt("tell systemd that it reloads") { try notifier.send(.reloading(monotonic: since)) }
+                reload.run()
+                attempt("tell systemd that it serves") { try notifier.send(.ready) }
             case .listenerClosed: throw ListenerClosed(name: socket.name)
             case .stop: return try tasks.wait { try await stop(server) }
             }
@@ -72,4 +79,83 @@ struct ListenerClosed: Error, CustomStringConvertible {
     let name: String
 
     var description: String { "the system no longer takes connections at \(name), so the daemon ends" }
+}
+
+/// Reads the configuration again on SIGHUP: limits, origins and the log level take effect at once; a file that is not good
+/// changes nothing.
+struct Reload: Sendable {
+    let load: @Sendable () throws -> Configuration
+    let live: LiveConfiguration
+    let accounts: LiveAccounts
+    let fetcher: CurlImageFetcher
+    let log: Logger
+
+    func run() {
+        do {
+            let new = try load()
+            let old = live.current.configuration
+            let merged = try DescriptorBudget.fit(new.reloaded(over: old), log: log).configuration
+            live.replace(by: merged)
+            fetcher.update(merged.fetcher)
+            accounts.read()
+            let ignored = new.changesNeedingRestart(from: old)
+            if !ignored.isEmpty {
+                log.warning(
+                    "some changes take effect only after a restart",
+                    metadata: ["keys": "\(ignored.joined(separator: ","))"])
+            }
+            log.notice("configuration read again")
+        } catch {
+            log.error("the configuration is not good; the old one stays", metadata: ["reason": "\(error)"])
+        }
+    }
+}
+
+/// What the main thread waits for while the daemon serves. However often something is told before it is looked at, it is one event.
+final class DaemonEvents: Sendable {
+    /// The first in this list goes first.
+    enum Event: CaseIterable, Sendable {
+        /// SIGTERM or SIGINT.
+        case stop
+        case listenerClosed
+        /// SIGHUP.
+        case reload
+    }
+
+    private let events = NIOLockedValueBox<Set<Event>>([])
+    private let isTold = Semaphore()
+
+    func tell(_ event: Event) {
+        if events.withLockedValue({ $0.insert(event).inserted }) { isTold.signal() }
+    }
+
+    /// Blocks until there is one, and takes it.
+    func next() -> Event {
+        while true {
+            isTold.wait()
+            let next = events.withLockedValue { events in
+                Event.allCases.first { events.contains($0) }.flatMap { events.remove($0) }
+            }
+            if let next { return next }
+        }
+    }
+
+    /// Turns signals into events from now on, on a thread that waits for nothing else: sigwait(3). Until then they end the process.
+    ///
+    /// Called on the main thread, which is the only one that signals are delivered to (see `startThread`).
+    func takeSignals() throws(ThreadError) {
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        for signal in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, signal) }
+        pthread_sigmask(SIG_BLOCK, &signals, nil)
+        let thread = try startThread(named: "signals") { [signals] in
+            var signals = signals
+            while true {
+                var signal: CInt = 0
+                guard sigwait(&signals, &signal) == 0 else { continue }
+                self.tell(signal == SIGHUP ? .reload : .stop)
+            }
+        }
+        pthread_detach(thread)
+    }
 }

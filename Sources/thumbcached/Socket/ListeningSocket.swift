@@ -7,8 +7,6 @@ import LinuxSupport
 /// that nobody listens on refuses a connection. A lock file beside it keeps two daemons that start at once from
 /// each taking the other's for stale.
 struct ListeningSocket: Sendable {
-    static let maximumPathLength = UnixAddress.longestPath
-
     let path: String
     /// Listening. Whoever takes it over closes it.
     let descriptor: Int32
@@ -18,15 +16,23 @@ struct ListeningSocket: Sendable {
     /// - Parameters:
     ///   - path: Absolute. Its directory is there.
     ///   - mode: Permission bits of the socket file; connecting takes the permission to write.
-    ///   - backlog: Connections that may wait to be accepted; the kernel has a limit of its own (net.core.somaxconn).
     ///   - owner: Whose stale sockets may be removed: the daemon's own uid.
     /// - Throws: Says what stands in the way. Nothing that was there is changed then.
-    init(path: String, mode: UInt32, backlog: Int32 = 4096, owner: UInt32 = geteuid()) throws(SocketError) {
-        let address = try Self.address(path)
-        let lock = try SocketLock.take("\(path).lock", socket: path)
+    init(path: String, mode: UInt32, owner: UInt32 = geteuid()) throws(SocketError) {
+        guard path.hasPrefix("/"), !path.hasSuffix("/"), !path.utf8.contains(0) else {
+            throw SocketError("\(quoted(path)) is not the absolute path of a file")
+        }
+        let address: UnixAddress
+        do throws(SystemError) {
+            address = try UnixAddress(path)
+        } catch {
+            let (count, most) = (path.utf8.count, UnixAddress.longestPath)
+            throw SocketError("\(quoted(path)) is \(count) bytes long; a Unix socket's path has \(most) at most")
+        }
+        let lock = try SocketLock(for: path)
         do throws(SocketError) {
             try Self.makeWay(path, address, owner)
-            (descriptor, identity) = try Self.listen(path, address, mode, backlog)
+            (descriptor, identity) = try Self.listen(path, address, mode)
         } catch {
             lock.release()
             throw error
@@ -39,22 +45,9 @@ struct ListeningSocket: Sendable {
     /// - Returns: Whether it was there, and was removed.
     @discardableResult func remove() throws(SocketError) -> Bool {
         defer { lock.release() }
-        guard try FileIdentity.of(path) == identity else { return false }
-        guard unlink(path) == 0 else { throw failure("remove", path) }
+        guard try identify(path) == identity else { return false }
+        guard unlink(path) == 0 else { throw SocketError("remove", path) }
         return true
-    }
-
-    private static func address(_ path: String) throws(SocketError) -> UnixAddress {
-        guard path.hasPrefix("/"), !path.hasSuffix("/"), !path.utf8.contains(0) else {
-            throw SocketError("\(quoted(path)) is not the absolute path of a file")
-        }
-        do throws(SystemError) {
-            return try UnixAddress(path)
-        } catch {
-            throw SocketError(
-                "\(quoted(path)) is \(path.utf8.count) bytes long; a Unix socket's path has \(maximumPathLength) at most"
-            )
-        }
     }
 
     /// Removes a stale socket of that owner's; throws for everything else that is there.
@@ -62,7 +55,7 @@ struct ListeningSocket: Sendable {
         var status = stat()
         guard lstat(path, &status) == 0 else {
             if errno == ENOENT { return }
-            throw failure("look at", path)
+            throw SocketError("look at", path)
         }
         let advice = "move it away, or set socket.path"
         guard status.st_mode & S_IFMT == S_IFSOCK else {
@@ -71,42 +64,38 @@ struct ListeningSocket: Sendable {
         guard status.st_uid == owner else {
             throw SocketError("\(path) is a socket of uid \(status.st_uid), not of this daemon's; \(advice)")
         }
-        switch try probe(path, address) {
+        // Connects and hangs up: 0, or why not.
+        let descriptor = try makeSocket(path)
+        let code = address.withSocketAddress { connect(descriptor, $0, $1) } == 0 ? 0 : errno
+        close(descriptor)
+        switch code {
         case ECONNREFUSED: break
         // Gone in the meantime.
         case ENOENT: return
         case 0, EAGAIN:
             throw SocketError("\(path) is in use: another process listens on it; stop that, or set socket.path")
         case EPROTOTYPE: throw SocketError("\(path) is a socket of another kind, not of thumbcached's; \(advice)")
-        case let code: throw failure("connect to", path, code)
+        default: throw SocketError("connect to", path, code)
         }
-        guard unlink(path) == 0 || errno == ENOENT else { throw failure("remove the stale socket", path) }
-    }
-
-    /// Connects and hangs up. 0, or why not.
-    private static func probe(_ path: String, _ address: UnixAddress) throws(SocketError) -> Int32 {
-        let descriptor = socket(AF_UNIX, socketType, 0)
-        guard descriptor >= 0 else { throw failure("make a socket for", path) }
-        defer { close(descriptor) }
-        return address.withSocketAddress { connect(descriptor, $0, $1) } == 0 ? 0 : errno
+        guard unlink(path) == 0 || errno == ENOENT else { throw SocketError("remove the stale socket", path) }
     }
 
     private static func listen(
-        _ path: String, _ address: UnixAddress, _ mode: UInt32, _ backlog: Int32
+        _ path: String, _ address: UnixAddress, _ mode: UInt32
     ) throws(SocketError) -> (Int32, FileIdentity) {
-        let descriptor = socket(AF_UNIX, socketType, 0)
-        guard descriptor >= 0 else { throw failure("make a socket for", path) }
+        let descriptor = try makeSocket(path)
         guard address.withSocketAddress({ bind(descriptor, $0, $1) }) == 0 else {
-            let error = failure("make the socket", path)
+            let error = SocketError("make the socket", path)
             close(descriptor)
             throw error
         }
         // Nobody gets in before listen, so the mode comes in time. Not following links, so that whoever can write to
-        // the directory cannot have the mode of another file changed.
-        guard fchmodat(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW) == 0, Glibc.listen(descriptor, backlog) == 0,
-            let identity = try FileIdentity.of(path)
+        // the directory cannot have the mode of another file changed. As many may wait to be accepted as the kernel lets:
+        // it has a limit of its own (net.core.somaxconn).
+        guard fchmodat(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW) == 0, Glibc.listen(descriptor, 4096) == 0,
+            let identity = try identify(path)
         else {
-            let error = failure("set up the socket", path)
+            let error = SocketError("set up the socket", path)
             unlink(path)
             close(descriptor)
             throw error
@@ -115,8 +104,11 @@ struct ListeningSocket: Sendable {
     }
 
     /// Non-blocking: a probe of a socket whose queue is full must not wait.
-    private static var socketType: Int32 {
-        Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
+    private static func makeSocket(_ path: String) throws(SocketError) -> Int32 {
+        let kind = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
+        let descriptor = socket(AF_UNIX, kind, 0)
+        guard descriptor >= 0 else { throw SocketError("make a socket for", path) }
+        return descriptor
     }
 
     private static func kind(_ mode: mode_t) -> String {
@@ -130,28 +122,56 @@ struct ListeningSocket: Sendable {
     }
 }
 
-/// Which file a name stands for, whatever becomes of the name. The number of a file that is gone may be given to the
-/// next one at once; the time of its last change tells the two apart.
-struct FileIdentity: Sendable, Equatable {
-    private let device: UInt
-    private let inode: UInt
-    private let changed: [Int]
+/// The lock file of a socket, locked as long as the daemon lives. The kernel gives the lock back however the process ends.
+private struct SocketLock {
+    private let path: String
+    private let descriptor: Int32
 
-    init(_ status: stat) {
-        device = UInt(status.st_dev)
-        inode = UInt(status.st_ino)
-        changed = [status.st_ctim.tv_sec, status.st_ctim.tv_nsec]
+    init(for socket: String) throws(SocketError) {
+        path = "\(socket).lock"
+        while true {
+            let descriptor = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0o600)
+            guard descriptor >= 0 else { throw SocketError("make the lock file", path) }
+            do throws(SocketError) {
+                if try Self.take(descriptor, path, socket) {
+                    self.descriptor = descriptor
+                    return
+                }
+            } catch {
+                close(descriptor)
+                throw error
+            }
+            // Whoever had it removed it between our open and our lock: what is locked has no name any more.
+            close(descriptor)
+        }
     }
 
-    /// Of what is at a path, a symbolic link itself included; nil where nothing is.
-    static func of(_ path: String) throws(SocketError) -> FileIdentity? {
+    /// Removes the file and gives the lock back, in this order: a file without a name can be locked by nobody else.
+    func release() {
+        unlink(path)
+        close(descriptor)
+    }
+
+    private static func take(_ descriptor: Int32, _ path: String, _ socket: String) throws(SocketError) -> Bool {
         var status = stat()
-        if lstat(path, &status) == 0 { return FileIdentity(status) }
-        if errno == ENOENT { return nil }
-        throw failure("look at", path)
+        guard fstat(descriptor, &status) == 0 else { throw SocketError("look at the lock file", path) }
+        guard status.st_mode & S_IFMT == S_IFREG else {
+            throw SocketError(
+                "\(path), where the socket's lock file goes, is no plain file; move it away, or set socket.path")
+        }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            if errno != EWOULDBLOCK { throw SocketError("lock", path) }
+            throw SocketError("\(socket) is in use: another thumbcached holds its lock")
+        }
+        return try identify(path) == FileIdentity(status)
     }
 }
 
-private func failure(_ action: String, _ path: String, _ code: Int32 = errno) -> SocketError {
-    SocketError("cannot \(action) \(path): \(SystemError(action, code: code).reason)")
+/// What is at a path, a symbolic link itself included; nil where nothing is.
+private func identify(_ path: String) throws(SocketError) -> FileIdentity? {
+    do throws(SystemError) {
+        return try FileIdentity.of(path)
+    } catch {
+        throw SocketError("look at", path, error.code)
+    }
 }

@@ -1,3 +1,4 @@
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import ThumbnailCache
@@ -8,7 +9,7 @@ final class LiveAccounts: Sendable {
     private struct State {
         var accounts = SubordinateUIDs()
         /// Which file that was; nil where there was none.
-        var mark: FileMark?
+        var file: FileIdentity?
         /// When somebody last looked whether it is another, in nanoseconds.
         var lookedAt: Int64?
     }
@@ -18,7 +19,7 @@ final class LiveAccounts: Sendable {
     private let log: Logger
     private let state = NIOLockedValueBox(State())
 
-    init(_ path: String = SubordinateUIDs.file, directory: AccountDirectory = .system, log: Logger) {
+    init(_ path: String = "/etc/subuid", directory: AccountDirectory = .system, log: Logger) {
         self.path = path
         self.directory = directory
         self.log = log
@@ -37,7 +38,11 @@ final class LiveAccounts: Sendable {
             state.lookedAt = now
             return (owner, true)
         }
-        if isDue { pool.submit(for: Self.root) { self.readIfChanged() } }
+        if isDue {
+            pool.submit(for: Self.root) {
+                if self.file() != self.state.withLockedValue({ $0.file }) { self.read() }
+            }
+        }
         return owner ?? uid
     }
 
@@ -45,20 +50,61 @@ final class LiveAccounts: Sendable {
     private static var pause: Int64 { 1_000_000_000 }
     /// Whose turn that takes: root writes the file.
     private static var root: UInt32 { 0 }
-
-    private func readIfChanged() {
-        let mark = FileMark(path)
-        if mark != state.withLockedValue({ $0.mark }) { read() }
-    }
+    /// Bytes of the file that are read.
+    private static var longest: Int { 1 << 20 }
 
     /// Reads the file anew. Without one every uid is an account of its own; one that cannot be read changes nothing.
     func read() {
         // Before it is read: what is written meanwhile is another file.
-        let mark = FileMark(path)
-        let accounts = SubordinateUIDs(reading: path, directory: directory, log: log)
+        let file = file()
+        let accounts = readAccounts()
         state.withLockedValue { state in
-            state.mark = mark
+            state.file = file
             if let accounts { state.accounts = accounts }
         }
+    }
+
+    /// nil where there is none, or none that can be looked at.
+    private func file() -> FileIdentity? {
+        do throws(SystemError) {
+            return try FileIdentity.of(path, followsLinks: true)
+        } catch {
+            return nil
+        }
+    }
+
+    /// What the file says; nil if it cannot be read.
+    private func readAccounts() -> SubordinateUIDs? {
+        let text: String
+        do throws(PlainFileError) {
+            text = try readTextFile(path, limit: Self.longest)
+        } catch {
+            if error.isMissing { return SubordinateUIDs() }
+            log.warning(
+                "which uids belong to which account cannot be read; each counts as before",
+                metadata: ["file": "\(path)", "error": "\(error)"])
+            return nil
+        }
+        var complaints: [SubordinateUIDs.BadLine] = []
+        let accounts = SubordinateUIDs(text) { name in
+            do throws(SystemError) {
+                return try directory.uid(name)
+            } catch {
+                log.warning("an account cannot be looked up", metadata: ["file": "\(path)", "error": "\(error)"])
+                return nil
+            }
+        } complain: {
+            complaints.append($0)
+        }
+        if let first = complaints.first {
+            // Each uid of such a range counts for itself.
+            log.warning(
+                "lines that say which uids belong to an account were passed over",
+                metadata: [
+                    "file": "\(path)", "lines": "\(complaints.count)", "first": "\(first.line)",
+                    "reason": "\(first.reason)",
+                ])
+        }
+        return accounts
     }
 }

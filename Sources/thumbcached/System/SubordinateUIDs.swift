@@ -15,9 +15,6 @@ struct SubordinateUIDs: Sendable, Equatable {
         let reason: String
     }
 
-    static let file = "/etc/subuid"
-    /// Bytes of the file that are read.
-    static let longest = 1 << 20
     /// Ranges that are kept: those of more accounts than share a machine.
     static let mostRanges = 10_000
 

@@ -1,5 +1,8 @@
+import ImageFetcher
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
+import NIOCore
 import ThumbnailCache
 
 /// Feeds systemd's watchdog as long as all that must live does its own work (F48).
@@ -29,22 +32,42 @@ final class Watchdog: Sendable {
     private let checks: [HealthCheck]
     private let pause: Int64
     private let time: any Timekeeping
-    private let feed: @Sendable () -> Void
+    private let feed: @Sendable () throws -> Void
     private let log: Logger
     private let state = NIOLockedValueBox(State())
 
     /// - Parameters:
-    ///   - pause: milliseconds between beats. Fed is at the second beat first: twice this must be less than what systemd
-    ///     waits for.
-    ///   - feed: tells systemd that the daemon is alive. Must not block.
+    ///   - pause: milliseconds between beats. The second beat is the first that feeds: twice this must be less than what
+    ///     systemd waits for.
+    ///   - feed: tells systemd that the daemon is alive. Must not block. Where it throws, the next one comes in time.
     init(
-        checks: [HealthCheck], pause: Int64, time: any Timekeeping, feed: @escaping @Sendable () -> Void, log: Logger
+        checks: [HealthCheck], pause: Int64, time: any Timekeeping, feed: @escaping @Sendable () throws -> Void,
+        log: Logger
     ) {
         self.checks = checks
         self.pause = max(1, pause)
         self.time = time
         self.feed = feed
         self.log = log
+    }
+
+    /// What has to live, and the threads that wait for the disk.
+    static func checks(
+        loops: any EventLoopGroup, tasks: TaskThreads, fetcher: CurlImageFetcher,
+        pools: [(name: String, pool: FairPool)]
+    ) -> [HealthCheck] {
+        var checks = loops.makeIterator().enumerated().map { index, loop in
+            HealthCheck(name: "event loop \(index)", isVital: true) { loop.execute($0) }
+        }
+        checks.append(
+            HealthCheck(name: "log-ins and log-outs", isVital: true) { alive in
+                Task(executorPreference: tasks) { alive() }
+            })
+        checks.append(HealthCheck(name: "downloads", isVital: true) { fetcher.whenAlive($0) })
+        return checks
+            + pools.map { name, pool in
+                HealthCheck(name: "disk of \(name)", isVital: false) { pool.submit(for: 0, $0) }
+            }
     }
 
     /// Begins to ask. Called once.
@@ -76,7 +99,13 @@ final class Watchdog: Sendable {
         }
         if isStopped { return }
         for index in checks.indices { tell(checks[index], unanswered.contains(index), before.contains(index)) }
-        if !unanswered.contains(where: { checks[$0].isVital }) { feed() }
+        if !unanswered.contains(where: { checks[$0].isVital }) {
+            do {
+                try feed()
+            } catch {
+                log.debug("systemd's watchdog could not be fed", metadata: ["reason": "\(error)"])
+            }
+        }
         ask()
         wait()
     }

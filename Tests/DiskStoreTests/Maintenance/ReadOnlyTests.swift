@@ -58,13 +58,13 @@ import ThumbnailCache
     @Test func `F76: a start on a read-only disk serves what is held`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            try store.settleBoot("one", endsLogins: true)
+            try store.recordBoot("one", endsLogins: true)
             try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
         }
         let system = FaultySystem()
         system.setReadOnly()
         try tree.withStore(system: system) { store in
-            try store.settleBoot("one", endsLogins: true)
+            try store.recordBoot("one", endsLogins: true)
             store.maintain()
             #expect(try store.users(of: 1000) == [alice.user])
             let vault = try #require(try store.load(alice)).vault
@@ -83,13 +83,13 @@ import ThumbnailCache
         let tree = try TestTree()
         try tree.withStore { store in
             _ = try store.commitLogin(alice, .plain)
-            try store.settleBoot("one", endsLogins: false)
+            try store.recordBoot("one", endsLogins: false)
         }
         let system = FaultySystem()
         system.setReadOnly()
         try tree.withStore(system: system) { store in
-            try store.settleBoot("two", endsLogins: false)
-            #expect(throws: StoreError.self) { try store.settleBoot("two", endsLogins: true) }
+            try store.recordBoot("two", endsLogins: false)
+            #expect(throws: StoreError.self) { try store.recordBoot("two", endsLogins: true) }
         }
     }
 

@@ -59,6 +59,7 @@ import Testing
         Case(
             origin + "token = { client-secret-file = \"/nonexistent\" }",
             """
+            f.toml: origins.default.token.client-secret-file: "/nonexistent" cannot be read: No such file or directory
             f.toml: origins.default.token.endpoint: is missing; a token endpoint has endpoint and client-id, \
             and client-secret-file if the client has a secret
             f.toml: origins.default.token.client-id: is missing; a token endpoint has endpoint and client-id, \
@@ -229,7 +230,7 @@ import Testing
         Case(
             origin + "ca-file = \"ca.pem\"",
             "f.toml: origins.default.ca-file: "
-                + "\"ca.pem\" is not an absolute path: it must begin with /; \"\" is for none"),
+                + "\"ca.pem\" is not an absolute path: it must begin with /, or be \"\" for none"),
         Case(
             origin + "ca-file = \"/nonexistent/ca.pem\"",
             "f.toml: origins.default.ca-file: \"/nonexistent/ca.pem\" cannot be read: No such file or directory"),

@@ -1,3 +1,6 @@
+import DiskStore
+import Glibc
+import ImageFetcher
 import LinuxSupport
 import ThumbnailCache
 
@@ -10,20 +13,10 @@ struct ConfigurationLoader: Sendable {
 
     let environment: [String: String]
     /// The daemon's own.
-    let uid: UInt32
+    var uid = geteuid()
     var accounts = AccountDirectory.system
     /// Throws for an origin that no download could be made from. What it throws is shown as it describes itself.
-    let validateOrigin: @Sendable (Origin) throws -> Void
-
-    init(
-        environment: [String: String], uid: UInt32, accounts: AccountDirectory = .system,
-        validateOrigin: @escaping @Sendable (Origin) throws -> Void
-    ) {
-        self.environment = environment
-        self.uid = uid
-        self.accounts = accounts
-        self.validateOrigin = validateOrigin
-    }
+    var validateOrigin: @Sendable (Origin) throws -> Void = { try CurlImageFetcher.validate($0) }
 
     /// - Parameter file: Nil for the default one, which need not exist.
     func load(file: String?) throws(ConfigurationError) -> Configuration {
@@ -48,40 +41,37 @@ struct ConfigurationLoader: Sendable {
         } catch {
             throw ConfigurationError(file: file, problems: [error])
         }
-        var reader = SettingReader(Configuration.settings(accounts: accounts), ignoring: ["origins"])
+        var reader = SettingReader(Configuration.settings(accounts: accounts), ignoring: "origins")
         reader.read(document, into: &configuration)
-        var problems = reader.problems
-        if let origins = document["origins"] { problems += configuration.readOrigins(origins, validateOrigin) }
+        let ofOrigins = document["origins"].map { configuration.readOrigins($0, validateOrigin) } ?? []
         if !reader.found.contains("sessions.pending-logouts"), !configuration.storage.state.isEmpty {
             // Beside the state directory and not in it: that one is the daemon's own, and this one root's.
-            configuration.sessions.pendingLogouts = configuration.storage.state.trimmingSlashes + "-pending"
+            var state = configuration.storage.state[...]
+            while state.last == "/" { state.removeLast() }
+            configuration.sessions.pendingLogouts = "\(state)-pending"
         }
         // Relations between values of which one is wrong already would only confuse.
-        if problems.isEmpty {
-            problems += configuration.settleRelations(found: reader.found)
-            problems += missingPaths(configuration)
+        if reader.problems.isEmpty, ofOrigins.isEmpty {
+            reader.reconcile(&configuration)
+            nameMissingPaths(configuration, &reader)
         }
+        let problems = reader.problems + ofOrigins
         guard problems.isEmpty else { throw ConfigurationError(file: file, problems: problems) }
         return configuration
     }
 
-    private func missingPaths(_ configuration: Configuration) -> [ConfigurationError.Problem] {
-        var problems: [ConfigurationError.Problem] = []
+    private func nameMissingPaths(_ configuration: Configuration, _ reader: inout SettingReader<Configuration>) {
         func require(_ path: String?, _ key: String, or variables: String) {
             guard path?.isEmpty ?? true else { return }
-            let sentence = "nothing says where this is: set it, or \(variables) in the environment"
-            problems.append(.init(key: key, sentence: sentence))
+            reader.complain(key, "nothing says where this is: set it, or \(variables) in the environment")
         }
         require(configuration.storage.cache, "storage.cache", or: "CACHE_DIRECTORY, XDG_CACHE_HOME or HOME")
         require(configuration.storage.state, "storage.state", or: "STATE_DIRECTORY, XDG_STATE_HOME or HOME")
+        let variables = "RUNTIME_DIRECTORY or XDG_RUNTIME_DIR"
         if configuration.storage.keys == .runtime {
-            let variables = "RUNTIME_DIRECTORY or XDG_RUNTIME_DIR"
             require(configuration.storage.runtime, "storage.runtime", or: variables)
         }
-        if environment["LISTEN_FDS"] == nil {
-            require(configuration.socket.path, "socket.path", or: "RUNTIME_DIRECTORY or XDG_RUNTIME_DIR")
-        }
-        return problems
+        if environment["LISTEN_FDS"] == nil { require(configuration.socket.path, "socket.path", or: variables) }
     }
 
     /// The text of a file; nil where it may be missing and is.
@@ -102,9 +92,38 @@ struct ConfigurationLoader: Sendable {
     }
 }
 
-extension String {
-    /// Without slashes at its end.
-    fileprivate var trimmingSlashes: String {
-        String(self[..<(lastIndex { $0 != "/" }.map { index(after: $0) } ?? startIndex)])
+/// Where things go when the configuration does not say, by the environment.
+///
+/// First what systemd made for the service (systemd.exec(5), RuntimeDirectory= and its kin), then the calling user's
+/// own directories (XDG Base Directory Specification 0.8).
+struct StandardDirectories: Equatable, Sendable {
+    var cache: String?
+    var state: String?
+    var runtime: String?
+    /// The default of `socket.path`.
+    var socket: String?
+
+    init(environment: [String: String], uid: UInt32) {
+        // A relative path in these variables is to be ignored, says the specification; an empty one counts as unset.
+        func directory(_ name: String) -> String? {
+            // systemd passes all directories of one kind in one variable: the first is ours.
+            environment[name]?.split(separator: ":", omittingEmptySubsequences: false).first
+                .flatMap { $0.hasPrefix("/") ? String($0) : nil }
+        }
+        func own(_ variable: String, under fallback: String) -> String? {
+            let base = directory(variable) ?? directory("HOME").map { "\($0)/\(fallback)" }
+            return base.map { "\($0)/thumbcached" }
+        }
+        let isRoot = uid == 0
+        let passed = directory("RUNTIME_DIRECTORY")
+        // Without a runtime directory of the session there is nothing that a reboot is sure to empty, except root's own.
+        // There the keys are one level below the socket: everybody must be able to reach that, and nobody these.
+        let session = directory("XDG_RUNTIME_DIR").map { "\($0)/thumbcached" }
+
+        cache = directory("CACHE_DIRECTORY") ?? own("XDG_CACHE_HOME", under: ".cache")
+        state = directory("STATE_DIRECTORY") ?? own("XDG_STATE_HOME", under: ".local/state")
+        runtime = passed ?? session ?? (isRoot ? "/run/thumbcached/keys" : nil)
+        // Root's daemon serves the whole machine: it is to be found where clients look first, whoever started it.
+        socket = (passed ?? (isRoot ? "/run/thumbcached" : session)).map { "\($0)/thumbcached.sock" }
     }
 }

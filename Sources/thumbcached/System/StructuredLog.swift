@@ -1,6 +1,7 @@
 import Glibc
 import LinuxSupport
 import Logging
+import RESP
 
 /// Log records on standard error: one line, one write. Handed to each logger; nothing is registered globally.
 ///
@@ -82,5 +83,71 @@ extension Logger.Level {
         case .error: 3
         case .critical: 2
         }
+    }
+}
+
+/// logfmt: `key=value key="a value"`, on one line whatever the values hold.
+enum LogFormat {
+    /// Characters of one value; more are cut, so that no value can flood the log.
+    static let longestValue = 2048
+
+    static func line(_ fields: [(key: String, value: String)]) -> String {
+        fields.map { "\(key($0.key))=\(value($0.value))" }.joined(separator: " ") + "\n"
+    }
+
+    private static func key(_ text: String) -> String {
+        let safe = text.unicodeScalars.map { isPlain($0) ? Character($0) : "_" }
+        return safe.isEmpty ? "_" : String(safe)
+    }
+
+    private static func value(_ text: String) -> String {
+        let scalars = text.unicodeScalars
+        if !scalars.isEmpty, scalars.allSatisfy(isPlain), scalars.count <= longestValue { return text }
+        var result = "\""
+        for scalar in scalars.prefix(longestValue) {
+            switch scalar {
+            case "\"", "\\": result += "\\\(scalar)"
+            case "\n": result += "\\n"
+            case "\t": result += "\\t"
+            case "\r": result += "\\r"
+            default:
+                if scalar.isVisible {
+                    result.unicodeScalars.append(scalar)
+                } else {
+                    result += "\\u{\(String(scalar.value, radix: 16))}"
+                }
+            }
+        }
+        return result + (scalars.count > longestValue ? "…\"" : "\"")
+    }
+
+    /// Needs no quotes.
+    private static func isPlain(_ scalar: Unicode.Scalar) -> Bool {
+        ("!"..."~").contains(scalar) && scalar != "\"" && scalar != "=" && scalar != "\\"
+    }
+}
+
+/// Times in UTC.
+enum UTCTime {
+    /// Seconds and nanoseconds since 1970.
+    typealias WallClock = @Sendable () -> (seconds: Int64, nanoseconds: Int64)
+
+    static let wallClock: WallClock = {
+        let now = nanoseconds(of: CLOCK_REALTIME)
+        return (now / 1_000_000_000, now % 1_000_000_000)
+    }
+
+    /// RFC 3339, to the millisecond: `2026-11-21T11:04:05.006Z`.
+    static func format(seconds: Int64, nanoseconds: Int64) -> String {
+        var (moment, parts) = (time_t(seconds), tm())
+        gmtime_r(&moment, &parts)
+        let numbers = [
+            (Int(parts.tm_year) + 1900, 4), (Int(parts.tm_mon) + 1, 2), (Int(parts.tm_mday), 2),
+            (Int(parts.tm_hour), 2), (Int(parts.tm_min), 2), (Int(parts.tm_sec), 2), (Int(nanoseconds / 1_000_000), 3),
+        ].map { number, width in
+            let digits = "\(number)"
+            return String(repeating: "0", count: max(0, width - digits.count)) + digits
+        }
+        return "\(numbers[0])-\(numbers[1])-\(numbers[2])T\(numbers[3]):\(numbers[4]):\(numbers[5]).\(numbers[6])Z"
     }
 }
