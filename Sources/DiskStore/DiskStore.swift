@@ -37,37 +37,30 @@ public final class DiskStore: ImageStore {
         now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
         pause: @escaping @Sendable () -> Void = { usleep(2_000) }, yield: @escaping YieldToOthers, log: Logger
     ) throws {
-        let disk = Disk(
-            system: system, directories: DirectoryCache(capacity: configuration.openDirectories),
-            openEntries: OpenEntries(capacity: configuration.openEntries))
-        let algorithms = try Algorithms()
-        let opened = try storeErrors("opening the store") {
-            try OpenedStore(
-                configuration, disk: disk, algorithms: algorithms, random: random, now: now(), log: log)
+        let disk = try Disk(
+            system: system, openDirectories: configuration.openDirectories, openEntries: configuration.openEntries,
+            random: random)
+        algorithms = try Algorithms()
+        let opened = try storeErrors("opening the store") { [algorithms] in
+            try OpenedStore(configuration, disk: disk, algorithms: algorithms, random: random, now: now(), log: log)
         }
-        let temporaries = try TemporaryNames(random: random)
-        let directorySync = DirectorySync(disk: disk, temporaries: temporaries)
         let signal = MaintenanceSignal()
-        self.algorithms = algorithms
         crypters = CrypterPool(algorithms: algorithms)
         epochBase = opened.epochBase
         locks = NIOLockedValueBox(opened.locks)
         state = opened.state
         pendingLogouts = configuration.pendingLogouts.map { PendingDirectory(path: $0, disk: disk, log: log) }
         logins = LoginFiles(
-            disk: disk, keys: opened.directories.keys, sessions: opened.directories.sessions, names: opened.names,
-            algorithms: algorithms, directorySync: directorySync,
-            reserve: Reserve(disk: disk, directory: opened.directories.keys), random: random, counters: counters,
-            log: log)
+            disk: disk, keys: opened.keys, sessions: opened.sessions, names: opened.names, algorithms: algorithms,
+            reserve: Reserve(disk: disk, directory: opened.keys), random: random, counters: counters, log: log)
         let costs = DiskCosts(
-            block: disk.blockSize(opened.directories.users),
+            block: disk.blockSize(opened.users),
             longest: min(configuration.quota, configuration.userQuota, 1 << 30))
         images = ImageFiles(
-            disk: disk, costs: costs, users: opened.directories.users,
-            trash: Trash(disk: disk, directory: opened.directories.trash, random: random, costs: costs),
-            temporaries: temporaries,
-            directorySync: directorySync, random: random, now: now, quota: configuration.quota,
-            userQuota: configuration.userQuota, accountOf: accountOf, counters: counters, maintenance: signal, log: log)
+            disk: disk, costs: costs, users: opened.users,
+            trash: Trash(disk: disk, directory: opened.trash, random: random, costs: costs), random: random, now: now,
+            quota: configuration.quota, userQuota: configuration.userQuota, accountOf: accountOf, counters: counters,
+            maintenance: signal, log: log)
         maintenance = Maintenance(
             logins: logins, images: images, signal: signal, pause: pause, yield: yield, log: log)
     }
@@ -97,7 +90,7 @@ public final class DiskStore: ImageStore {
     }
 
     public func settle(_ uid: UInt32) throws {
-        try storeErrors("making log-ins durable") { try logins.settle(uid) }
+        try storeErrors("making log-ins durable") { try logins.makeDurable(uid) }
     }
 
     public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault {
@@ -183,10 +176,8 @@ public final class DiskStore: ImageStore {
 
     /// The log-in is gone, whatever becomes of its images: the sweep finds what stays.
     func leaveToTrash(_ sealedOwner: SealedOwner, except living: GenerationID? = nil) {
-        do {
+        images.log.attempt("a dead generation could not be moved to the trash") {
             try images.discardAll(of: sealedOwner, except: living)
-        } catch {
-            images.log.warning("a dead generation could not be moved to the trash", metadata: ["error": "\(error)"])
         }
     }
 
@@ -201,57 +192,5 @@ public final class DiskStore: ImageStore {
         let name = GenerationName(user: sealedOwner.user, generation: keys.generation)
         try images.discard(images.generation(name, uid: sealedOwner.uid, isNew: false))
         _ = try images.trash.emptySome(budget: 8 * Eviction.batch)
-    }
-}
-
-/// What a start comes to: everything opened, checked, locked and counted, in the order in which it must happen.
-private struct OpenedStore {
-    let state: Directory
-    let directories: StoreDirectories
-    let names: NamesKey
-    let epochBase: UInt64
-    let locks: StoreLocks
-
-    init(
-        _ configuration: DiskStoreConfiguration, disk: Disk, algorithms: Algorithms, random: any RandomSource,
-        now: Int64, log: Logger
-    ) throws {
-        let homes = try StoreHomes(configuration, disk: disk)
-        state = homes.state
-        let runtimePath = configuration.runtimeDirectory ?? ""
-        locks = try StoreLocks(
-            [
-                ("cache", configuration.cacheDirectory, homes.cache),
-                ("state", configuration.stateDirectory, homes.state),
-            ] + (homes.runtime.map { [("runtime", runtimePath, $0)] } ?? []),
-            disk: disk)
-        // Nothing has been changed up to here.
-        let version = try FormatVersion.check(in: homes.cache, path: configuration.cacheDirectory, disk: disk)
-        directories = try StoreDirectories(in: homes, disk: disk)
-        try FormatVersion.settle(version, in: homes.cache, directories, disk: disk, random: random, log: log)
-        switch configuration.keys {
-        case .runtime:
-            if try !homes.state.status().isSameFile(as: homes.keys.status()) {
-                try NamesKey.destroyUnused(in: homes.state, disk: disk, log: log)
-            }
-        case .disk where !runtimePath.isEmpty:
-            do {
-                let unused = try disk.openRoot(runtimePath)
-                // Locked, lest the keys of a daemon that keeps its own there be destroyed under it.
-                if try !unused.status().isSameFile(as: homes.state.status()) {
-                    let lock = try StoreLocks([("runtime", runtimePath, unused)], disk: disk)
-                    try withExtendedLifetime(lock) { try NamesKey.destroyUnused(in: unused, disk: disk, log: log) }
-                }
-            } catch let error as SystemError where error.isMissing || error.isDenied {
-                // No keys were ever kept there, or not by this user.
-            }
-        case .disk:
-            break
-        }
-        names = try NamesKey.settle(
-            in: homes.keys, path: configuration.keys == .disk ? configuration.stateDirectory : runtimePath,
-            keys: directories.keys, disk: disk, algorithms: algorithms, random: random, log: log)
-        epochBase = try StartCounter.epochBase(
-            in: homes.state, disk: disk, algorithms: algorithms, now: now, log: log)
     }
 }

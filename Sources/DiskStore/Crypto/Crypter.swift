@@ -11,6 +11,8 @@ final class Crypter: @unchecked Sendable {
     /// Bytes of a nonce: 96 bits, drawn afresh for every seal.
     static let nonceLength = 12
     static let tagLength = 16
+    /// Bytes that a box has beside the text.
+    static let overhead = nonceLength + tagLength
 
     private let sealing: OpaquePointer
     private let opening: OpaquePointer
@@ -55,15 +57,19 @@ final class Crypter: @unchecked Sendable {
         EntryAddress(profile: try names.profileName(of: slot.profile), size: slot.size)
     }
 
-    /// Seals `first` and `second` as one text into `output`, which takes both lengths together, and writes the tag.
-    /// `bound` must be the same when it is opened. `output` may be where the text is.
+    /// Seals `first` and `second` as one text into `box`: a nonce that is drawn here, the text of both lengths together, and the tag.
+    /// `bound` must be the same when it is opened.
     func seal(
-        _ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer, nonce: UnsafeRawBufferPointer,
-        bound: UnsafeRawBufferPointer, into output: UnsafeMutableRawBufferPointer, tag: UnsafeMutableRawBufferPointer
+        _ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer, bound: UnsafeRawBufferPointer,
+        into box: UnsafeMutableRawBufferPointer, random: any RandomSource
     ) throws {
+        let nonce = UnsafeMutableRawBufferPointer(rebasing: box[..<Self.nonceLength])
+        let text = UnsafeMutableRawBufferPointer(rebasing: box[Self.nonceLength..<(box.count - Self.tagLength)])
+        let tag = UnsafeMutableRawBufferPointer(rebasing: box[(box.count - Self.tagLength)...])
+        try random.fill(nonce)
         var written: Int32 = 0
-        let target = output.assumingMemoryBound(to: UInt8.self).baseAddress
-        guard EVP_EncryptInit_ex2(sealing, nil, nil, Self.bytes(nonce), nil) == 1,
+        let target = text.assumingMemoryBound(to: UInt8.self).baseAddress
+        guard EVP_EncryptInit_ex2(sealing, nil, nil, Self.bytes(UnsafeRawBufferPointer(nonce)), nil) == 1,
             EVP_EncryptUpdate(sealing, nil, &written, Self.bytes(bound), Int32(bound.count)) == 1,
             first.isEmpty
                 || EVP_EncryptUpdate(sealing, target, &written, Self.bytes(first), Int32(first.count)) == 1,
@@ -75,19 +81,20 @@ final class Crypter: @unchecked Sendable {
         else { throw Self.failure("sealing") }
     }
 
-    /// Opens `text` where it lies. False when the tag does not match: then the text is worth nothing and must not be
-    /// looked at.
-    func open(
-        _ text: UnsafeMutableRawBufferPointer, nonce: UnsafeRawBufferPointer,
-        bound: UnsafeRawBufferPointer, tag: UnsafeMutableRawBufferPointer
-    ) -> Bool {
+    /// Opens a box where it lies, and says where in it the text is. Nil when the tag does not match: then the text is worth nothing
+    /// and must not be looked at.
+    func open(_ box: UnsafeMutableRawBufferPointer, bound: UnsafeRawBufferPointer) -> UnsafeMutableRawBufferPointer? {
+        let text = UnsafeMutableRawBufferPointer(rebasing: box[Self.nonceLength..<(box.count - Self.tagLength)])
+        let tag = UnsafeMutableRawBufferPointer(rebasing: box[(box.count - Self.tagLength)...])
         var written: Int32 = 0
         let target = text.assumingMemoryBound(to: UInt8.self).baseAddress
-        return EVP_DecryptInit_ex2(opening, nil, nil, Self.bytes(nonce), nil) == 1
+        let isWhole =
+            EVP_DecryptInit_ex2(opening, nil, nil, Self.bytes(UnsafeRawBufferPointer(box)), nil) == 1
             && EVP_DecryptUpdate(opening, nil, &written, Self.bytes(bound), Int32(bound.count)) == 1
             && (text.isEmpty || EVP_DecryptUpdate(opening, target, &written, target, Int32(text.count)) == 1)
             && EVP_CIPHER_CTX_ctrl(opening, EVP_CTRL_AEAD_SET_TAG, Int32(Self.tagLength), tag.baseAddress) == 1
             && EVP_DecryptFinal_ex(opening, target, &written) == 1
+        return isWhole ? text : nil
     }
 
     private static func bytes(_ buffer: UnsafeRawBufferPointer) -> UnsafePointer<UInt8>? {

@@ -63,6 +63,12 @@ package struct SealedName: Hashable, Sendable {
     }
 }
 
+/// Whom a log-in and its images belong to, as the disk knows them.
+struct SealedOwner: Hashable, Sendable {
+    let uid: UInt32
+    let user: SealedName
+}
+
 /// What tells one life of a user's cache from the next: 16 random bytes, never used twice.
 package struct GenerationID: Hashable, Sendable {
     private let high: UInt64

@@ -1,5 +1,6 @@
 import Glibc
 import LinuxSupport
+import NIOConcurrencyHelpers
 
 /// The file system with its interruptions and short counts completed (F9). Everything above the seam goes through it.
 ///
@@ -9,11 +10,18 @@ final class Disk: Sendable {
     let system: any FileSystem
     let directories: DirectoryCache
     let openEntries: OpenEntries
+    let temporaries: TemporaryNames
+    /// Directories whose last fsync failed.
+    let failedSyncs = NIOLockedValueBox(FailedSyncs())
 
-    init(system: any FileSystem, directories: DirectoryCache, openEntries: OpenEntries) {
+    /// - Parameters:
+    ///   - openDirectories: that are kept open at most.
+    ///   - openEntries: the same.
+    init(system: any FileSystem, openDirectories: Int, openEntries: Int, random: any RandomSource) throws {
         self.system = system
-        self.directories = directories
-        self.openEntries = openEntries
+        directories = DirectoryCache(capacity: openDirectories)
+        self.openEntries = OpenEntries(capacity: openEntries)
+        temporaries = try TemporaryNames(random: random)
     }
 
     /// A configured directory, by its absolute path.

@@ -1,5 +1,7 @@
 import Glibc
 import LinuxSupport
+import NIOConcurrencyHelpers
+import Synchronization
 import ThumbnailCache
 
 /// Small files that must survive a power cut, whole in the old state or whole in the new one.
@@ -106,5 +108,98 @@ extension OpenFile {
         zeros.initializeMemory(as: UInt8.self, repeating: 0)
         try write(UnsafeRawBufferPointer(zeros))
         try sync()
+    }
+}
+
+// MARK: Directories
+
+/// A directory that is made durable, whichever way it was opened.
+enum SyncedDirectory: Hashable, Sendable {
+    case keys, sessions
+    case keysOf(uid: UInt32), sessionsOf(uid: UInt32)
+    case generation(UInt64)
+    case bucket(generation: UInt64, bucket: UInt8)
+}
+
+/// The last fsync of each directory that failed, by its number, with what the system said.
+struct FailedSyncs: Sendable {
+    fileprivate var failures: [SyncedDirectory: (number: UInt64, error: SystemError)] = [:]
+    fileprivate var last: UInt64 = 0
+}
+
+extension Disk {
+    /// Whether an fsync of a directory failed and none that proves anything has succeeded since.
+    func hasFailedSync(_ which: SyncedDirectory) -> Bool { failedSyncs.withLockedValue { $0.failures[which] != nil } }
+
+    /// Makes what happened in a directory durable.
+    ///
+    /// After an fsync has failed a second one that succeeds proves nothing: the kernel may have dropped what it could not
+    /// write (F7). So a directory whose fsync failed is changed anew before the next one.
+    /// - Throws: also when this fsync succeeded and another of the same directory failed meanwhile: what was to be made
+    ///   durable may be what the kernel dropped then.
+    func sync(_ directory: Directory, _ which: SyncedDirectory) throws(SystemError) {
+        let before = failedSyncs.withLockedValue { $0.failures[which]?.number }
+        if before != nil {
+            let name = temporaries.make()
+            _ = try open(name, in: directory, for: .creating)
+            try unlink(name, in: directory)
+        }
+        do {
+            try sync(directory)
+        } catch {
+            failedSyncs.withLockedValue { state in
+                state.last += 1
+                state.failures[which] = (state.last, error)
+            }
+            throw error
+        }
+        let since = failedSyncs.withLockedValue { state -> SystemError? in
+            guard state.failures[which]?.number == before else { return state.failures[which]?.error }
+            state.failures[which] = nil
+            return nil
+        }
+        if let since { throw since }
+    }
+
+    /// Of a generation that is gone nothing is to be made durable.
+    func forgetFailedSyncs(of generation: UInt64) {
+        failedSyncs.withLockedValue { state in
+            state.failures = state.failures.filter { which, _ in
+                switch which {
+                case .generation(generation), .bucket(generation, _): false
+                default: true
+                }
+            }
+        }
+    }
+}
+
+// MARK: Temporary files
+
+/// Names for files on their way: they say which run of the daemon made them, so that those of a run that died can be
+/// told from those that are being written.
+final class TemporaryNames: Sendable {
+    private static let prefix = Array("tmp.".utf8)
+    private let ours: [UInt8]
+    private let next = Atomic<UInt64>(0)
+
+    init(random: any RandomSource) throws {
+        // The first half of a random name is enough to tell runs apart.
+        ours = Self.prefix + (try random.generationID()).fileName.bytes.prefix(16)
+    }
+
+    func make() -> FileName {
+        let number = next.wrappingAdd(1, ordering: .relaxed).newValue
+        let bytes = ours + [UInt8(ascii: ".")] + String(number).utf8
+        return bytes.withUnsafeBytes { FileName($0) }
+    }
+
+    func isTemporary(_ name: FileName) -> Bool {
+        name.bytes.starts(with: Self.prefix)
+    }
+
+    /// Whether a run before this one left it.
+    func isStale(_ name: FileName) -> Bool {
+        isTemporary(name) && !name.bytes.starts(with: ours)
     }
 }

@@ -51,10 +51,8 @@ extension ImageFiles {
 
     /// With the last generation of a uid its directory goes, too.
     func removeDirectoryIfEmpty(of uid: UInt32) {
-        do {
+        log.attempt("an empty directory could not be removed", .debug, ["uid": "\(uid)"]) {
             try claims.ifUnclaimed(uid) { try disk.removeDirectoryIfEmpty(FileName(String(uid)), in: users) }
-        } catch {
-            log.debug("an empty directory could not be removed", metadata: ["uid": "\(uid)", "error": "\(error)"])
         }
     }
 
@@ -75,10 +73,8 @@ extension ImageFiles {
     /// Removes a bucket if it holds nothing, behind something that has happened already: should it stay, eviction finds
     /// it. The commit lock is held.
     func tidyBucket(_ bucket: UInt8, of generation: Generation) {
-        do {
+        log.attempt("an empty directory could not be removed", .debug) {
             try removeDirectoryIfEmpty(of: generation, bucket: bucket)
-        } catch {
-            log.debug("an empty directory could not be removed", metadata: ["error": "\(error)"])
         }
     }
 
@@ -94,7 +90,7 @@ extension ImageFiles {
         return true
     }
 
-    /// A directory in another, made if missing. What was planted in its place goes to the trash.
+    /// A directory in another, made if missing. What was planted in its stead goes to the trash.
     /// - Parameter wasMade: called when it was made by this call.
     private func made(
         _ name: FileName, in parent: Directory, wasMade: () -> Void = {}

@@ -35,7 +35,7 @@ extension ImageFiles {
         for file in underWay.leftOver(in: generation) { try remove(file, from: directory, of: generation) }
         // Before anything is written, so that a full disk shows while there is nothing to undo.
         try withLock(generation, address.bucket) { _ = try madeDirectory(of: generation, bucket: address.bucket) }
-        let temporary = temporaries.make()
+        let temporary = disk.temporaries.make()
         var file = try made(temporary, of: address.profile, in: directory, of: generation)
         var isPrepared = false
         defer { if !isPrepared { removeTemporary(temporary, in: directory, of: generation) } }
@@ -134,7 +134,7 @@ extension ImageFiles {
     /// - Parameter status: the file that was bad; nil when it could not even be opened.
     func reject(_ address: EntryAddress, status: FileStatus?, in generation: Generation) {
         counters.count(.rejectedEntries)
-        do {
+        log.attempt("a bad entry could not be removed") {
             try withLock(generation, address.bucket) {
                 let name = address.fileName
                 guard let bucket = try existingDirectory(of: generation, bucket: address.bucket),
@@ -146,8 +146,6 @@ extension ImageFiles {
                 try remove(name, found, from: bucket, address.bucket, of: generation)
                 tidyBucket(address.bucket, of: generation)
             }
-        } catch {
-            log.warning("a bad entry could not be removed", metadata: ["error": "\(error)"])
         }
     }
 
@@ -159,28 +157,26 @@ extension ImageFiles {
         let removed = try removeEntries(of: profile, in: generation)
         // Where the bucket went too, it is this directory that leads to the entry no more. And where it did not, it is this one
         // that leads to no temporary file.
-        try directorySync.sync(directory, .generation(generation.number))
+        try disk.sync(directory, .generation(generation.number))
         return removed
     }
 
     private func removeEntries(of profile: SealedName, in generation: Generation) throws -> Usage {
         guard let bucket = try existingDirectory(of: generation, bucket: profile.bucket) else { return Usage() }
         var removed = Usage()
-        var failure: (any Error)?
+        var failure = FirstFailure()
         let prefix = profile.fileName.bytes + [UInt8(ascii: ".")]
         for entry in try disk.names(in: bucket) where entry.name.bytes.starts(with: prefix) {
-            do {
-                guard let status = try disk.status(of: entry.name, in: bucket) else { continue }
+            failure.attempt {
+                guard let status = try disk.status(of: entry.name, in: bucket) else { return }
                 try remove(entry.name, status, from: bucket, profile.bucket, of: generation)
                 removed = removed + Usage(images: 1, bytes: costs.file(status.size))
-            } catch {
-                failure = failure ?? error
             }
         }
-        if let failure { throw failure }
+        try failure.rethrow()
         if try removeDirectoryIfEmpty(of: generation, bucket: profile.bucket) { return removed }
         // Also when nothing was found: an entry evicted a moment ago would be back after a power cut (I4).
-        try directorySync.sync(bucket, .bucket(generation: generation.number, bucket: profile.bucket))
+        try disk.sync(bucket, .bucket(generation: generation.number, bucket: profile.bucket))
         return removed
     }
 
@@ -189,7 +185,7 @@ extension ImageFiles {
     private func removeLeftovers(of generation: Generation) throws {
         guard !generation.isTidy, let directory = try existingDirectory(of: generation) else { return }
         var isChanged = false
-        for entry in try disk.names(in: directory) where temporaries.isStale(entry.name) && entry.kind != .directory {
+        for entry in try disk.names(in: directory) where disk.temporaries.isStale(entry.name) && entry.kind != .directory {
             try disk.unlinkIfPresent(entry.name, in: directory)
             isChanged = true
         }
@@ -207,5 +203,27 @@ extension ImageFiles {
         ledger.withLockedValue {
             $0.add(images: -1, bytes: -costs.file(status.size), to: generation.number, bucket: number)
         }
+    }
+
+    /// Names of a bucket that are looked through for a profile's sizes: some twelve system calls' worth. A bucket holds one in 256 of a
+    /// user's images, so nobody who has fewer than a million has more.
+    static let mostNamesLookedThrough = 4_096
+
+    /// The sizes in which a profile has entries. Beside writes and removals going on: what it says was so at some moment.
+    func sizes(of profile: SealedName, in generation: Generation) throws -> [UInt16] {
+        guard !generation.holdsNothing(in: profile.bucket),
+            let bucket = try existingDirectory(of: generation, bucket: profile.bucket)
+        else { return [] }
+        let prefix = profile.fileName.bytes
+        var sizes: [UInt16] = []
+        var seen = 0
+        try disk.list(bucket) { entry in
+            if entry.name.bytes.starts(with: prefix), let address = EntryAddress(entry.name) {
+                sizes.append(address.size)
+            }
+            seen += 1
+            return seen < Self.mostNamesLookedThrough
+        }
+        return sizes
     }
 }

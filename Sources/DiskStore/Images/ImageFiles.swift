@@ -12,8 +12,6 @@ final class ImageFiles: Sendable {
     let costs: DiskCosts
     let users: Directory
     let trash: Trash
-    let temporaries: TemporaryNames
-    let directorySync: DirectorySync
     let random: any RandomSource
     let now: @Sendable () -> Int64
     let quota: Int
@@ -41,20 +39,16 @@ final class ImageFiles: Sendable {
     }
 
     init(
-        disk: Disk, costs: DiskCosts, users: Directory, trash: Trash, temporaries: TemporaryNames,
-        directorySync: DirectorySync,
-        random: any RandomSource, now: @escaping @Sendable () -> Int64, quota: Int, userQuota: Int,
+        disk: Disk, costs: DiskCosts, users: Directory, trash: Trash, random: any RandomSource,
+        now: @escaping @Sendable () -> Int64, quota: Int, userQuota: Int,
         accountOf: @escaping @Sendable (UInt32) -> UInt32, counters: Counters<StoreEvent>,
-        maintenance: MaintenanceSignal,
-        log: Logger
+        maintenance: MaintenanceSignal, log: Logger
     ) {
         self.disk = disk
         self.costs = costs
         self.users = users
         canReadCached = Synchronization.Atomic(!disk.isRemote(users))
         self.trash = trash
-        self.temporaries = temporaries
-        self.directorySync = directorySync
         self.random = random
         self.now = now
         self.quota = quota
@@ -129,7 +123,7 @@ final class ImageFiles: Sendable {
         }
         underWay.forget(generation)
         disk.directories.removeAll(of: generation.number)
-        directorySync.forget(generation: generation.number)
+        disk.forgetFailedSyncs(of: generation.number)
     }
 
     func usage(of generation: Generation) -> Usage? {

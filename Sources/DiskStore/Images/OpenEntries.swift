@@ -79,7 +79,7 @@ final class OpenEntries: Sendable {
     }
 
     private struct State {
-        var held: [Key: (entry: OpenEntry, place: Sieve<OpenEntry>.Handle)] = [:]
+        var open: [Key: (entry: OpenEntry, handle: Sieve<OpenEntry>.Handle)] = [:]
         var byName: [Name: OpenEntry] = [:]
         var queue = Sieve<OpenEntry>()
         var changes: UInt64 = 0
@@ -89,7 +89,7 @@ final class OpenEntries: Sendable {
 
         /// Whether an entry is opened again soon after it was opened before.
         mutating func isWanted(_ key: Key, at now: Int64, limit: Int) -> Bool {
-            if held[key] != nil { return true }
+            if open[key] != nil { return true }
             if lookedAt != now {
                 lookedAt = now
                 looks.removeAll(keepingCapacity: true)
@@ -99,14 +99,14 @@ final class OpenEntries: Sendable {
         }
 
         mutating func insert(_ entry: OpenEntry) {
-            held[entry.key] = (entry, queue.insert(entry))
+            open[entry.key] = (entry, queue.insert(entry))
             byName[entry.name] = entry
         }
 
         /// The entry of the same slot goes. What goes is handed out here and below, to be closed outside the lock.
         mutating func remove(_ entry: OpenEntry) -> OpenEntry? {
-            guard let found = held.removeValue(forKey: entry.key) else { return nil }
-            queue.remove(found.place)
+            guard let found = open.removeValue(forKey: entry.key) else { return nil }
+            queue.remove(found.handle)
             byName[entry.name] = nil
             return found.entry
         }
@@ -114,7 +114,7 @@ final class OpenEntries: Sendable {
         /// One goes that was not used since it was last looked at.
         mutating func evict() -> OpenEntry? {
             guard let entry = queue.evict(takeMark: { $0.takeMark() }) else { return nil }
-            held[entry.key] = nil
+            open[entry.key] = nil
             byName[entry.name] = nil
             return entry
         }
@@ -131,7 +131,7 @@ final class OpenEntries: Sendable {
     /// The open entry of a slot. Costs a lock and a look-up.
     func entry(of slot: Slot, in generation: UInt64, at now: Int64) -> OpenEntry? {
         let key = Key(generation: generation, slot: slot)
-        guard let entry = state.withLockedValue({ $0.held[key]?.entry }), entry.openedAt == now else { return nil }
+        guard let entry = state.withLockedValue({ $0.open[key]?.entry }), entry.openedAt == now else { return nil }
         entry.markUsed()
         return entry
     }
@@ -147,7 +147,7 @@ final class OpenEntries: Sendable {
                 return (nil, nil)
             }
             let older = state.remove(entry)
-            let evicted = state.held.count < capacity ? nil : state.evict()
+            let evicted = state.open.count < capacity ? nil : state.evict()
             state.insert(entry)
             return (older, evicted)
         }

@@ -2,7 +2,7 @@ import Glibc
 import LinuxSupport
 import ThumbnailCache
 
-/// Key files: how one is read, how one takes another's place, and how one is destroyed.
+/// Key files: how one is read, how one replaces another, and how one is destroyed.
 ///
 /// Unlinking a file leaves its bytes on the disk, and whoever reads the raw device has the keys. So no key file is let go of before
 /// it was overwritten (F70), the one that a purge replaces as little as that of a log-out.
@@ -32,20 +32,20 @@ extension LoginFiles {
         try keyFile.withEncoded(check: { try names.check($0, uid: sealedOwner.uid, user: sealedOwner.user, into: $1) })
         { bytes in
             try disk.create(temporary, in: directory, with: bytes)
-            try place(temporary, as: name, in: directory, holding: bytes)
+            try swap(temporary, with: name, in: directory, bytes)
         }
-        try directorySync.sync(directory, .keysOf(uid: sealedOwner.uid))
-        try destroy(temporary, in: directory).throwDurably { try sync(directory, of: sealedOwner) }
+        try disk.sync(directory, .keysOf(uid: sealedOwner.uid))
+        try disk.destroy(temporary, in: directory, reserve).throwDurably { try sync(directory, of: sealedOwner) }
     }
 
-    /// Swaps a key file with the one in whose place it comes, if there is one.
+    /// Swaps a key file with the one that it replaces, if there is one.
     ///
     /// Where the file system cannot swap, the old file is overwritten with the new one's bytes. A rename over it would
     /// leave it without a name, and a kill before it was overwritten would leave its keys on the disk. A write of so
     /// few bytes is whole or does not happen, as far as disks go; one that was torn is a damaged key file, which is a
     /// log-out.
-    private func place(
-        _ temporary: FileName, as name: FileName, in directory: Directory, holding bytes: UnsafeRawBufferPointer
+    private func swap(
+        _ temporary: FileName, with name: FileName, in directory: Directory, _ bytes: UnsafeRawBufferPointer
     ) throws {
         do {
             return try disk.exchange(temporary, in: directory, with: name, in: directory)
@@ -58,7 +58,7 @@ extension LoginFiles {
             return try disk.overwrite(name, in: directory, with: bytes, at: 0)
         }
         // Nothing, or nothing that is a key file.
-        if let failure = try destroy(name, in: directory).failure { throw failure }
+        if let failure = try disk.destroy(name, in: directory, reserve).failure { throw failure }
         try disk.rename(temporary, in: directory, to: name, in: directory)
     }
 
@@ -68,63 +68,52 @@ extension LoginFiles {
         let temporary = Disk.temporaryName(for: sealedOwner.user.fileName)
         guard try disk.status(of: temporary, in: directory) != nil else { return }
         try sync(directory, of: sealedOwner)
-        try destroy(temporary, in: directory).throwDurably { try sync(directory, of: sealedOwner) }
+        try disk.destroy(temporary, in: directory, reserve).throwDurably { try sync(directory, of: sealedOwner) }
     }
 
     private func sync(_ directory: Directory, of sealedOwner: SealedOwner) throws(SystemError) {
-        try directorySync.sync(directory, .keysOf(uid: sealedOwner.uid))
+        try disk.sync(directory, .keysOf(uid: sealedOwner.uid))
     }
+}
 
-    /// What became of a key file that was to be destroyed.
-    struct Destruction {
-        /// Whether there was anything; there is nothing any more.
-        let isChange: Bool
-        /// Why it could not be overwritten. It is unlinked all the same: it would never be, on a disk that has lost the
-        /// sector. There is no receipt for that; whoever tries again finds nothing.
-        let failure: SystemError?
+/// What became of a key file that was to be destroyed.
+struct Destruction {
+    /// Whether there was anything; there is nothing any more.
+    let isChange: Bool
+    /// Why it could not be overwritten. It is unlinked all the same: it would never be, on a disk that has lost the
+    /// sector. There is no receipt for that; whoever tries again finds nothing.
+    var failure: SystemError?
 
-        static let nothingThere = Destruction(isChange: false, failure: nil)
-
-        /// Throws the failure, if there is one, when it is durable that the file is gone.
-        func throwDurably(sync: () throws -> Void) throws {
-            guard let failure else { return }
-            try sync()
-            throw failure
-        }
+    /// Throws the failure, if there is one, when it is durable that the file is gone.
+    func throwDurably(sync: () throws -> Void) throws {
+        guard let failure else { return }
+        try sync()
+        throw failure
     }
+}
 
+extension Disk {
     /// Overwrites a key file and unlinks it.
-    func destroy(_ name: FileName, in directory: Directory) throws -> Destruction {
-        guard let status = try disk.status(of: name, in: directory) else { return .nothingThere }
+    func destroy(_ name: FileName, in directory: Directory, _ reserve: Reserve) throws -> Destruction {
+        guard let status = try status(of: name, in: directory) else { return Destruction(isChange: false) }
         if status.kind == .directory {
-            try disk.removeDirectory(name, in: directory)
-            return Destruction(isChange: true, failure: nil)
+            try removeDirectory(name, in: directory)
+            return Destruction(isChange: true)
         }
-        let failure = try overwriteIfPossible(name, in: directory)
-        try disk.unlinkIfPresent(name, in: directory)
-        return Destruction(isChange: true, failure: failure)
-    }
-
-    /// - Returns: why the disk did not take it, twice in a row.
-    private func overwriteIfPossible(_ name: FileName, in directory: Directory) throws -> SystemError? {
-        func attempt() throws { try unlessNoSpace { try disk.overwrite(name, in: directory) } }
-        do {
-            try attempt()
-        } catch let error as SystemError where error.isOfMedium {
+        // A sector may take it the second time.
+        var failure: SystemError?
+        for _ in 0..<2 {
+            failure = nil
             do {
-                try attempt()
-            } catch let error as SystemError where error.isOfMedium {
-                return error
+                try reserve.givingUp { try overwrite(name, in: directory) }
+                break
+            } catch let error as SystemError {
+                if error.isOfMedium { failure = error } else if !error.isNoSpace { throw error }
+                // Only a file system that never writes in place says that there is no room; there is nothing to overwrite then.
+                if error.isNoSpace { break }
             }
         }
-        return nil
-    }
-
-    private func unlessNoSpace(_ overwrite: () throws -> Void) throws {
-        do {
-            try givingUpReserve(overwrite)
-        } catch let error as SystemError where error.isNoSpace {
-            // Only a file system that never writes in place says this; there is nothing to overwrite then.
-        }
+        try unlinkIfPresent(name, in: directory)
+        return Destruction(isChange: true, failure: failure)
     }
 }

@@ -121,27 +121,21 @@ enum SessionFile {
     /// Larger files are damaged: 65,535 sessions of 512 bytes and the rest.
     static let longest = 64 << 20
     private static let magic = Array("TCSESS".utf8) + [0, 1]
-    private static let recordStart = 20
 
     /// The file for a record.
     static func seal(
-        _ record: SessionRecord, uid: UInt32, user: SealedName, key: Secret, algorithms: Algorithms,
-        random: any RandomSource
+        _ record: SessionRecord, of owner: SealedOwner, key: Secret, algorithms: Algorithms, random: any RandomSource
     ) throws -> [UInt8] {
         let crypter = try Crypter(key: key, algorithms: algorithms)
         var text = try record.encoded()
         defer { text.wipe() }
-        var file = magic + [UInt8](repeating: 0, count: Crypter.nonceLength + text.bytes.count + Crypter.tagLength)
+        var file = magic + [UInt8](repeating: 0, count: Crypter.overhead + text.bytes.count)
         try file.withUnsafeMutableBytes { file in
-            let tagStart = file.count - Crypter.tagLength
-            let nonce = UnsafeMutableRawBufferPointer(rebasing: file[magic.count..<recordStart])
-            try random.fill(nonce)
+            let box = UnsafeMutableRawBufferPointer(rebasing: file[magic.count...])
             try text.bytes.withUnsafeBytes { text in
-                try bound(uid: uid, user: user).withUnsafeBytes { bound in
+                try bound(to: owner).withUnsafeBytes { bound in
                     try crypter.seal(
-                        text, UnsafeRawBufferPointer(start: nil, count: 0), nonce: UnsafeRawBufferPointer(nonce),
-                        bound: bound, into: UnsafeMutableRawBufferPointer(rebasing: file[recordStart..<tagStart]),
-                        tag: UnsafeMutableRawBufferPointer(rebasing: file[tagStart...]))
+                        text, UnsafeRawBufferPointer(start: nil, count: 0), bound: bound, into: box, random: random)
                 }
             }
         }
@@ -150,30 +144,24 @@ enum SessionFile {
 
     /// nil unless the file was sealed under this key for this owner.
     static func open(
-        _ file: Secret, uid: UInt32, user: SealedName, key: Secret, algorithms: Algorithms
+        _ file: Secret, of owner: SealedOwner, key: Secret, algorithms: Algorithms
     ) throws -> SessionRecord? {
         let crypter = try Crypter(key: key, algorithms: algorithms)
         return file.withBytes { bytes in
-            guard bytes.count >= recordStart + Crypter.tagLength, bytes.starts(with: magic) else { return nil }
-            return withWipedMemory(bytes.count) { copy in
-                copy.copyMemory(from: bytes)
-                let tagStart = copy.count - Crypter.tagLength
-                let text = UnsafeMutableRawBufferPointer(rebasing: copy[recordStart..<tagStart])
-                let isWhole = bound(uid: uid, user: user).withUnsafeBytes { bound in
-                    crypter.open(
-                        text, nonce: UnsafeRawBufferPointer(rebasing: bytes[magic.count..<recordStart]), bound: bound,
-                        tag: UnsafeMutableRawBufferPointer(rebasing: copy[tagStart...]))
-                }
-                return isWhole ? SessionRecord(UnsafeRawBufferPointer(text)) : nil
+            guard bytes.count >= magic.count + Crypter.overhead, bytes.starts(with: magic) else { return nil }
+            return withWipedMemory(bytes.count - magic.count) { box in
+                box.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[magic.count...]))
+                let text = bound(to: owner).withUnsafeBytes { crypter.open(box, bound: $0) }
+                return text.flatMap { SessionRecord(UnsafeRawBufferPointer($0)) }
             }
         }
     }
 
-    private static func bound(uid: UInt32, user: SealedName) -> [UInt8] {
+    private static func bound(to owner: SealedOwner) -> [UInt8] {
         var writer = ByteWriter(capacity: 44)
         writer.append(magic)
-        writer.integer(uid)
-        writer.append(user.bytes)
+        writer.integer(owner.uid)
+        writer.append(owner.user.bytes)
         return writer.bytes
     }
 }

@@ -26,7 +26,7 @@ final class Trash: Sendable {
     private let deleting = NIOLock()
     /// Those who need the room now.
     private let hurried = Atomic<Int>(0)
-    private let held = NIOLockedValueBox(Usage())
+    private let contents = NIOLockedValueBox(Usage())
 
     init(disk: Disk, directory: Directory, random: any RandomSource, costs: DiskCosts) {
         self.costs = costs
@@ -39,12 +39,12 @@ final class Trash: Sendable {
     var isAwaited: Bool { hurried.load(ordering: .relaxed) > 0 }
 
     /// What lies in it as far as is known: what was in it at the start is not counted.
-    var usage: Usage { held.withLockedValue { $0 } }
+    var usage: Usage { contents.withLockedValue { $0 } }
 
     /// Moves something, whatever it is, into the trash. It keeps its contents and loses its name.
-    func take(_ name: FileName, from place: Directory, holding usage: Usage = Usage()) throws {
-        try disk.rename(name, in: place, to: try random.generationID().fileName, in: directory)
-        held.withLockedValue { $0 = $0 + usage }
+    func take(_ name: FileName, from source: Directory, holding usage: Usage = Usage()) throws {
+        try disk.rename(name, in: source, to: try random.generationID().fileName, in: directory)
+        contents.withLockedValue { $0 = $0 + usage }
     }
 
     /// Deletes at most `budget` names, for somebody who waits for the room.
@@ -97,7 +97,7 @@ final class Trash: Sendable {
                 return !turn.isOver
             }
             if isEmpty {
-                held.withLockedValue { $0 = Usage() }
+                contents.withLockedValue { $0 = Usage() }
                 return .empty
             }
             if turn.budget == before { return .stuck }
@@ -111,7 +111,7 @@ final class Trash: Sendable {
             guard !turn.isOver else { return }
             do {
                 try disk.removeDirectory(entry.name, in: directory)
-                held.withLockedValue { $0.bytes = max(0, $0.bytes - costs.directory) }
+                contents.withLockedValue { $0.bytes = max(0, $0.bytes - costs.directory) }
                 turn.count()
             } catch {
                 // Something is still in it, or it was swapped: the next round sees.
@@ -139,14 +139,14 @@ final class Trash: Sendable {
         return true
     }
 
-    private func unlink(_ name: FileName, in place: Directory, _ turn: inout Turn) {
+    private func unlink(_ name: FileName, in parent: Directory, _ turn: inout Turn) {
         do {
-            let status = try disk.status(of: name, in: place)
-            try disk.unlinkIfPresent(name, in: place)
+            let status = try disk.status(of: name, in: parent)
+            try disk.unlinkIfPresent(name, in: parent)
             let size = status.map { costs.file($0.size) } ?? 0
-            held.withLockedValue { held in
-                held.images = max(0, held.images - 1)
-                held.bytes = max(0, held.bytes - size)
+            contents.withLockedValue { contents in
+                contents.images = max(0, contents.images - 1)
+                contents.bytes = max(0, contents.bytes - size)
             }
             turn.count()
         } catch {

@@ -24,7 +24,7 @@ enum StartCounter {
     struct Reading: Equatable {
         /// The larger valid number.
         var number: UInt64?
-        /// Whether a copy is damaged: it may have held one more.
+        /// Whether a copy is damaged: it may have had one more.
         var isDamaged: Bool
     }
 
@@ -77,7 +77,7 @@ enum StartCounter {
         do {
             try record(number, over: reading.isDamaged ? nil : contents, in: state, disk, algorithms)
         } catch let error as SystemError {
-            // A daemon that serves what is held is worth more (I9).
+            // A daemon that serves what there is is worth more (I9).
             log.error("the start cannot be put on record; epochs grow all the same", metadata: ["error": "\(error)"])
             return epochBase(of: number, isOnRecord: false, now: now)
         }

@@ -35,7 +35,7 @@ final class Generation: Sendable {
     /// What earlier runs left beside the buckets is gone.
     func noteTidy() { tidy.store(true, ordering: .releasing) }
 
-    /// What it held when its account was closed; nil before.
+    /// What it had when its account was closed; nil before.
     var lastUsage: Usage? {
         let images = lastImages.load(ordering: .acquiring)
         return images < 0 ? nil : Usage(images: images, bytes: lastBytes.load(ordering: .relaxed))

@@ -103,18 +103,13 @@ extension Vault {
         _ entry: UnsafeMutableRawBufferPointer, at address: EntryAddress, known: SealedRecord?, with crypter: Crypter
     ) -> (SealedRecord, imageLength: Int)? {
         guard let header = EntryHeader(UnsafeRawBufferPointer(entry), fileSize: entry.count) else { return nil }
-        let nonce = UnsafeRawBufferPointer(rebasing: entry[(EntryHeader.size - Crypter.nonceLength)..<EntryHeader.size])
-        let tagStart = entry.count - Crypter.tagLength
-        let isWhole = header.withBound(place: place, address: address) { bound in
-            crypter.open(
-                UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.size..<tagStart]), nonce: nonce,
-                bound: bound, tag: UnsafeMutableRawBufferPointer(rebasing: entry[tagStart...]))
+        let opened = header.withBound(of: owner, at: address) { bound in
+            crypter.open(UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.boxStart...]), bound: bound)
         }
-        guard isWhole else { return nil }
-        let tag = entry.loadUnaligned(fromByteOffset: tagStart, as: SealedRecord.Tag.self)
+        guard let opened else { return nil }
+        let tag = entry.loadUnaligned(fromByteOffset: entry.count - Crypter.tagLength, as: SealedRecord.Tag.self)
         if let known, known.tag == tag { return (known, header.imageLength) }
-        let recordStart = EntryHeader.size + header.imageLength
-        let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: entry[recordStart..<tagStart]))
+        let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: opened[header.imageLength...]))
         return record.map { (SealedRecord(record: HeldRecord($0), tag: tag), header.imageLength) }
     }
 

@@ -41,17 +41,12 @@ extension Vault {
         do {
             let address = try withCrypter { crypter in
                 let address = try crypter.address(of: slot)
-                let nonceStart = EntryHeader.size - Crypter.nonceLength
                 header.write(to: entry)
-                let nonce = UnsafeMutableRawBufferPointer(rebasing: entry[nonceStart..<EntryHeader.size])
-                try files.random.fill(nonce)
-                try header.withBound(place: place, address: address) { bound in
+                let box = UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.boxStart...])
+                try header.withBound(of: owner, at: address) { bound in
                     try image.bytes.image.withUnsafeReadableBytes { image in
                         try record.withUnsafeBytes { record in
-                            try crypter.seal(
-                                image, record, nonce: UnsafeRawBufferPointer(nonce), bound: bound,
-                                into: UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.size...]),
-                                tag: UnsafeMutableRawBufferPointer(rebasing: entry[(size - Crypter.tagLength)...]))
+                            try crypter.seal(image, record, bound: bound, into: box, random: files.random)
                         }
                     }
                 }

@@ -97,10 +97,10 @@ import ThumbnailCache
     let sample = (0..<8).map { index in
         Eviction.Candidate(
             address: EntryAddress(profile: profile, size: UInt16(index)), size: 10,
-            lastUse: Eviction.LastUse(seconds: Int64((index * 3) % 8), nanoseconds: 0), inode: UInt64(index))
+            lastUse: .seconds((index * 3) % 8), inode: UInt64(index))
     }
     func uses(bytes: Int, isWhole: Bool) -> [Int64] {
-        Eviction.victims(of: sample, bytes: bytes, isWhole: isWhole).map(\.lastUse.seconds)
+        Eviction.victims(of: sample, bytes: bytes, isWhole: isWhole).map(\.lastUse.components.seconds)
     }
     #expect(uses(bytes: 1, isWhole: false) == [0])
     #expect(uses(bytes: 10, isWhole: false) == [0])
