@@ -6,9 +6,7 @@ import ThumbnailCache
 public struct StoreStartError: Error, Sendable, Equatable, CustomStringConvertible {
     public let description: String
 
-    init(_ description: String) {
-        self.description = description
-    }
+    init(_ description: String) { self.description = description }
 }
 
 extension StoreError {
@@ -46,14 +44,12 @@ struct FirstFailure {
         }
     }
 
-    func rethrow() throws {
-        if let error { throw error }
-    }
+    func rethrow() throws { if let error { throw error } }
 }
 
 extension Logger {
     /// Does what nothing hangs on: that it failed is told, and that is all.
-    func attempt(
+    package func attempt(
         _ orElse: Logger.Message, _ level: Logger.Level = .warning, _ metadata: Logger.Metadata = [:],
         _ body: () throws -> Void
     ) {

@@ -24,9 +24,7 @@ public struct File: ~Copyable {
         try LinuxSupport.readAll(descriptor, limit: limit)
     }
 
-    public func write(_ bytes: [UInt8]) throws(SystemError) {
-        try writeAll(bytes, to: descriptor)
-    }
+    public func write(_ bytes: [UInt8]) throws(SystemError) { try writeAll(bytes, to: descriptor) }
 
     /// Closes now, for whoever wants to know that what was written has arrived: some file systems report it only here.
     public consuming func close() throws(SystemError) {

@@ -36,10 +36,10 @@ struct Main: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "\(LogLevel.names): over the file's log.level.", valueName: "level"))
-    var logLevel: LogLevel?
+            "\(Logger.Level.names): over the file's log.level.", valueName: "level"))
+    var logLevel: Logger.Level?
 
-    /// Before anything else could open a file: no socket and no file of the store's may take the place of a log that nobody wants.
+    /// Before anything else could open a file: no socket and no file of the store's may come to be the log that nobody wants.
     ///
     /// Not async: the main thread of an async program is libdispatch's, which traps where descriptors or threads are short (F75).
     static func main() {
@@ -64,7 +64,7 @@ struct Main: ParsableCommand {
             let load: @Sendable () throws -> Configuration = { [configurationFile] in
                 try ConfigurationLoader(environment: environment).load(file: configurationFile)
             }
-            try Daemon.run(try load(), environment: environment, logLevel: logLevel?.level, reload: load)
+            try Daemon.run(try load(), environment: environment, logLevel: logLevel, reload: load)
         } catch {
             Self.fail("\(error)", environment)
         }
@@ -89,19 +89,9 @@ struct Main: ParsableCommand {
     }
 }
 
-/// A log level as the command line takes it.
-struct LogLevel: ExpressibleByArgument {
-    let level: Logger.Level
-
-    init?(argument: String) {
-        guard let level = Logger.Level(rawValue: argument) else { return nil }
-        self.level = level
-    }
-
-    static var allValueStrings: [String] { Logger.Level.allCases.map(\.rawValue) }
-
+extension Logger.Level: @retroactive ExpressibleByArgument {
     /// All of them, as a sentence has them.
     static var names: String {
-        allValueStrings.dropLast().joined(separator: ", ") + " or " + (allValueStrings.last ?? "")
+        allCases.dropLast().map(\.rawValue).joined(separator: ", ") + " or \(Self.critical)"
     }
 }

@@ -1,5 +1,6 @@
 import COpenSSL
 import LinuxSupport
+import NIOConcurrencyHelpers
 import ThumbnailCache
 
 /// Seals, opens and names under one key, AES-256-GCM (NIST SP 800-38D) and HMAC-SHA-256, with OpenSSL's contexts kept
@@ -21,23 +22,16 @@ final class Crypter: @unchecked Sendable {
 
     /// - Parameter key: 32 bytes.
     init(key: Secret, algorithms: Algorithms) throws {
+        names = try withWipedMemory(32) { derived in
+            try Mac(key: key, algorithms: algorithms).authenticate("thumbcached names 1", [], into: derived)
+            return try Mac(key: Secret(UnsafeRawBufferPointer(derived)), algorithms: algorithms)
+        }
         guard let sealing = EVP_CIPHER_CTX_new() else { throw Self.failure("a context") }
         guard let opening = EVP_CIPHER_CTX_new() else {
             EVP_CIPHER_CTX_free(sealing)
             throw Self.failure("a context")
         }
-        do {
-            names = try withWipedMemory(32) { derived in
-                try Mac(key: key, algorithms: algorithms).authenticate("thumbcached names 1", [], into: derived)
-                return try Mac(key: Secret(UnsafeRawBufferPointer(derived)), algorithms: algorithms)
-            }
-        } catch {
-            EVP_CIPHER_CTX_free(sealing)
-            EVP_CIPHER_CTX_free(opening)
-            throw error
-        }
-        self.sealing = sealing
-        self.opening = opening
+        (self.sealing, self.opening) = (sealing, opening)
         let isKeyed = key.withBytes { bytes in
             let pointer = bytes.assumingMemoryBound(to: UInt8.self).baseAddress
             return bytes.count == 32
@@ -101,7 +95,44 @@ final class Crypter: @unchecked Sendable {
         buffer.assumingMemoryBound(to: UInt8.self).baseAddress
     }
 
-    private static func failure(_ doing: String) -> StoreError {
-        .openSSL(failedAt: doing)
+    private static func failure(_ doing: String) -> StoreError { .openSSL(failedAt: doing) }
+}
+
+/// Crypters that are not in use, by the generation whose key they hold; at most `capacity`, longest idle first out, so
+/// that thousands of users cost no memory for contexts they seldom need.
+final class CrypterPool: Sendable {
+    private let idle = NIOLockedValueBox<[(generation: UInt64, crypter: Crypter)]>([])
+    private let capacity: Int
+    let algorithms: Algorithms
+
+    init(algorithms: Algorithms, capacity: Int = 32) {
+        self.algorithms = algorithms
+        self.capacity = capacity
+    }
+
+    /// One that holds `key`, idle or new.
+    func take(for generation: UInt64, key: Secret) throws -> Crypter {
+        let found = idle.withLockedValue { idle -> Crypter? in
+            guard let index = idle.lastIndex(where: { $0.generation == generation }) else { return nil }
+            return idle.remove(at: index).crypter
+        }
+        return try found ?? Crypter(key: key, algorithms: algorithms)
+    }
+
+    func giveBack(_ crypter: Crypter, for generation: UInt64) {
+        _ = idle.withLockedValue { idle -> Crypter? in
+            let out = idle.count >= capacity ? idle.removeFirst().crypter : nil
+            idle.append((generation, crypter))
+            return out
+        }
+    }
+
+    /// Frees, and thereby wipes, all that hold the key of a generation. None of them is in use any more.
+    func removeAll(of generation: UInt64) {
+        _ = idle.withLockedValue { idle in
+            let out = idle.filter { $0.generation == generation }
+            idle.removeAll { $0.generation == generation }
+            return out.map(\.crypter)
+        }
     }
 }

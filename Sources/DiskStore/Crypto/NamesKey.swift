@@ -19,9 +19,7 @@ final class NamesKey: Sendable {
 
     private let mac: NIOLockedValueBox<Mac>
 
-    private init(_ mac: Mac) {
-        self.mac = NIOLockedValueBox(mac)
-    }
+    private init(_ mac: Mac) { self.mac = NIOLockedValueBox(mac) }
 
     /// The key of this store; made if it is missing, after everything has been destroyed that only the old one could
     /// name (F51). A file that is there but wrong stops the start: it may be a mistake that somebody can mend.
@@ -43,7 +41,8 @@ final class NamesKey: Sendable {
         } else if status.permissions & 0o077 != 0 {
             complaint = "has mode \(String(status.permissions, radix: 8)) instead of 600"
         } else {
-            switch try read(try disk.contents(of: fileName, in: home.directory, limit: 4096) ?? Secret([]), algorithms) {
+            let file = try disk.contents(of: fileName, in: home.directory, limit: 4096) ?? Secret([])
+            switch try read(file, algorithms) {
             case .key(let key): return key
             case .wrong(let reason): complaint = reason
             }

@@ -23,9 +23,7 @@ final class DirectoryCache: Sendable {
     private let state = NIOLockedValueBox(State())
     private let capacity: Int
 
-    init(capacity: Int) {
-        self.capacity = max(1, capacity)
-    }
+    init(capacity: Int) { self.capacity = max(1, capacity) }
 
     subscript(key: Key) -> Directory? {
         state.withLockedValue { state in

@@ -33,7 +33,7 @@ final class Disk: Sendable {
         Directory(try open(name, in: directory.descriptor, for: .directory), system)
     }
 
-    /// What somebody has planted in its place is never followed (F24) and counts as missing.
+    /// What somebody has planted there is never followed (F24) and counts as missing.
     func existingDirectory(_ name: FileName, in directory: Directory) throws(SystemError) -> Directory? {
         do {
             return try openDirectory(name, in: directory)
@@ -51,10 +51,6 @@ final class Disk: Sendable {
     func openCached(_ path: FileName, in directory: Directory) throws(SystemError) -> OpenFile {
         OpenFile(descriptor: try system.openCached(path, in: directory.descriptor), system: system)
     }
-
-    func isRemote(_ directory: Directory) -> Bool { system.isRemote(directory.descriptor) }
-
-    func blockSize(_ directory: Directory) -> Int { system.blockSize(directory.descriptor) }
 
     func makeDirectory(_ name: FileName, in directory: Directory) throws(SystemError) {
         try system.makeDirectory(name, in: directory.descriptor)
@@ -151,9 +147,7 @@ final class Directory: Sendable {
         self.system = system
     }
 
-    func status() throws(SystemError) -> FileStatus {
-        try system.status(of: descriptor)
-    }
+    func status() throws(SystemError) -> FileStatus { try system.status(of: descriptor) }
 
     /// Its next entries, as getdents64 writes them; 0 at the end, and where the directory has been removed.
     func list(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
@@ -162,9 +156,7 @@ final class Directory: Sendable {
         } ?? 0
     }
 
-    deinit {
-        closeQuietly(descriptor, system)
-    }
+    deinit { closeQuietly(descriptor, system) }
 }
 
 /// An open file, closed when it goes out of scope, if not before.
@@ -178,9 +170,7 @@ struct OpenFile: ~Copyable, Sendable {
         self.system = system
     }
 
-    func status() throws(SystemError) -> FileStatus {
-        try system.status(of: descriptor)
-    }
+    func status() throws(SystemError) -> FileStatus { try system.status(of: descriptor) }
 
     /// Fills `buffer` as far as the file reaches. Returns the bytes read.
     func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64 = 0) throws(SystemError) -> Int {
@@ -225,9 +215,7 @@ struct OpenFile: ~Copyable, Sendable {
         try retryingInterrupts { () throws(SystemError) in try system.lock(descriptor) }
     }
 
-    func touch(at seconds: Int64) throws(SystemError) {
-        try system.touch(descriptor, at: seconds)
-    }
+    func touch(at seconds: Int64) throws(SystemError) { try system.touch(descriptor, at: seconds) }
 
     /// Closes now, for whoever wants to know that what was written has arrived (close reports it on some file systems).
     mutating func close() throws(SystemError) {
@@ -235,9 +223,7 @@ struct OpenFile: ~Copyable, Sendable {
         try system.close(descriptor)
     }
 
-    deinit {
-        if isOpen { closeQuietly(descriptor, system) }
-    }
+    deinit { if isOpen { closeQuietly(descriptor, system) } }
 }
 
 private func closeQuietly(_ descriptor: Int32, _ system: any FileSystem) {

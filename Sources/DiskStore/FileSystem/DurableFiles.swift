@@ -26,9 +26,7 @@ extension Disk {
 
     /// The name under which a file is written before it replaces another. One each, so that a retry, or the end of the
     /// log-in, finds what an attempt left.
-    static func temporaryName(for name: FileName) -> FileName {
-        name.with(ending: "tmp")
-    }
+    static func temporaryName(for name: FileName) -> FileName { name.with(ending: "tmp") }
 
     /// Writes a file and moves it over the old one. It is durable when `sync` has returned; leaves no temporary file
     /// behind when it throws.
@@ -43,11 +41,8 @@ extension Disk {
             try create(temporary, in: directory, with: bytes)
             try rename(temporary, in: directory, to: name, in: directory)
         } catch {
-            do throws(SystemError) {
-                try unlinkIfPresent(temporary, in: directory)
-            } catch {
-                // The next attempt, the end of the log-in or the sweep finds it under its one name.
-            }
+            // Else the next attempt, the end of the log-in or the sweep finds it under its one name.
+            unlinkIfPossible(temporary, in: directory)
             throw error
         }
         try sync()
@@ -57,6 +52,15 @@ extension Disk {
     func replace(_ name: FileName, in directory: Directory, with bytes: some Sequence<UInt8>) throws {
         try Array(bytes).withUnsafeBytes { bytes in
             try replace(name, in: directory, with: bytes) { () throws(SystemError) in try sync(directory) }
+        }
+    }
+
+    /// Unlinks what whoever comes next finds and removes, if it stays.
+    func unlinkIfPossible(_ name: FileName, in directory: Directory) {
+        do throws(SystemError) {
+            try unlinkIfPresent(name, in: directory)
+        } catch {
+            // It stays.
         }
     }
 
@@ -194,12 +198,8 @@ final class TemporaryNames: Sendable {
         return bytes.withUnsafeBytes { FileName($0) }
     }
 
-    func isTemporary(_ name: FileName) -> Bool {
-        name.bytes.starts(with: Self.prefix)
-    }
+    func isTemporary(_ name: FileName) -> Bool { name.bytes.starts(with: Self.prefix) }
 
     /// Whether a run before this one left it.
-    func isStale(_ name: FileName) -> Bool {
-        isTemporary(name) && !name.bytes.starts(with: ours)
-    }
+    func isStale(_ name: FileName) -> Bool { isTemporary(name) && !name.bytes.starts(with: ours) }
 }

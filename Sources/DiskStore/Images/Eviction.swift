@@ -1,6 +1,5 @@
 import Logging
 import NIOConcurrencyHelpers
-import Synchronization
 import ThumbnailCache
 
 extension ImageFiles {
@@ -91,8 +90,7 @@ extension ImageFiles {
         guard let directory = try existingDirectory(of: generation) else { return ([], true) }
         var buckets = try disk.names(in: directory).compactMap { BucketName.bucket(of: $0.name) }
         var sample: [Eviction.Candidate] = []
-        while !buckets.isEmpty {
-            let bucket = buckets.swapRemove(at: try random.index(below: buckets.count))
+        while let bucket = buckets.popRandom() {
             guard let found = try disk.existingDirectory(BucketName.fileName(bucket), in: directory) else { continue }
             let names = try disk.names(in: found, limit: 4096)
             if names.isEmpty {
@@ -103,9 +101,8 @@ extension ImageFiles {
                 continue
             }
             var addresses = names.compactMap { EntryAddress($0.name) }
-            while !addresses.isEmpty {
+            while let address = addresses.popRandom() {
                 if sample.count == Eviction.sampleSize { return (sample, false) }
-                let address = addresses.swapRemove(at: try random.index(below: addresses.count))
                 guard address != keeping, let status = try disk.status(of: address.fileName, in: found),
                     status.kind == .file
                 else { continue }
@@ -138,18 +135,10 @@ extension ImageFiles {
     }
 }
 
-extension RandomSource {
-    /// A number from 0 on, below `count`, which is at least 1.
-    fileprivate func index(below count: Int) throws -> Int {
-        var number: UInt64 = 0
-        try withUnsafeMutableBytes(of: &number) { try fill($0) }
-        return Int(number % UInt64(count))
-    }
-}
-
 extension Array {
-    /// Removes an element without moving the others up.
-    fileprivate mutating func swapRemove(at index: Int) -> Element {
+    /// Removes any element, without moving the others up; nil where there is none.
+    fileprivate mutating func popRandom() -> Element? {
+        guard let index = indices.randomElement() else { return nil }
         swapAt(index, count - 1)
         return removeLast()
     }
@@ -176,9 +165,7 @@ enum Eviction {
     static let grain: Int64 = 3600
 
     /// Where eviction for a user's own quota ends: 95 %, so that it is not needed at every write.
-    static func lowWater(of quota: Int) -> Int {
-        quota - quota / 20
-    }
+    static func lowWater(of quota: Int) -> Int { quota - quota / 20 }
 
     /// Those that go, longest unused first: as many as make `bytes`, but at most a quarter of a sample, since the rest of
     /// it is not old compared to what was not sampled.

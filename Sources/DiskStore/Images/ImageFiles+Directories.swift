@@ -13,7 +13,7 @@ extension ImageFiles {
 
     /// A generation's own directory, or nil.
     func existingDirectory(of generation: Generation) throws -> Directory? {
-        let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
+        let key = generation.key()
         if let found = disk.directories[key] { return found }
         guard let owner = try existingDirectory(of: generation.uid),
             let found = try disk.existingDirectory(generation.directoryName, in: owner)
@@ -28,7 +28,7 @@ extension ImageFiles {
     /// A bucket goes with its last entry, maybe while it is opened here: one that is gone holds nothing and does no
     /// harm, but must not stay open for those who come after it was made anew.
     func existingDirectory(of generation: Generation, bucket: UInt8) throws -> Directory? {
-        let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
+        let key = generation.key(bucket)
         if let found = disk.directories[key] { return found }
         let removals = disk.directories.removals
         guard let parent = try existingDirectory(of: generation),
@@ -40,7 +40,7 @@ extension ImageFiles {
 
     /// A generation's own directory, made if missing.
     func madeDirectory(of generation: Generation) throws -> Directory {
-        let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
+        let key = generation.key()
         if let found = disk.directories[key] { return found }
         let found = try claims.claiming(generation.uid) {
             try made(generation.directoryName, in: try made(FileName(String(generation.uid)), in: users))
@@ -59,7 +59,7 @@ extension ImageFiles {
     /// One of a generation's buckets, made if missing: an entry is to be put in it. The commit lock is held.
     func madeDirectory(of generation: Generation, bucket: UInt8) throws -> Directory {
         generation.willHold(in: bucket)
-        let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
+        let key = generation.key(bucket)
         if let found = disk.directories[key] { return found }
         let found = try made(BucketName.fileName(bucket), in: try madeDirectory(of: generation)) {
             ledger.withLockedValue {
@@ -85,7 +85,7 @@ extension ImageFiles {
         guard let parent = try existingDirectory(of: generation),
             try disk.removeDirectoryIfEmpty(BucketName.fileName(bucket), in: parent)
         else { return false }
-        disk.directories.remove(DirectoryCache.Key(generation: generation.number, bucket: bucket))
+        disk.directories.remove(generation.key(bucket))
         ledger.withLockedValue { $0.add(images: 0, bytes: -costs.directory, to: generation.number, bucket: bucket) }
         return true
     }

@@ -51,7 +51,7 @@ final class OpenEntry: Sendable {
 }
 
 /// Entries that were read a moment ago, kept open, so that a look at the disk makes one system call, preadv2, where it makes
-/// four otherwise, and computes no name: 12.5 µs of CPU in place of 16.9 for a hit of 8 KiB. At most `capacity`; which one goes
+/// four otherwise, and computes no name: 12.5 µs of CPU instead of 16.9 for a hit of 8 KiB. At most `capacity`; which one goes
 /// is SIEVE's to say.
 ///
 /// **What is replaced or removed is forgotten** (I3, I7): ``forget(_:of:)`` comes after the name has changed on disk, with the
@@ -124,9 +124,7 @@ final class OpenEntries: Sendable {
     private let capacity: Int
 
     /// - Parameter capacity: descriptors that may be open here; 0 for none.
-    init(capacity: Int) {
-        self.capacity = capacity
-    }
+    init(capacity: Int) { self.capacity = capacity }
 
     /// The open entry of a slot. Costs a lock and a look-up.
     func entry(of slot: Slot, in generation: UInt64, at now: Int64) -> OpenEntry? {
@@ -162,20 +160,14 @@ final class OpenEntries: Sendable {
     }
 
     /// The generation has ended, and nobody reads it any more: all of its files are closed when this returns.
-    func removeAll(of generation: UInt64) {
-        removeAll { $0.generation == generation }
-    }
+    func removeAll(of generation: UInt64) { removeAll { $0.generation == generation } }
 
     /// Closes what is not good any more, whichever way the clock was set. A file that was unlinked by hand takes room as long as it is
     /// open.
-    func removeAll(notOpenedAt second: Int64) {
-        removeAll { $0.openedAt != second }
-    }
+    func removeAll(notOpenedAt second: Int64) { removeAll { $0.openedAt != second } }
 
     /// Closes all that nobody reads. False when there was nothing to give up.
-    func giveUpAll() -> Bool {
-        !removeAll { _ in true }.isEmpty
-    }
+    func giveUpAll() -> Bool { !removeAll { _ in true }.isEmpty }
 
     @discardableResult
     private func removeAll(where isGone: (OpenEntry) -> Bool) -> [OpenEntry] {

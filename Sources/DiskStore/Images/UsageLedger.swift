@@ -70,9 +70,7 @@ struct UsageLedger {
     var isCounted: Bool { accounts.values.allSatisfy(\.uncounted.isEmpty) }
 
     /// What is counted so far.
-    func counted(of generation: UInt64) -> Usage {
-        accounts[generation]?.usage ?? Usage()
-    }
+    func counted(of generation: UInt64) -> Usage { accounts[generation]?.usage ?? Usage() }
 
     /// Whether a bucket still waits to be counted.
     func awaitsCount(_ generation: UInt64, bucket: UInt8) -> Bool {

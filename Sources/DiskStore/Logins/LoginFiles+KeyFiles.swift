@@ -1,5 +1,6 @@
 import Glibc
 import LinuxSupport
+import NIOConcurrencyHelpers
 import ThumbnailCache
 
 /// Key files: how one is read, how one replaces another, and how one is destroyed.
@@ -35,7 +36,7 @@ extension LoginFiles {
             try swap(temporary, with: name, in: directory, bytes)
         }
         try disk.sync(directory, .keysOf(uid: sealedOwner.uid))
-        try disk.destroy(temporary, in: directory, reserve).throwDurably { try sync(directory, of: sealedOwner) }
+        try destroyDurably(temporary, in: directory, of: sealedOwner)
     }
 
     /// Swaps a key file with the one that it replaces, if there is one.
@@ -58,7 +59,7 @@ extension LoginFiles {
             return try disk.overwrite(name, in: directory, with: bytes, at: 0)
         }
         // Nothing, or nothing that is a key file.
-        if let failure = try disk.destroy(name, in: directory, reserve).failure { throw failure }
+        _ = try disk.destroy(name, in: directory, reserve)
         try disk.rename(temporary, in: directory, to: name, in: directory)
     }
 
@@ -67,38 +68,31 @@ extension LoginFiles {
     func destroyLeftover(of sealedOwner: SealedOwner, in directory: Directory) throws {
         let temporary = Disk.temporaryName(for: sealedOwner.user.fileName)
         guard try disk.status(of: temporary, in: directory) != nil else { return }
-        try sync(directory, of: sealedOwner)
-        try disk.destroy(temporary, in: directory, reserve).throwDurably { try sync(directory, of: sealedOwner) }
-    }
-
-    private func sync(_ directory: Directory, of sealedOwner: SealedOwner) throws(SystemError) {
         try disk.sync(directory, .keysOf(uid: sealedOwner.uid))
+        try destroyDurably(temporary, in: directory, of: sealedOwner)
     }
-}
 
-/// What became of a key file that was to be destroyed.
-struct Destruction {
-    /// Whether there was anything; there is nothing any more.
-    let isChange: Bool
-    /// Why it could not be overwritten. It is unlinked all the same: it would never be, on a disk that has lost the
-    /// sector. There is no receipt for that; whoever tries again finds nothing.
-    var failure: SystemError?
-
-    /// Throws the failure, if there is one, when it is durable that the file is gone.
-    func throwDurably(sync: () throws -> Void) throws {
-        guard let failure else { return }
-        try sync()
-        throw failure
+    /// That the file is gone is durable also where this throws.
+    private func destroyDurably(_ name: FileName, in directory: Directory, of sealedOwner: SealedOwner) throws {
+        do {
+            _ = try disk.destroy(name, in: directory, reserve)
+        } catch {
+            try disk.sync(directory, .keysOf(uid: sealedOwner.uid))
+            throw error
+        }
     }
 }
 
 extension Disk {
     /// Overwrites a key file and unlinks it.
-    func destroy(_ name: FileName, in directory: Directory, _ reserve: Reserve) throws -> Destruction {
-        guard let status = try status(of: name, in: directory) else { return Destruction(isChange: false) }
+    /// - Returns: whether there was anything.
+    /// - Throws: also why it could not be overwritten. It is unlinked all the same: it would never be, on a disk that has lost the
+    ///   sector. There is no receipt for that; whoever tries again finds nothing.
+    func destroy(_ name: FileName, in directory: Directory, _ reserve: Reserve) throws -> Bool {
+        guard let status = try status(of: name, in: directory) else { return false }
         if status.kind == .directory {
             try removeDirectory(name, in: directory)
-            return Destruction(isChange: true)
+            return true
         }
         // A sector may take it the second time.
         var failure: SystemError?
@@ -108,12 +102,64 @@ extension Disk {
                 try reserve.givingUp { try overwrite(name, in: directory) }
                 break
             } catch let error as SystemError {
-                if error.isOfMedium { failure = error } else if !error.isNoSpace { throw error }
                 // Only a file system that never writes in place says that there is no room; there is nothing to overwrite then.
                 if error.isNoSpace { break }
+                guard error.isOfMedium else { throw error }
+                failure = error
             }
         }
         try unlinkIfPresent(name, in: directory)
-        return Destruction(isChange: true, failure: failure)
+        if let failure { throw failure }
+        return true
+    }
+}
+
+/// A file of zeros beside the keys that takes the room which a purge or a log-out on a full disk needs (F4): blocks and
+/// an inode. It is given up for that and made anew when there is room.
+struct Reserve: Sendable {
+    private static let fileName: FileName = "reserve"
+    private static let size = 64 << 10
+
+    let disk: Disk
+    /// That of the keys.
+    let directory: Directory
+    private let isThere = NIOLockedValueBox(false)
+
+    /// Does what must not fail for want of room (F4): if it does, once more with the room of the reserve.
+    func givingUp(_ body: () throws -> Void) throws {
+        do {
+            try body()
+        } catch let error as SystemError where error.isNoSpace {
+            guard try release() else { throw error }
+            try body()
+        }
+    }
+
+    /// Makes it if it is not there. Throws when there is no room, which is no reason not to go on.
+    func restore() throws(SystemError) {
+        if isThere.withLockedValue({ $0 }) { return }
+        if let status = try disk.status(of: Self.fileName, in: directory), status.size == Self.size {
+            isThere.withLockedValue { $0 = true }
+            return
+        }
+        try disk.unlinkIfPresent(Self.fileName, in: directory)
+        do {
+            var file = try disk.open(Self.fileName, in: directory, for: .creating)
+            try file.writeZeros(Self.size)
+            try file.close()
+        } catch {
+            // What stays is of the wrong size, and the next attempt makes it anew.
+            disk.unlinkIfPossible(Self.fileName, in: directory)
+            throw error
+        }
+        isThere.withLockedValue { $0 = true }
+    }
+
+    /// Gives the room up, also what a run before this one has set aside. False when there was none to give.
+    private func release() throws(SystemError) -> Bool {
+        isThere.withLockedValue { $0 = false }
+        guard try disk.status(of: Self.fileName, in: directory) != nil else { return false }
+        try disk.unlinkIfPresent(Self.fileName, in: directory)
+        return true
     }
 }

@@ -67,11 +67,7 @@ extension LoginFiles {
                         [user.fileName, Disk.temporaryName(for: user.fileName)].contains(entry.name),
                         let status = try disk.status(of: entry.name, in: directory), status.kind != .directory
                     else { continue }
-                    failure.attempt {
-                        let destruction = try disk.destroy(entry.name, in: directory, reserve)
-                        if destruction.isChange { count += 1 }
-                        if let error = destruction.failure { throw error }
-                    }
+                    failure.attempt { if try disk.destroy(entry.name, in: directory, reserve) { count += 1 } }
                 }
                 try disk.sync(directory)
                 try failure.rethrow()

@@ -2,7 +2,6 @@ import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
-import Synchronization
 import ThumbnailCache
 
 /// The log-ins' half of the store: key files, which are the log-ins, and session files.
@@ -80,9 +79,7 @@ struct LoginFiles: Sendable {
     }
 
     /// The uids that have a directory of key files.
-    func uids() throws -> [UInt32] {
-        try disk.names(in: keys).compactMap { UInt32(name: $0.name) }
-    }
+    func uids() throws -> [UInt32] { try disk.names(in: keys).compactMap { UInt32(name: $0.name) } }
 
     /// Everybody of a uid that has a key file.
     func owners(of uid: UInt32) throws -> [SealedOwner] {
@@ -101,13 +98,11 @@ struct LoginFiles: Sendable {
     }
 
     /// The store is closing: no key stays in memory.
-    func forgetKeys() {
-        state.withLockedValue { $0.live = [:] }
-    }
+    func forgetKeys() { state.withLockedValue { $0.live = [:] } }
 
     // MARK: Commits. Lock held.
 
-    /// Sessions first, then the key file: when that is in place the log-in is a fact.
+    /// Sessions first, then the key file: when that is there the log-in is a fact.
     func begin(_ sealedOwner: SealedOwner, _ record: SessionRecord) throws -> KeyFile {
         try undoHalfBegun(sealedOwner)
         let keyFile = try KeyFile(random: random)
@@ -165,9 +160,9 @@ struct LoginFiles: Sendable {
             // Whatever becomes of one of them, what was done is made durable here: whoever tries again finds nothing to do there.
             for name in [name, Disk.temporaryName(for: name)] {
                 failure.attempt {
-                    let destruction = try disk.destroy(name, in: directory, reserve)
-                    isChanged = destruction.isChange || isChanged
-                    if let error = destruction.failure { throw error }
+                    let before = isChanged
+                    isChanged = true
+                    if try !disk.destroy(name, in: directory, reserve) { isChanged = before }
                 }
             }
             if isChanged { try disk.sync(directory, keysOfUID) }
@@ -262,8 +257,10 @@ struct LoginFiles: Sendable {
 
 extension UInt32 {
     /// The number that a directory is named after; nil for a name that is none, or is spelled another way.
-    init?(name: FileName) {
-        let text = String(decoding: name.bytes, as: UTF8.self)
+    init?(name: FileName) { self.init(digits: name.bytes) }
+
+    init?(digits: ArraySlice<UInt8>) {
+        let text = String(decoding: digits, as: UTF8.self)
         guard let number = UInt32(text), String(number) == text else { return nil }
         self = number
     }

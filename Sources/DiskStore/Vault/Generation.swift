@@ -1,7 +1,7 @@
 import Synchronization
 import ThumbnailCache
 
-/// One generation as a place on disk: whose it is and what its directory is called. It has no key; see ``Vault``.
+/// One generation on disk: whose it is and what its directory is called. It has no key; see ``Vault``.
 final class Generation: Sendable {
     /// Counts the generations met in this run: a short key for caches and ledger.
     let number: UInt64
@@ -57,12 +57,8 @@ final class Generation: Sendable {
         untouched[Int(bucket >> 6)].bitwiseAnd(~(1 << UInt64(bucket & 63)), ordering: .sequentiallyConsistent)
     }
 
-    struct Bucket: Hashable {
-        let generation: UInt64
-        let bucket: UInt8
-    }
-
-    func bucket(_ bucket: UInt8) -> Bucket {
-        Bucket(generation: number, bucket: bucket)
+    /// What its directory, or that of a bucket, is known by while it runs.
+    func key(_ bucket: UInt8? = nil) -> DirectoryCache.Key {
+        DirectoryCache.Key(generation: number, bucket: bucket)
     }
 }

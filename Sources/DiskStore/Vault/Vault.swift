@@ -1,8 +1,6 @@
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
-import NIOCore
-import Synchronization
 import ThumbnailCache
 
 /// One generation with its key. When it is closed the key is wiped, and what lies in the directory is noise.
@@ -25,25 +23,20 @@ final class Vault: ImageVault {
     }
 
     func read(_ slot: Slot, framing: ReplyFraming) throws -> Image? {
-        try whileOpen {
-            do {
-                return try withCrypter { crypter in
-                    try read(try crypter.address(of: slot), with: crypter, framing: framing)
-                }
-            } catch {
-                // No descriptors, no memory, a disk that does not answer: nothing is known of the entry, so it stays.
-                files.counters.count(.failedReads)
-                return nil
-            }
-        }
+        try reading { try read(try $0.address(of: slot), with: $0, framing: framing) }
     }
 
     func sizes(of profile: OpaqueID) throws -> [UInt16]? {
+        try reading { try files.sizes(of: try $0.names.profileName(of: profile), in: generation) }
+    }
+
+    /// Nil also where the disk did not say: nobody must take it for a bucket in which there is none.
+    private func reading<Result>(_ body: (Crypter) throws -> Result?) throws -> Result? {
         try whileOpen {
             do {
-                return try files.sizes(of: try withCrypter { try $0.names.profileName(of: profile) }, in: generation)
+                return try withCrypter(body)
             } catch {
-                // As in a read, and whoever asked must not take it for a bucket that holds none.
+                // No descriptors, no memory, a disk that does not answer: nothing is known of the entry, so it stays.
                 files.counters.count(.failedReads)
                 return nil
             }

@@ -40,9 +40,7 @@ extension Configuration {
         MemoryBudget.Limits(perUID: limits.memoryPerUID, total: limits.memory)
     }
 
-    var adminRule: AdminRule {
-        AdminRule(uids: access.admins.uids, gids: access.admins.gids)
-    }
+    var adminRule: AdminRule { AdminRule(uids: access.admins.uids, gids: access.admins.gids) }
 
     var fetcher: FetcherConfiguration {
         var fetcher = FetcherConfiguration(
@@ -75,9 +73,7 @@ final class LiveConfiguration: Sendable {
 
     private let box: NIOLockedValueBox<Snapshot>
 
-    init(_ configuration: Configuration) {
-        box = NIOLockedValueBox(Snapshot(configuration))
-    }
+    init(_ configuration: Configuration) { box = NIOLockedValueBox(Snapshot(configuration)) }
 
     var current: Snapshot { box.withLockedValue { $0 } }
 

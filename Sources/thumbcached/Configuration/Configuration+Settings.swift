@@ -97,7 +97,11 @@ extension Configuration {
     /// The keys that differ from those of a running daemon and that a reload cannot take over, in the order
     /// of the settings. Limits, origins and the log level can be taken over; what is open already cannot be moved.
     func changesNeedingRestart(from old: Configuration) -> [String] {
-        Self.fixedSettings.filter { !$0.isEqual(self, old) }.map(\.name)
+        Self.fixedSettings.filter { setting in
+            var unchanged = self
+            setting.copy(old, &unchanged)
+            return unchanged != self
+        }.map(\.name)
     }
 
     /// What a running daemon goes by after a reload: this configuration, with the values of `old` wherever only a

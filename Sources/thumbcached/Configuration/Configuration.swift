@@ -85,7 +85,7 @@ struct Configuration: Equatable, Sendable {
         /// At once, to all origins.
         var downloads = 256
         var downloadsPerUID = 64
-        /// Downloads of one uid that wait for a place.
+        /// Downloads of one uid that wait until others have ended.
         var queuePerUID = 1024
         /// Profiles remembered as having no image.
         var negativeEntries = 100_000

@@ -76,19 +76,12 @@ struct ConfigurationLoader: Sendable {
 
     /// The text of a file; nil where it may be missing and is.
     private func read(_ file: String, mayBeMissing: Bool) throws(ConfigurationError) -> String? {
-        let sentence: String
         do throws(PlainFileError) {
             return try readTextFile(file, limit: Self.maximumFileSize)
         } catch {
-            switch error {
-            case _ where error.isMissing && mayBeMissing: return nil
-            case _ where error.isMissing: sentence = "does not exist"
-            case .tooLarge:
-                sentence = "is larger than \(ByteSize.format(Self.maximumFileSize)): this is no configuration"
-            default: sentence = "\(error)"
-            }
+            if error.isMissing && mayBeMissing { return nil }
+            throw ConfigurationError(file: file, problems: [.init(key: nil, sentence: "\(error)")])
         }
-        throw ConfigurationError(file: file, problems: [.init(key: nil, sentence: sentence)])
     }
 }
 

@@ -1,6 +1,6 @@
 /// One key of the configuration: its name, what values it takes and where they go.
 ///
-/// The list of all settings is the only place that knows the names: reading, the search for unknown keys and the
+/// The list of all settings alone knows the names: reading, the search for unknown keys and the
 /// comparison at a reload go by it.
 struct Setting<Root>: Sendable {
     /// Relative to `Root`, as in `limits.image`.
@@ -11,7 +11,6 @@ struct Setting<Root>: Sendable {
     let bounds: [SettingBound]
     /// Reads a value into its field. Throws a ``SettingError``.
     let read: @Sendable (TOMLNode, inout Root) throws(SettingError) -> Void
-    let isEqual: @Sendable (Root, Root) -> Bool
     /// Copies the value from one root into another.
     let copy: @Sendable (Root, inout Root) -> Void
     /// nil for what is no number.
@@ -23,7 +22,7 @@ struct Setting<Root>: Sendable {
         let text: @Sendable (Int) -> String
     }
 
-    init<Value: Equatable & Sendable>(
+    init<Value: Sendable>(
         _ name: String, _ field: any WritableKeyPath<Root, Value> & Sendable, _ kind: SettingKind<Value>,
         _ bounds: [SettingBound] = [], isReloadable: Bool = false
     ) {
@@ -31,7 +30,6 @@ struct Setting<Root>: Sendable {
         self.isReloadable = isReloadable
         self.bounds = bounds
         self.read = { node, root throws(SettingError) in root[keyPath: field] = try kind.read(node) }
-        self.isEqual = { $0[keyPath: field] == $1[keyPath: field] }
         self.copy = { $1[keyPath: field] = $0[keyPath: field] }
         self.number = kind.number.map { number in
             Number(

@@ -30,9 +30,7 @@ struct SettingKind<Value>: Sendable {
     }
 
     /// A value that may be left out; never read as nil.
-    func optional() -> SettingKind<Value?> {
-        map { value throws(SettingError) in value }
-    }
+    func optional() -> SettingKind<Value?> { map { value throws(SettingError) in value } }
 }
 
 // MARK: Numbers
@@ -61,39 +59,31 @@ extension SettingKind where Value: FixedWidthInteger & Sendable {
 
     /// Bytes.
     static func size(_ range: ClosedRange<Int>, zero isZeroAllowed: Bool = false) -> Self {
-        number(ByteSize.format) { node throws(SettingError) in
-            let text = try string(node, as: "a size in quotes with its unit, as in \"64MiB\"")
-            guard let bytes = ByteSize.parse(text) else {
-                throw SettingError(
-                    "\(quoted(text)) is no size: write a whole number with B, KiB, MiB or GiB, as in \"64MiB\"")
-            }
-            if bytes == 0, isZeroAllowed { return 0 }
-            guard bytes >= range.lowerBound else {
-                let least = ByteSize.format(range.lowerBound) + (isZeroAllowed ? ", or \"0\" for none" : "")
-                throw SettingError("\(quoted(text)) is too little: at least \(least)")
-            }
-            guard bytes <= range.upperBound else {
-                throw SettingError("\(quoted(text)) is too much: at most \(ByteSize.format(range.upperBound))")
-            }
-            return bytes
-        }
+        quantity(.size, range, zero: isZeroAllowed)
     }
 
     /// Milliseconds.
-    static func time(_ range: ClosedRange<Int>) -> Self {
-        number(TimeSpan.format) { node throws(SettingError) in
-            let text = try string(node, as: "a time in quotes with its unit, as in \"2s\"")
-            guard let milliseconds = TimeSpan.parse(text) else {
-                throw SettingError(
-                    "\(quoted(text)) is no time: write a whole number with ms, s, m, h or d, as in \"2s\"")
+    static func time(_ range: ClosedRange<Int>) -> Self { quantity(.time, range) }
+
+    private static func quantity(
+        _ quantity: Quantity, _ range: ClosedRange<Int>, zero isZeroAllowed: Bool = false
+    ) -> Self {
+        number(quantity.format) { node throws(SettingError) in
+            let text = try string(node, as: "a \(quantity.name) in quotes with its unit, as in \"\(quantity.example)\"")
+            guard let amount = quantity.parse(text) else {
+                let units = "\(quantity.unitNames), as in \"\(quantity.example)\""
+                throw SettingError("\(quoted(text)) is no \(quantity.name): write a whole number with \(units)")
             }
-            guard milliseconds >= range.lowerBound else {
-                throw SettingError("\(quoted(text)) is too short: at least \(TimeSpan.format(range.lowerBound))")
+            if amount == 0, isZeroAllowed { return 0 }
+            guard amount >= range.lowerBound else {
+                let least = quantity.format(range.lowerBound) + (isZeroAllowed ? ", or \"0\" for none" : "")
+                throw SettingError("\(quoted(text)) is too \(quantity.tooLittle): at least \(least)")
             }
-            guard milliseconds <= range.upperBound else {
-                throw SettingError("\(quoted(text)) is too long: at most \(TimeSpan.format(range.upperBound))")
+            guard amount <= range.upperBound else {
+                let most = quantity.format(range.upperBound)
+                throw SettingError("\(quoted(text)) is too \(quantity.tooMuch): at most \(most)")
             }
-            return milliseconds
+            return amount
         }
     }
 
@@ -102,7 +92,7 @@ extension SettingKind where Value: FixedWidthInteger & Sendable {
         SettingKind<Int>.time(0...3650 * 86_400_000).map { value throws(SettingError) in
             guard value % 1000 == 0 else {
                 throw SettingError(
-                    "\"\(TimeSpan.format(value))\" is not a whole number of seconds, and ages are counted so")
+                    "\"\(Quantity.time.format(value))\" is not a whole number of seconds, and ages are counted so")
             }
             return Value(clamping: value / 1000)
         }
@@ -151,14 +141,11 @@ extension SettingKind<String> {
 extension SettingKind<Secret?> {
     /// The secret in a file, without the line break that editors put at its end. What is in the file is in no error.
     static var secretFile: Self {
-        // Bytes. More is something else, named by mistake.
-        let longest = 4 << 10
-        return SettingKind<String>.path().map { path throws(SettingError) in
+        SettingKind<String>.path().map { path throws(SettingError) in
             var bytes: [UInt8]
             do throws(PlainFileError) {
-                bytes = try readPlainFile(path, limit: longest)
-            } catch .tooLarge {
-                throw SettingError("\(quoted(path)) has more than \(longest) bytes, too many for a secret")
+                // More is something else, named by mistake.
+                bytes = try readPlainFile(path, limit: 4 << 10)
             } catch {
                 throw SettingError("\(quoted(path)) \(error)")
             }

@@ -1,31 +1,33 @@
-/// Sizes as the configuration writes them: `64MiB`.
-enum ByteSize {
-    private static let units = Units([("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)])
+import RESP
 
-    /// Bytes, or nil for what is no size. A plain `0` needs no unit.
-    static func parse(_ text: String) -> Int? { text == "0" ? 0 : units.parse(text) }
-
-    static func format(_ bytes: Int) -> String { bytes == 0 ? "0" : units.format(bytes) }
-}
-
-/// Times as the configuration writes them: `250ms`. In milliseconds.
-enum TimeSpan {
-    private static let units = Units([("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)])
-
-    static func parse(_ text: String) -> Int? { units.parse(text) }
-
-    static func format(_ milliseconds: Int) -> String { milliseconds == 0 ? "0s" : units.format(milliseconds) }
-}
-
-/// How a whole number and its unit are written, with nothing between.
-private struct Units {
+/// How the configuration writes what has a unit: a whole number and the unit, with nothing between.
+struct Quantity: Sendable {
+    let name: String
+    let example: String
+    let tooLittle: String
+    let tooMuch: String
     /// The largest first; the last is 1.
-    private let units: [(suffix: String, factor: Int)]
+    let units: [(suffix: String, factor: Int)]
+    /// What none is written as.
+    let none: String
 
-    init(_ units: [(suffix: String, factor: Int)]) { self.units = units }
+    /// In bytes. A plain `0` needs no unit.
+    static let size = Quantity(
+        name: "size", example: "64MiB", tooLittle: "little", tooMuch: "much",
+        units: [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)], none: "0")
+    /// In milliseconds.
+    static let time = Quantity(
+        name: "time", example: "2s", tooLittle: "short", tooMuch: "long",
+        units: [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)], none: "0s")
+
+    /// All units, as a sentence has them: the smallest first.
+    var unitNames: String {
+        units.dropFirst().reversed().map(\.suffix).joined(separator: ", ") + " or \(units[0].suffix)"
+    }
 
     /// In the smallest unit; nil for what is no such quantity.
     func parse(_ text: String) -> Int? {
+        if text == none { return 0 }
         let digits = text.utf8.prefix { UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }
         let suffix = text.utf8.dropFirst(digits.count)
         guard let number = Int(Substring(digits)),
@@ -38,7 +40,7 @@ private struct Units {
     /// In the largest unit that leaves a whole number.
     func format(_ amount: Int) -> String {
         let unit = units.first { amount % $0.factor == 0 }
-        return unit.map { "\(amount / $0.factor)\($0.suffix)" } ?? "\(amount)"
+        return amount == 0 ? none : unit.map { "\(amount / $0.factor)\($0.suffix)" } ?? "\(amount)"
     }
 }
 
@@ -68,9 +70,10 @@ func quoted(_ text: String) -> String {
 /// Text of somebody else's, with control characters shown as numbers: it neither ends the line nor moves the cursor.
 func oneLine(_ text: String) -> String {
     text.unicodeScalars.reduce(into: "") { result, scalar in
-        switch scalar {
-        case "\u{20}"..."\u{7e}", "\u{a0}"...: result.unicodeScalars.append(scalar)
-        default: result += "\\u{\(String(scalar.value, radix: 16))}"
+        if scalar.isVisible {
+            result.unicodeScalars.append(scalar)
+        } else {
+            result += "\\u{\(String(scalar.value, radix: 16))}"
         }
     }
 }

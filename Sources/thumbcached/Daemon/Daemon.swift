@@ -101,7 +101,7 @@ enum Daemon {
             try tasks.wait { try await pendingLogouts?.honourAll() }
         } catch {
             // I4: what a log-out is owed to must not be served, and there is no telling whom to keep closed.
-            throw StartError(description: "a pending log-out could not be honoured, so nobody is served: \(error)")
+            throw DaemonError("a pending log-out could not be honoured, so nobody is served: \(error)")
         }
         let socket = try DaemonSocket(configuration.socket, environment: environment)
         let notifier = SystemdNotifier(environment: environment)
@@ -139,8 +139,7 @@ enum Daemon {
             try store.recordBoot(try KernelFacts.bootID(environment: environment), endsLogins: endsLogins)
         } catch {
             if endsLogins {
-                throw StartError(
-                    description: "what a boot is to end could not be ended, so nobody is served: \(error)")
+                throw DaemonError("what a boot is to end could not be ended, so nobody is served: \(error)")
             }
             // Nothing hangs on it today; with purge-on-boot turned on, the next start counts as one after a boot.
             log.warning("which boot this is could not be recorded", metadata: ["reason": "\(error)"])
@@ -167,7 +166,9 @@ enum Daemon {
     }
 }
 
-/// Why nobody is served: something that had to end before could not be ended.
-struct StartError: Error, CustomStringConvertible {
+/// Why the daemon does not start, or ends.
+struct DaemonError: Error, CustomStringConvertible {
     let description: String
+
+    init(_ description: String) { self.description = description }
 }

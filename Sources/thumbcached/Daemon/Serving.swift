@@ -1,4 +1,5 @@
 import DaemonServer
+import DiskStore
 import Glibc
 import ImageFetcher
 import LinuxSupport
@@ -26,7 +27,7 @@ struct Serving: Sendable {
     let log: Logger
 
     /// Blocks until nobody is served any more.
-    /// - Throws: ``ListenerClosed``; what keeps the server from starting.
+    /// - Throws: ``DaemonError`` when nobody can connect any more; what keeps the server from starting.
     func run(on tasks: TaskThreads) throws {
         let events = DaemonEvents()
         // From here on, so that a signal that comes the moment somebody is served does what it should.
@@ -36,17 +37,23 @@ struct Serving: Sendable {
                 on: socket.descriptor, context: context, admins: admins, overflowUID: overflowUID, group: group)
         }
         server.whenListenerCloses { events.tell(.listenerClosed) }
-        attempt("tell systemd that it serves") { try notifier.send(.ready, .status("serving at \(socket.name)")) }
+        log.attempt("could not tell systemd that it serves") {
+            try notifier.send(.ready, .status("serving at \(socket.name)"))
+        }
         log.notice("serving", metadata: ["version": "\(context.version)", "socket": "\(socket.name)"])
 
         while true {
             switch events.next() {
             case .reload:
                 let since = UInt64(nanoseconds(of: CLOCK_MONOTONIC)) / 1_000
-                attempt("tell systemd that it reloads") { try notifier.send(.reloading(monotonic: since)) }
+                log.attempt("could not tell systemd that it reloads") {
+                    try notifier.send(.reloading(monotonic: since))
+                }
                 reload.run()
-                attempt("tell systemd that it serves") { try notifier.send(.ready) }
-            case .listenerClosed: throw ListenerClosed(name: socket.name)
+                log.attempt("could not tell systemd that it serves") { try notifier.send(.ready) }
+            case .listenerClosed:
+                // The service has failed, for whoever restarts services to see.
+                throw DaemonError("the system no longer takes connections at \(socket.name), so the daemon ends")
             case .stop: return try tasks.wait { try await stop(server) }
             }
         }
@@ -54,31 +61,15 @@ struct Serving: Sendable {
 
     private func stop(_ server: DaemonServer) async throws {
         log.notice("stopping")
-        attempt("tell systemd that it stops") { try notifier.send(.stopping) }
+        log.attempt("could not tell systemd that it stops") { try notifier.send(.stopping) }
         // Nobody finds the socket any more; those who are connected get what is on its way.
-        attempt("remove the socket") { try socket.remove() }
+        log.attempt("could not remove the socket") { try socket.remove() }
         try await server.drain(grace: Self.grace)
         // Who still waits for an origin is told that it will not be.
         await context.sessions.shutDown()
         try await server.drain(grace: Self.lastGrace)
         server.close()
     }
-
-    /// What fails here is told, and stops neither the serving nor the stop.
-    private func attempt(_ what: String, _ body: () throws -> Void) {
-        do {
-            try body()
-        } catch {
-            log.warning("could not \(what)", metadata: ["reason": "\(error)"])
-        }
-    }
-}
-
-/// Nobody can connect any more: the service has failed, for whoever restarts services to see.
-struct ListenerClosed: Error, CustomStringConvertible {
-    let name: String
-
-    var description: String { "the system no longer takes connections at \(name), so the daemon ends" }
 }
 
 /// Reads the configuration again on SIGHUP: limits, origins and the log level take effect at once; a file that is not good

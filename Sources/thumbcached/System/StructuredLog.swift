@@ -1,7 +1,6 @@
 import Glibc
 import LinuxSupport
 import Logging
-import RESP
 
 /// Log records on standard error: one line, one write. Handed to each logger; nothing is registered globally.
 ///
@@ -36,9 +35,7 @@ struct StructuredLog: LogHandler {
         set { metadata[key] = newValue }
     }
 
-    func log(event: LogEvent) {
-        output.write(line(event))
-    }
+    func log(event: LogEvent) { output.write(line(event)) }
 
     func line(_ event: LogEvent) -> String {
         var all = metadata
@@ -58,7 +55,7 @@ struct StructuredLog: LogHandler {
     }
 }
 
-/// Standard error, or what a test puts in its place.
+/// Standard error, or what a test takes for it.
 struct StandardError: Sendable {
     var descriptor = STDERR_FILENO
 
@@ -110,12 +107,7 @@ enum LogFormat {
             case "\n": result += "\\n"
             case "\t": result += "\\t"
             case "\r": result += "\\r"
-            default:
-                if scalar.isVisible {
-                    result.unicodeScalars.append(scalar)
-                } else {
-                    result += "\\u{\(String(scalar.value, radix: 16))}"
-                }
+            default: result += oneLine(String(scalar))
             }
         }
         return result + (scalars.count > longestValue ? "…\"" : "\"")

@@ -1,3 +1,4 @@
+import DiskStore
 import ImageFetcher
 import LinuxSupport
 import Logging
@@ -10,7 +11,7 @@ import ThumbnailCache
 /// At every beat each check is asked for a sign of life, which it gives by the work that it is there for: an event loop by running
 /// a task, the downloads' thread by coming round. When a vital check has not answered by the next beat, the watchdog goes
 /// unfed, and systemd restarts the daemon. A check that is not vital is only told of in the log.
-final class Watchdog: Sendable {
+struct Watchdog: Sendable {
     struct HealthCheck: Sendable {
         let name: String
         /// Whether a restart is right when it is stuck. It is not for what waits for a disk: memory hits are still served
@@ -29,27 +30,14 @@ final class Watchdog: Sendable {
         var isStopped = false
     }
 
-    private let checks: [HealthCheck]
-    private let pause: Int64
-    private let time: any Timekeeping
-    private let feed: @Sendable () throws -> Void
-    private let log: Logger
+    let checks: [HealthCheck]
+    /// Milliseconds between beats. The second beat is the first that feeds: twice this must be less than what systemd waits for.
+    let pause: Int64
+    let time: any Timekeeping
+    /// Tells systemd that the daemon is alive. Must not block. Where it throws, the next one comes in time.
+    let feed: @Sendable () throws -> Void
+    let log: Logger
     private let state = NIOLockedValueBox(State())
-
-    /// - Parameters:
-    ///   - pause: milliseconds between beats. The second beat is the first that feeds: twice this must be less than what
-    ///     systemd waits for.
-    ///   - feed: tells systemd that the daemon is alive. Must not block. Where it throws, the next one comes in time.
-    init(
-        checks: [HealthCheck], pause: Int64, time: any Timekeeping, feed: @escaping @Sendable () throws -> Void,
-        log: Logger
-    ) {
-        self.checks = checks
-        self.pause = max(1, pause)
-        self.time = time
-        self.feed = feed
-        self.log = log
-    }
 
     /// What has to live, and the threads that wait for the disk.
     static func checks(
@@ -88,7 +76,7 @@ final class Watchdog: Sendable {
     private func wait() {
         state.withLockedValue { state in
             guard !state.isStopped else { return }
-            state.timer = time.after(milliseconds: pause) { self.beat() }
+            state.timer = time.after(milliseconds: max(1, pause)) { beat() }
         }
     }
 
@@ -100,11 +88,7 @@ final class Watchdog: Sendable {
         if isStopped { return }
         for index in checks.indices { tell(checks[index], unanswered.contains(index), before.contains(index)) }
         if !unanswered.contains(where: { checks[$0].isVital }) {
-            do {
-                try feed()
-            } catch {
-                log.debug("systemd's watchdog could not be fed", metadata: ["reason": "\(error)"])
-            }
+            log.attempt("systemd's watchdog could not be fed", .debug) { try feed() }
         }
         ask()
         wait()
@@ -127,7 +111,7 @@ final class Watchdog: Sendable {
             return asked
         }
         for index in asked {
-            checks[index].ask { _ = self.state.withLockedValue { $0.unanswered.remove(index) } }
+            checks[index].ask { _ = state.withLockedValue { $0.unanswered.remove(index) } }
         }
     }
 }

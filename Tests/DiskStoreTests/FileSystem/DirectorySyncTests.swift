@@ -41,8 +41,7 @@ import ThumbnailCache
         #expect(system.count(of: .unlink) == 1)
     }
 
-    @Test func `F7: a failure that was there before is mended by an fsync that failed once and then succeeds`() throws
-    {
+    @Test func `F7: a failure that was there before is mended by an fsync that failed once and then succeeds`() throws {
         system.plan { call, _, ofKind in call == .sync && ofKind <= 2 ? .fail(EIO) : nil }
         for _ in 0..<2 { #expect(throws: SystemError.self) { try disk.sync(directory, .generation(7)) } }
         try disk.sync(directory, .generation(7))

@@ -8,7 +8,7 @@ import ThumbnailCache
 
 /// A file system on which nothing can be changed any more (F74, F76), or nothing without room (F77).
 @Suite struct ReadOnlyTests {
-    @Test func `F74: a log-in that could not be made durable, nor undone, is no log-in until it is settled`() throws {
+    @Test func `F74: a log-in that could not be made durable, nor undone, is no log-in until it is made anew`() throws {
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
@@ -55,7 +55,7 @@ import ThumbnailCache
         }
     }
 
-    @Test func `F76: a start on a read-only disk serves what is held`() throws {
+    @Test func `F76: a start on a read-only disk serves what there is`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
             try store.recordBoot("one", endsLogins: true)

@@ -134,7 +134,7 @@ import ThumbnailCache
     }
 
     @Test(arguments: [SystemCall.unlink, .sync, .write])
-    func `I4, F7, F8: when a log-out cannot be made durable the boot is not settled, and the next start tries again`(
+    func `I4, F7, F8: when a log-out cannot be made durable the boot is not on record, and the next start tries again`(
         call: SystemCall
     ) throws {
         let tree = try TestTree()
