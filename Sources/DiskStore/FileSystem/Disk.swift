@@ -161,14 +161,9 @@ final class Directory: Sendable {
 
 /// An open file, closed when it goes out of scope, if not before.
 struct OpenFile: ~Copyable, Sendable {
-    private let descriptor: Int32
-    private let system: any FileSystem
-    private var isOpen = true
-
-    fileprivate init(descriptor: Int32, system: any FileSystem) {
-        self.descriptor = descriptor
-        self.system = system
-    }
+    fileprivate let descriptor: Int32
+    fileprivate let system: any FileSystem
+    fileprivate var isOpen = true
 
     func status() throws(SystemError) -> FileStatus { try system.status(of: descriptor) }
 

@@ -61,7 +61,7 @@ extension Configuration {
             return [.init(key: key, sentence: "the name of an origin has 1 to 64 letters, digits, - and _")]
         }
         var draft = OriginDraft(origin: Origin(name: name, url: ""))
-        var reader = SettingReader(Self.originSettings, prefix: key + ".")
+        var reader = SettingReader(settings: Self.originSettings, prefix: key + ".")
         reader.read(table, into: &draft)
         if !reader.found.contains("url") {
             reader.complain(

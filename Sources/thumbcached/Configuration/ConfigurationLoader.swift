@@ -41,7 +41,7 @@ struct ConfigurationLoader: Sendable {
         } catch {
             throw ConfigurationError(file: file, problems: [error])
         }
-        var reader = SettingReader(Configuration.settings(accounts: accounts), ignoring: "origins")
+        var reader = SettingReader(settings: Configuration.settings(accounts: accounts), ignoring: "origins")
         reader.read(document, into: &configuration)
         let ofOrigins = document["origins"].map { configuration.readOrigins($0, validateOrigin) } ?? []
         if !reader.found.contains("sessions.pending-logouts"), !configuration.storage.state.isEmpty {

@@ -55,18 +55,12 @@ struct SettingBound: Sendable {
 struct SettingReader<Root> {
     let settings: [Setting<Root>]
     /// What stands before the names of the settings in messages: `origins.default.`, or nothing.
-    let prefix: String
+    var prefix = ""
     /// A top-level table that somebody else reads.
     var ignoring: String?
     private(set) var problems: [ConfigurationError.Problem] = []
     /// Names of the settings and sections that the table has.
     private(set) var found: Set<String> = []
-
-    init(_ settings: [Setting<Root>], prefix: String = "", ignoring: String? = nil) {
-        self.settings = settings
-        self.prefix = prefix
-        self.ignoring = ignoring
-    }
 
     mutating func read(_ table: [String: TOMLNode], under path: String = "", into root: inout Root) {
         for (key, node) in table.sorted(by: { $0.key < $1.key }) where !(path.isEmpty && key == ignoring) {

@@ -16,13 +16,8 @@ struct StructuredLog: LogHandler {
     var clock = UTCTime.wallClock
     var metadata: Logger.Metadata = [:]
     var metadataProvider: Logger.MetadataProvider?
-    private var ownLevel: Logger.Level?
-
-    init(label: String, threshold: @escaping @Sendable () -> Logger.Level, isJournal: Bool) {
-        self.label = label
-        self.threshold = threshold
-        self.isJournal = isJournal
-    }
+    /// Set on this logger alone.
+    var ownLevel: Logger.Level?
 
     /// The threshold, until a level is set on this logger alone.
     var logLevel: Logger.Level {
