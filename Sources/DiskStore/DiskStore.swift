@@ -3,7 +3,6 @@ import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import Synchronization
 import ThumbnailCache
 
 /// Images and log-ins in files, as design.md has them.
@@ -15,7 +14,7 @@ public final class DiskStore: ImageStore {
     let logins: LoginFiles
     let images: ImageFiles
     let maintenance: Maintenance
-    let state: Directory
+    private let state: Directory
     private let pendingLogouts: PendingDirectory?
     private let algorithms: Algorithms
     private let crypters: CrypterPool
@@ -37,37 +36,25 @@ public final class DiskStore: ImageStore {
         now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
         pause: @escaping @Sendable () -> Void = { usleep(2_000) }, yield: @escaping YieldToOthers, log: Logger
     ) throws {
-        let disk = Disk(
-            system: system, directories: DirectoryCache(capacity: configuration.openDirectories),
-            openEntries: OpenEntries(capacity: configuration.openEntries))
-        let algorithms = try Algorithms()
-        let opened = try storeErrors("opening the store") {
-            try OpenedStore(
-                configuration, disk: disk, algorithms: algorithms, random: random, now: now(), log: log)
+        let disk = try Disk(
+            system: system, openDirectories: configuration.openDirectories, openEntries: configuration.openEntries,
+            random: random)
+        algorithms = try Algorithms()
+        let opened = try storeErrors("opening the store") { [algorithms] in
+            try OpenedStore(configuration, disk: disk, algorithms: algorithms, random: random, now: now(), log: log)
         }
-        let temporaries = try TemporaryNames(random: random)
-        let directorySync = DirectorySync(disk: disk, temporaries: temporaries)
         let signal = MaintenanceSignal()
-        self.algorithms = algorithms
         crypters = CrypterPool(algorithms: algorithms)
         epochBase = opened.epochBase
         locks = NIOLockedValueBox(opened.locks)
         state = opened.state
         pendingLogouts = configuration.pendingLogouts.map { PendingDirectory(path: $0, disk: disk, log: log) }
         logins = LoginFiles(
-            disk: disk, keys: opened.directories.keys, sessions: opened.directories.sessions, names: opened.names,
-            algorithms: algorithms, directorySync: directorySync,
-            reserve: Reserve(disk: disk, directory: opened.directories.keys), random: random, counters: counters,
-            log: log)
-        let costs = DiskCosts(
-            block: disk.blockSize(opened.directories.users),
-            longest: min(configuration.quota, configuration.userQuota, 1 << 30))
+            disk: disk, keys: opened.keys, sessions: opened.sessions, names: opened.names, algorithms: algorithms,
+            reserve: Reserve(disk: disk, directory: opened.keys), random: random, counters: counters, log: log)
         images = ImageFiles(
-            disk: disk, costs: costs, users: opened.directories.users,
-            trash: Trash(disk: disk, directory: opened.directories.trash, random: random, costs: costs),
-            temporaries: temporaries,
-            directorySync: directorySync, random: random, now: now, quota: configuration.quota,
-            userQuota: configuration.userQuota, accountOf: accountOf, counters: counters, maintenance: signal, log: log)
+            configuration, disk: disk, users: opened.users, trash: opened.trash, random: random, now: now,
+            accountOf: accountOf, counters: counters, maintenance: signal, log: log)
         maintenance = Maintenance(
             logins: logins, images: images, signal: signal, pause: pause, yield: yield, log: log)
     }
@@ -97,7 +84,7 @@ public final class DiskStore: ImageStore {
     }
 
     public func makeDurable(_ uid: UInt32) throws {
-        try storeErrors("making log-ins durable") { try logins.settle(uid) }
+        try storeErrors("making log-ins durable") { try logins.makeDurable(uid) }
     }
 
     public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault {
@@ -137,6 +124,49 @@ public final class DiskStore: ImageStore {
         }
     }
 
+    /// Ends what a boot is to end, and keeps on record which boot this is: last, so that a start that is interrupted before
+    /// is followed by one that begins anew. Costs a few system calls for each log-in that ends. To be called before anybody
+    /// is served.
+    /// - Parameters:
+    ///   - bootID: `/proc/sys/kernel/random/boot_id`.
+    ///   - endsLogins: whether a boot since the last start logs everybody out.
+    /// - Throws: ``StoreError`` when a log-out could not be made durable, or the record where a boot ends log-ins.
+    public func recordBoot(_ bootID: String, endsLogins: Bool) throws {
+        let (disk, fileName): (Disk, FileName) = (logins.disk, "boot")
+        try storeErrors("logging everybody out after a boot") {
+            // The kernel's id is a UUID of 36 characters. Without a record nothing says that there was no boot, and what one is to end
+            // must not outlive it.
+            let recorded = try disk.contents(of: fileName, in: state, limit: 128)
+            if let recorded, recorded.withBytes({ $0.elementsEqual(bootID.utf8) }) { return }
+            if endsLogins {
+                let count = try endEveryLogin()
+                logins.log.notice(
+                    "everybody is logged out, since the machine has booted", metadata: ["users": "\(count)"])
+            }
+            do {
+                try logins.reserve.givingUp { try disk.replace(fileName, in: state, with: bootID.utf8) }
+            } catch let error as SystemError where !endsLogins {
+                // The next start takes this boot for a new one, too, and ends nothing either unless it is told to by then.
+                logins.log.error("the boot cannot be put on record", metadata: ["error": "\(error)"])
+            }
+        }
+    }
+
+    /// Returns how many there were.
+    private func endEveryLogin() throws -> Int {
+        var count = 0
+        for uid in try logins.uids() {
+            for sealedOwner in try logins.owners(of: uid) {
+                try logins.withLock(sealedOwner) {
+                    try logins.end(sealedOwner)
+                    leaveToTrash(sealedOwner)
+                }
+                count += 1
+            }
+        }
+        return count
+    }
+
     public func digest(of image: ByteBuffer) -> ImageDigest {
         image.withUnsafeReadableBytes { algorithms.digest(of: $0) }
     }
@@ -155,15 +185,11 @@ public final class DiskStore: ImageStore {
 
     /// Does what is due in the background, now and on this thread: the sweep after a start, counting, deleting trash,
     /// evicting. Returns when nothing more can be done.
-    public func maintain() {
-        maintenance.run()
-    }
+    public func maintain() { maintenance.run() }
 
     /// Starts the thread that maintains the store. Called once at most; ``shutdown()`` ends it.
     /// - Parameter rest: seconds until it begins with the sweep.
-    public func start(after rest: Double = 0) throws {
-        try maintenance.startThread(after: rest)
-    }
+    public func start(after rest: Double = 0) throws { try maintenance.startThread(after: rest) }
 
     /// Ends the maintenance thread and gives up the locks. The vaults must be closed or idle.
     public func shutdown() {
@@ -183,10 +209,8 @@ public final class DiskStore: ImageStore {
 
     /// The log-in is gone, whatever becomes of its images: the sweep finds what stays.
     func leaveToTrash(_ sealedOwner: SealedOwner, except living: GenerationID? = nil) {
-        do {
+        images.log.attempt("a dead generation could not be moved to the trash") {
             try images.discardAll(of: sealedOwner, except: living)
-        } catch {
-            images.log.warning("a dead generation could not be moved to the trash", metadata: ["error": "\(error)"])
         }
     }
 
@@ -204,54 +228,57 @@ public final class DiskStore: ImageStore {
     }
 }
 
-/// What a start comes to: everything opened, checked, locked and counted, in the order in which it must happen.
-private struct OpenedStore {
-    let state: Directory
-    let directories: StoreDirectories
-    let names: NamesKey
-    let epochBase: UInt64
-    let locks: StoreLocks
-
-    init(
-        _ configuration: DiskStoreConfiguration, disk: Disk, algorithms: Algorithms, random: any RandomSource,
-        now: Int64, log: Logger
-    ) throws {
-        let homes = try StoreHomes(configuration, disk: disk)
-        state = homes.state
-        let runtimePath = configuration.runtimeDirectory ?? ""
-        locks = try StoreLocks(
-            [
-                ("cache", configuration.cacheDirectory, homes.cache),
-                ("state", configuration.stateDirectory, homes.state),
-            ] + (homes.runtime.map { [("runtime", runtimePath, $0)] } ?? []),
-            disk: disk)
-        // Nothing has been changed up to here.
-        let version = try FormatVersion.check(in: homes.cache, path: configuration.cacheDirectory, disk: disk)
-        directories = try StoreDirectories(in: homes, disk: disk)
-        try FormatVersion.settle(version, in: homes.cache, directories, disk: disk, random: random, log: log)
-        switch configuration.keys {
-        case .runtime:
-            if try !homes.state.status().isSameFile(as: homes.keys.status()) {
-                try NamesKey.destroyUnused(in: homes.state, disk: disk, log: log)
-            }
-        case .disk where !runtimePath.isEmpty:
-            do {
-                let unused = try disk.openRoot(runtimePath)
-                // Locked, lest the keys of a daemon that keeps its own there be destroyed under it.
-                if try !unused.status().isSameFile(as: homes.state.status()) {
-                    let lock = try StoreLocks([("runtime", runtimePath, unused)], disk: disk)
-                    try withExtendedLifetime(lock) { try NamesKey.destroyUnused(in: unused, disk: disk, log: log) }
-                }
-            } catch let error as SystemError where error.isMissing || error.isDenied {
-                // No keys were ever kept there, or not by this user.
-            }
-        case .disk:
-            break
-        }
-        names = try NamesKey.settle(
-            in: homes.keys, path: configuration.keys == .disk ? configuration.stateDirectory : runtimePath,
-            keys: directories.keys, disk: disk, algorithms: algorithms, random: random, log: log)
-        epochBase = try StartCounter.epochBase(
-            in: homes.state, disk: disk, algorithms: algorithms, now: now, log: log)
+/// What the store is told. Nothing of it changes while it runs.
+public struct DiskStoreConfiguration: Sendable {
+    /// Where keys are kept.
+    public enum KeyStorage: String, CaseIterable, Sendable {
+        /// In the state directory: images and log-ins survive a reboot.
+        case disk
+        /// In the runtime directory, a tmpfs: a reboot logs everybody out.
+        case runtime
     }
+
+    /// Absolute paths. Each must be there, belong to the daemon's user and be writable for nobody else.
+    public var cacheDirectory: String
+    public var stateDirectory: String
+    /// Only used with ``KeyStorage/runtime``, and to destroy keys that an earlier start with it left there.
+    public var runtimeDirectory: String?
+    public var keys: KeyStorage
+    /// Absolute path of the directory in which log-out hooks leave markers; need not exist. nil: none is looked at.
+    public var pendingLogouts: String?
+    /// Bytes that all images and the trash may take.
+    public var quota: Int
+    /// Bytes that the images of one user may take.
+    public var userQuota: Int
+    /// Directories kept open, each of which costs a descriptor.
+    public var openDirectories: Int
+    /// Images whose files are kept open, each of which costs a descriptor; 0 for none.
+    public var openEntries: Int
+
+    public init(
+        cacheDirectory: String, stateDirectory: String, runtimeDirectory: String? = nil, keys: KeyStorage = .disk,
+        pendingLogouts: String? = nil, quota: Int = 1 << 30, userQuota: Int = 64 << 20, openDirectories: Int = 256,
+        openEntries: Int = 1024
+    ) {
+        self.cacheDirectory = cacheDirectory
+        self.stateDirectory = stateDirectory
+        self.runtimeDirectory = runtimeDirectory
+        self.keys = keys
+        self.pendingLogouts = pendingLogouts
+        self.quota = quota
+        self.userQuota = userQuota
+        self.openDirectories = openDirectories
+        self.openEntries = openEntries
+    }
+}
+
+/// What the store counts from its start on. INFO shows each under the name of the case.
+public enum StoreEvent: Int, CaseIterable, Sendable {
+    /// Entries that were torn, tampered with, planted or unreadable, and were removed (I5).
+    case rejectedEntries
+    /// Reads that failed without anything being wrong with the entry, for want of descriptors most likely.
+    case failedReads
+    case evictedImages, evictedBytes
+    /// Log-ins ended because their files were damaged.
+    case damagedLogins
 }

@@ -1,13 +1,12 @@
 import LinuxSupport
+import Logging
 import ThumbnailCache
 
 /// Why the store does not start: a sentence that says what was wrong, where, and what would be right.
 public struct StoreStartError: Error, Sendable, Equatable, CustomStringConvertible {
     public let description: String
 
-    init(_ description: String) {
-        self.description = description
-    }
+    init(_ description: String) { self.description = description }
 }
 
 extension StoreError {
@@ -30,5 +29,34 @@ func storeErrors<Result>(_ attempt: String, _ body: () throws -> Result) throws 
         throw error
     } catch {
         throw StoreError(attempt, error)
+    }
+}
+
+/// The first of several failures: what comes behind one is done all the same.
+struct FirstFailure {
+    private var error: (any Error)?
+
+    mutating func attempt(_ body: () throws -> Void) {
+        do {
+            try body()
+        } catch {
+            self.error = self.error ?? error
+        }
+    }
+
+    func rethrow() throws { if let error { throw error } }
+}
+
+extension Logger {
+    /// Does what nothing hangs on: that it failed is told, and that is all.
+    package func attempt(
+        _ orElse: Logger.Message, _ level: Logger.Level = .warning, _ metadata: Logger.Metadata = [:],
+        _ body: () throws -> Void
+    ) {
+        do {
+            try body()
+        } catch {
+            log(level: level, orElse, metadata: metadata.merging(["error": "\(error)"]) { $1 })
+        }
     }
 }

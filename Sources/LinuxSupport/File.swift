@@ -24,9 +24,7 @@ public struct File: ~Copyable {
         try LinuxSupport.readAll(descriptor, limit: limit)
     }
 
-    public func write(_ bytes: [UInt8]) throws(SystemError) {
-        try writeAll(bytes, to: descriptor)
-    }
+    public func write(_ bytes: [UInt8]) throws(SystemError) { try writeAll(bytes, to: descriptor) }
 
     /// Closes now, for whoever wants to know that what was written has arrived: some file systems report it only here.
     public consuming func close() throws(SystemError) {
@@ -117,6 +115,47 @@ public func readPlainFile(_ path: String, limit: Int) throws(PlainFileError) -> 
 public func readTextFile(_ path: String, limit: Int) throws(PlainFileError) -> String {
     guard let text = String(validating: try readPlainFile(path, limit: limit), as: UTF8.self) else { throw .notText }
     return text
+}
+
+/// Makes a directory and those above it, where they are missing.
+/// - Parameter mode: of the last one; those above it get 0755, since others may have something to look for there, such as
+///   the socket. Whatever the umask; what is there already is left alone.
+public func makeDirectories(_ path: String, mode: mode_t) throws(SystemError) {
+    func make(_ path: String, _ mode: mode_t) throws(SystemError) {
+        guard mkdir(path, mode) == 0 else {
+            // One that exists is no trouble, even where it may not be written to; one that is missing is.
+            var status = stat()
+            let code = errno
+            if code == EEXIST || code == EISDIR || stat(path, &status) == 0 { return }
+            throw SystemError("make the directory \(path)", code: code)
+        }
+        guard chmod(path, mode) == 0 else { throw SystemError("set the mode of the directory \(path)") }
+    }
+    for slash in path.indices.dropFirst() where path[slash] == "/" { try make(String(path[..<slash]), 0o755) }
+    try make(path, mode)
+}
+
+/// Which file a path stood for, and in which state. The number of a file that is gone may be given to the next one at once;
+/// the time of its last change tells the two apart.
+public struct FileIdentity: Sendable, Equatable {
+    private let device: UInt
+    private let inode: UInt
+    private let changed: [Int]
+
+    public init(_ status: stat) {
+        device = UInt(status.st_dev)
+        inode = UInt(status.st_ino)
+        changed = [status.st_ctim.tv_sec, status.st_ctim.tv_nsec]
+    }
+
+    /// nil where nothing is.
+    /// - Parameter followsLinks: else it is of a symbolic link itself.
+    public static func of(_ path: String, followsLinks: Bool = false) throws(SystemError) -> FileIdentity? {
+        var status = stat()
+        if fstatat(AT_FDCWD, path, &status, followsLinks ? 0 : AT_SYMLINK_NOFOLLOW) == 0 { return FileIdentity(status) }
+        if errno == ENOENT { return nil }
+        throw SystemError("look at \(path)")
+    }
 }
 
 extension Collection<UInt8> where Self: BidirectionalCollection {

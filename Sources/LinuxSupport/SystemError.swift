@@ -15,9 +15,7 @@ public struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     /// - Parameter call: its name in section 2 of the manual.
-    public init(call: String, code: CInt) {
-        (action, self.code, namesCode) = (call, code, true)
-    }
+    public init(call: String, code: CInt) { (action, self.code, namesCode) = (call, code, true) }
 
     /// The system's own words for the errno. (glibc's strerror is safe from any thread since 2.32.)
     public var reason: String { String(cString: strerror(code)) }

@@ -20,9 +20,7 @@ public func withWipedMemory<Result, Failure: Error>(
 
 extension [UInt8] {
     /// Zeroes the bytes. They lie nowhere else only if the array was made with room for all of them.
-    public mutating func wipe() {
-        withUnsafeMutableBytes { wipeMemory($0) }
-    }
+    public mutating func wipe() { withUnsafeMutableBytes { wipeMemory($0) } }
 }
 
 extension ByteBuffer {

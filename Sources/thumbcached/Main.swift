@@ -2,6 +2,7 @@ import ArgumentParser
 import CLinux
 import Glibc
 import LinuxSupport
+import Logging
 import ThumbcacheProtocol
 
 /// The command line: `thumbcached [--config FILE] [--check-config] [--log-level L] [--version]`.
@@ -35,15 +36,15 @@ struct Main: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "\(LogLevel.names): over the file's log.level.", valueName: "level"))
-    var logLevel: LogLevel?
+            "\(Logger.Level.names): over the file's log.level.", valueName: "level"))
+    var logLevel: Logger.Level?
 
-    /// Before anything else could open a file: no socket and no file of the store's may take the place of a log that nobody wants.
+    /// Before anything else could open a file: no socket and no file of the store's may come to be the log that nobody wants.
     ///
     /// Not async: the main thread of an async program is libdispatch's, which traps where descriptors or threads are short (F75).
     static func main() {
         guard clinux_fill_standard_descriptors() == 0 else {
-            fail("open /dev/null: \(SystemError("open").reason)", DaemonSetup.currentEnvironment())
+            fail("open /dev/null: \(SystemError("open").reason)", environment())
         }
         main(nil)
     }
@@ -55,15 +56,28 @@ struct Main: ParsableCommand {
         umask(0o077)
         // Images that were evicted or sent, requests, what libraries kept: small pieces are wiped one by one, where they matter.
         clinux_overwrite_freed_memory()
-        let environment = DaemonSetup.currentEnvironment()
+        let environment = Self.environment()
         do {
             if checkConfig {
                 return print(try ConfigurationCheck(file: configurationFile, environment: environment).run())
             }
-            let setup = DaemonSetup(file: configurationFile, logLevel: logLevel?.level, environment: environment)
-            try Daemon.run(setup, try setup.load())
+            let load: @Sendable () throws -> Configuration = { [configurationFile] in
+                try ConfigurationLoader(environment: environment).load(file: configurationFile)
+            }
+            try Daemon.run(try load(), environment: environment, logLevel: logLevel, reload: load)
         } catch {
             Self.fail("\(error)", environment)
+        }
+    }
+
+    /// What the daemon reads of its environment. Whatever else stands there may be a secret of others (I11, F79).
+    private static func environment() -> [String: String] {
+        [
+            "CACHE_DIRECTORY", "STATE_DIRECTORY", "RUNTIME_DIRECTORY", "HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME",
+            "XDG_RUNTIME_DIR", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", "WATCHDOG_PID",
+            "WATCHDOG_USEC", KernelFacts.bootIDVariable,
+        ].reduce(into: [:]) { values, name in
+            if let value = getenv(name) { values[name] = String(cString: value) }
         }
     }
 
@@ -72,5 +86,12 @@ struct Main: ParsableCommand {
         let isJournal = Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"])
         StandardError().write(Journal.lines("thumbcached: \(reason)", .error, toJournal: isJournal))
         Glibc.exit(1)
+    }
+}
+
+extension Logger.Level: @retroactive ExpressibleByArgument {
+    /// All of them, as a sentence has them.
+    static var names: String {
+        allCases.dropLast().map(\.rawValue).joined(separator: ", ") + " or \(Self.critical)"
     }
 }

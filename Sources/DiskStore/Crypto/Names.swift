@@ -51,9 +51,7 @@ package struct SealedName: Hashable, Sendable {
         Hex.write(words.3, to: digits, at: 48)
     }
 
-    var fileName: FileName {
-        FileName(length: 64) { writeHex(to: $0) }
-    }
+    var fileName: FileName { FileName(length: 64) { writeHex(to: $0) } }
 
     package static func == (left: Self, right: Self) -> Bool { left.words == right.words }
 
@@ -61,6 +59,12 @@ package struct SealedName: Hashable, Sendable {
         // An HMAC: any part of it is as good as the whole.
         hasher.combine(words.1)
     }
+}
+
+/// Whom a log-in and its images belong to, as the disk knows them.
+struct SealedOwner: Hashable, Sendable {
+    let uid: UInt32
+    let user: SealedName
 }
 
 /// What tells one life of a user's cache from the next: 16 random bytes, never used twice.
@@ -91,9 +95,7 @@ package struct GenerationID: Hashable, Sendable {
     }
 
     /// 32 digits: a name for anything that needs a new one.
-    var fileName: FileName {
-        FileName(length: 32) { writeHex(to: $0, at: 0) }
-    }
+    var fileName: FileName { FileName(length: 32) { writeHex(to: $0, at: 0) } }
 }
 
 /// The name of a generation's directory: `<user-name>.<generation>`.
@@ -157,9 +159,7 @@ package struct EntryAddress: Hashable, Sendable {
         }
     }
 
-    var fileName: FileName {
-        FileName(length: nameLength) { writeName(to: $0) }
-    }
+    var fileName: FileName { FileName(length: nameLength) { writeName(to: $0) } }
 
     /// 64 digits, a dot, and the size in decimal.
     private var nameLength: Int {

@@ -1,5 +1,7 @@
 import COpenSSL
+import Glibc
 import LinuxSupport
+import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import ThumbnailCache
@@ -10,36 +12,71 @@ import ThumbnailCache
 ///     8   key
 ///     40  first half of an HMAC-SHA-256 under the key: damage is noticed
 final class NamesKey: Sendable {
-    static let fileName: FileName = "names.key"
-    static let size = 56
-    static let magic = Array("TCNAME".utf8) + [0, 1]
+    private static let fileName: FileName = "names.key"
+    private static let size = 56
+    private static let magic = Array("TCNAME".utf8) + [0, 1]
+    private static let purpose: StaticString = "names.key"
 
     private let mac: NIOLockedValueBox<Mac>
 
-    private init(_ mac: Mac) {
-        self.mac = NIOLockedValueBox(mac)
+    private init(_ mac: Mac) { self.mac = NIOLockedValueBox(mac) }
+
+    /// The key of this store; made if it is missing, after everything has been destroyed that only the old one could
+    /// name (F51). A file that is there but wrong stops the start: it may be a mistake that somebody can mend.
+    static func found(
+        in home: StoreHome, keys: Directory, disk: Disk, algorithms: Algorithms, random: any RandomSource, log: Logger
+    ) throws -> NamesKey {
+        guard let status = try disk.status(of: fileName, in: home.directory) else {
+            let count = try LoginFiles.destroyAll(in: keys, disk)
+            if count > 0 {
+                log.warning("names.key is missing: everybody is logged out", metadata: ["logins": "\(count)"])
+            }
+            return try make(in: home.directory, disk, random, algorithms)
+        }
+        let complaint: String
+        if status.kind != .file {
+            complaint = "is no plain file"
+        } else if status.owner != geteuid() {
+            complaint = "belongs to uid \(status.owner) instead of \(geteuid())"
+        } else if status.permissions & 0o077 != 0 {
+            complaint = "has mode \(String(status.permissions, radix: 8)) instead of 600"
+        } else {
+            let file = try disk.contents(of: fileName, in: home.directory, limit: 4096) ?? Secret([])
+            switch try read(file, algorithms) {
+            case .key(let key): return key
+            case .wrong(let reason): complaint = reason
+            }
+        }
+        throw StoreStartError(
+            "\(home.path)/names.key \(complaint). Put the right file back; or remove it, which logs everybody out and "
+                + "throws away all images")
     }
 
-    /// A new key, and the file that keeps it.
-    static func make(random: any RandomSource, algorithms: Algorithms) throws -> (NamesKey, file: Secret) {
+    /// A new key, durable.
+    private static func make(
+        in home: Directory, _ disk: Disk, _ random: any RandomSource, _ algorithms: Algorithms
+    ) throws -> NamesKey {
         let key = try random.key()
         let mac = try Mac(key: key, algorithms: algorithms)
-        let file = try withWipedMemory(Self.size + 16) { file in
+        // The check is of 32 bytes, of which the file has half.
+        try withWipedMemory(Self.size + 16) { file in
             file.copyBytes(from: magic)
             key.withBytes { UnsafeMutableRawBufferPointer(rebasing: file[8..<40]).copyBytes(from: $0) }
-            try mac.authenticate("names.key", [], into: UnsafeMutableRawBufferPointer(rebasing: file[40...]))
-            return Secret(UnsafeRawBufferPointer(rebasing: file[..<Self.size]))
+            try mac.authenticate(purpose, [], into: UnsafeMutableRawBufferPointer(rebasing: file[40...]))
+            try disk.replace(fileName, in: home, with: UnsafeRawBufferPointer(rebasing: file[..<Self.size])) {
+                () throws(SystemError) in try disk.sync(home)
+            }
         }
-        return (NamesKey(mac), file)
+        return NamesKey(mac)
     }
 
-    /// What is wrong with the file, as the end of a sentence; nil when it is fine.
-    enum Found {
+    private enum Found {
         case key(NamesKey)
+        /// What is wrong with the file, as the end of a sentence.
         case wrong(String)
     }
 
-    static func read(_ file: Secret, _ algorithms: Algorithms) throws -> Found {
+    private static func read(_ file: Secret, _ algorithms: Algorithms) throws -> Found {
         try file.withBytes { bytes in
             var reader = ByteReader(bytes)
             guard bytes.count == size, let magic = reader.take(8), let key = reader.take(32),
@@ -48,11 +85,28 @@ final class NamesKey: Sendable {
             guard magic.elementsEqual(Self.magic) else { return .wrong("is no names.key of this version") }
             let mac = try Mac(key: Secret(key), algorithms: algorithms)
             let isRight = try withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { expected in
-                try mac.authenticate("names.key", [], into: expected)
+                try mac.authenticate(purpose, [], into: expected)
                 return CRYPTO_memcmp(check.baseAddress, expected.baseAddress, 16) == 0
             }
             return isRight ? .key(NamesKey(mac)) : .wrong("is damaged: its check value does not match")
         }
+    }
+
+    /// Destroys the keys in a directory where this configuration does not look for them.
+    static func destroyUnused(in home: Directory, disk: Disk, log: Logger) throws {
+        if let keys = try unlessMissing({ () throws(SystemError) in try disk.openDirectory("keys", in: home) }) {
+            let count = try LoginFiles.destroyAll(in: keys, disk)
+            if count > 0 {
+                log.warning(
+                    "keys moved by the configuration: everybody is logged out", metadata: ["logins": "\(count)"])
+            }
+        }
+        // Only what is one: another program's file of that name is none of ours.
+        let file = try disk.contents(of: fileName, in: home, limit: 4096)
+        guard let file, file.withBytes({ $0.starts(with: magic) }) else { return }
+        try disk.overwrite(fileName, in: home)
+        try disk.unlinkIfPresent(fileName, in: home)
+        try disk.sync(home)
     }
 
     /// The name of an owner on disk.

@@ -5,9 +5,7 @@ struct ByteReader {
     private let bytes: UnsafeRawBufferPointer
     private var position = 0
 
-    init(_ bytes: UnsafeRawBufferPointer) {
-        self.bytes = bytes
-    }
+    init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
     var isAtEnd: Bool { position == bytes.count }
 
@@ -28,6 +26,15 @@ struct ByteReader {
         return take(Int(count))
     }
 
+    /// What may be missing, behind a byte that says whether it is there. Nil in nil where it is not.
+    mutating func optional<Value>(_ read: (inout ByteReader) -> Value?) -> Value?? {
+        switch integer(UInt8.self) {
+        case 0: .some(nil)
+        case 1: read(&self).map { .some($0) }
+        default: nil
+        }
+    }
+
     /// A field of valid UTF-8.
     mutating func text() -> String? {
         guard let field = field() else { return nil }
@@ -43,20 +50,17 @@ struct ByteWriter {
 
     /// - Parameter capacity: bytes to make room for at once; with all of them nothing is moved, and ``wipe()`` reaches
     ///   every copy.
-    init(capacity: Int) {
-        bytes.reserveCapacity(capacity)
-    }
+    init(capacity: Int) { bytes.reserveCapacity(capacity) }
 
     mutating func integer(_ value: some FixedWidthInteger) {
         withUnsafeBytes(of: value.bigEndian) { bytes.append(contentsOf: $0) }
     }
 
-    mutating func append(_ field: UnsafeRawBufferPointer) {
-        bytes.append(contentsOf: field)
-    }
+    mutating func append(_ field: some Sequence<UInt8>) { bytes.append(contentsOf: field) }
 
-    mutating func append(_ field: [UInt8]) {
-        bytes.append(contentsOf: field)
+    mutating func optional<Value>(_ value: Value?, _ write: (inout ByteWriter, Value) -> Void) {
+        integer(UInt8(value == nil ? 0 : 1))
+        if let value { write(&self, value) }
     }
 
     /// A field with its length before it in two bytes.
@@ -74,7 +78,5 @@ struct ByteWriter {
         text.withUTF8 { field(UnsafeRawBufferPointer($0)) }
     }
 
-    mutating func wipe() {
-        bytes.wipe()
-    }
+    mutating func wipe() { bytes.wipe() }
 }

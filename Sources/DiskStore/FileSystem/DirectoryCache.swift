@@ -14,7 +14,7 @@ final class DirectoryCache: Sendable {
     }
 
     private struct State {
-        var held: [Key: (directory: Directory, lastUse: UInt64)] = [:]
+        var open: [Key: (directory: Directory, lastUse: UInt64)] = [:]
         var uses: UInt64 = 0
         /// Directories that were removed.
         var removals: UInt64 = 0
@@ -23,17 +23,15 @@ final class DirectoryCache: Sendable {
     private let state = NIOLockedValueBox(State())
     private let capacity: Int
 
-    init(capacity: Int) {
-        self.capacity = max(1, capacity)
-    }
+    init(capacity: Int) { self.capacity = max(1, capacity) }
 
     subscript(key: Key) -> Directory? {
         state.withLockedValue { state in
             state.uses += 1
             let now = state.uses
-            guard let index = state.held.index(forKey: key) else { return nil }
-            state.held.values[index].lastUse = now
-            return state.held.values[index].directory
+            guard let index = state.open.index(forKey: key) else { return nil }
+            state.open.values[index].lastUse = now
+            return state.open.values[index].directory
         }
     }
 
@@ -48,12 +46,12 @@ final class DirectoryCache: Sendable {
         _ = state.withLockedValue { state -> Directory? in
             if let removals, removals != state.removals { return nil }
             var out: Directory?
-            if state.held.count >= capacity, let oldest = state.held.min(by: { $0.value.lastUse < $1.value.lastUse }) {
+            if state.open.count >= capacity, let oldest = state.open.min(by: { $0.value.lastUse < $1.value.lastUse }) {
                 out = oldest.value.directory
-                state.held[oldest.key] = nil
+                state.open[oldest.key] = nil
             }
             state.uses += 1
-            state.held[key] = (directory, state.uses)
+            state.open[key] = (directory, state.uses)
             return out
         }
     }
@@ -62,14 +60,14 @@ final class DirectoryCache: Sendable {
     func remove(_ key: Key) {
         _ = state.withLockedValue { state in
             state.removals += 1
-            return state.held.removeValue(forKey: key)
+            return state.open.removeValue(forKey: key)
         }
     }
 
     func removeAll(of generation: UInt64) {
         _ = state.withLockedValue { state in
-            let out = state.held.filter { $0.key.generation == generation }
-            for key in out.keys { state.held[key] = nil }
+            let out = state.open.filter { $0.key.generation == generation }
+            for key in out.keys { state.open[key] = nil }
             return out.values.map(\.directory)
         }
     }
@@ -77,8 +75,8 @@ final class DirectoryCache: Sendable {
     /// Closes all that nobody works in. False when there was nothing to give up.
     func giveUpAll() -> Bool {
         let out = state.withLockedValue { state in
-            defer { state.held = [:] }
-            return state.held.values.map(\.directory)
+            defer { state.open = [:] }
+            return state.open.values.map(\.directory)
         }
         return !out.isEmpty
     }

@@ -2,16 +2,11 @@ import CLinux
 import Glibc
 import LinuxSupport
 
-/// A name that a directory holds, and what it is as far as the directory knows.
+/// A name in a directory, and what it is as far as the directory knows.
 struct DirectoryEntry {
-    enum Kind {
-        case file, directory, other
-        /// Some file systems do not say.
-        case unknown
-    }
-
     let name: FileName
-    let kind: Kind
+    /// Some file systems do not say.
+    let kind: FileStatus.Kind?
 }
 
 extension Disk {
@@ -58,11 +53,11 @@ extension Disk {
             }
             let field = entries[(position + nameOffset)..<(position + length)]
             let name = UnsafeRawBufferPointer(rebasing: field.prefix { $0 != 0 })
-            let kind: DirectoryEntry.Kind =
+            let kind: FileStatus.Kind? =
                 switch Int(entries[position + typeOffset]) {
                 case Int(DT_REG): .file
                 case Int(DT_DIR): .directory
-                case Int(DT_UNKNOWN): .unknown
+                case Int(DT_UNKNOWN): nil
                 default: .other
                 }
             position += length

@@ -1,5 +1,6 @@
 import Glibc
 import LinuxSupport
+import NIOConcurrencyHelpers
 
 /// The file system with its interruptions and short counts completed (F9). Everything above the seam goes through it.
 ///
@@ -9,11 +10,18 @@ final class Disk: Sendable {
     let system: any FileSystem
     let directories: DirectoryCache
     let openEntries: OpenEntries
+    let temporaries: TemporaryNames
+    /// Directories whose last fsync failed.
+    let failedSyncs = NIOLockedValueBox(FailedSyncs())
 
-    init(system: any FileSystem, directories: DirectoryCache, openEntries: OpenEntries) {
+    /// - Parameters:
+    ///   - openDirectories: that are kept open at most.
+    ///   - openEntries: the same.
+    init(system: any FileSystem, openDirectories: Int, openEntries: Int, random: any RandomSource) throws {
         self.system = system
-        self.directories = directories
-        self.openEntries = openEntries
+        directories = DirectoryCache(capacity: openDirectories)
+        self.openEntries = OpenEntries(capacity: openEntries)
+        temporaries = try TemporaryNames(random: random)
     }
 
     /// A configured directory, by its absolute path.
@@ -25,7 +33,7 @@ final class Disk: Sendable {
         Directory(try open(name, in: directory.descriptor, for: .directory), system)
     }
 
-    /// What somebody has planted in its place is never followed (F24) and counts as missing.
+    /// What somebody has planted there is never followed (F24) and counts as missing.
     func existingDirectory(_ name: FileName, in directory: Directory) throws(SystemError) -> Directory? {
         do {
             return try openDirectory(name, in: directory)
@@ -43,10 +51,6 @@ final class Disk: Sendable {
     func openCached(_ path: FileName, in directory: Directory) throws(SystemError) -> OpenFile {
         OpenFile(descriptor: try system.openCached(path, in: directory.descriptor), system: system)
     }
-
-    func isRemote(_ directory: Directory) -> Bool { system.isRemote(directory.descriptor) }
-
-    func blockSize(_ directory: Directory) -> Int { system.blockSize(directory.descriptor) }
 
     func makeDirectory(_ name: FileName, in directory: Directory) throws(SystemError) {
         try system.makeDirectory(name, in: directory.descriptor)
@@ -143,9 +147,7 @@ final class Directory: Sendable {
         self.system = system
     }
 
-    func status() throws(SystemError) -> FileStatus {
-        try system.status(of: descriptor)
-    }
+    func status() throws(SystemError) -> FileStatus { try system.status(of: descriptor) }
 
     /// Its next entries, as getdents64 writes them; 0 at the end, and where the directory has been removed.
     func list(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
@@ -154,25 +156,16 @@ final class Directory: Sendable {
         } ?? 0
     }
 
-    deinit {
-        closeQuietly(descriptor, system)
-    }
+    deinit { closeQuietly(descriptor, system) }
 }
 
 /// An open file, closed when it goes out of scope, if not before.
 struct OpenFile: ~Copyable, Sendable {
-    private let descriptor: Int32
-    private let system: any FileSystem
-    private var isOpen = true
+    fileprivate let descriptor: Int32
+    fileprivate let system: any FileSystem
+    fileprivate var isOpen = true
 
-    fileprivate init(descriptor: Int32, system: any FileSystem) {
-        self.descriptor = descriptor
-        self.system = system
-    }
-
-    func status() throws(SystemError) -> FileStatus {
-        try system.status(of: descriptor)
-    }
+    func status() throws(SystemError) -> FileStatus { try system.status(of: descriptor) }
 
     /// Fills `buffer` as far as the file reaches. Returns the bytes read.
     func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64 = 0) throws(SystemError) -> Int {
@@ -217,9 +210,7 @@ struct OpenFile: ~Copyable, Sendable {
         try retryingInterrupts { () throws(SystemError) in try system.lock(descriptor) }
     }
 
-    func touch(at seconds: Int64) throws(SystemError) {
-        try system.touch(descriptor, at: seconds)
-    }
+    func touch(at seconds: Int64) throws(SystemError) { try system.touch(descriptor, at: seconds) }
 
     /// Closes now, for whoever wants to know that what was written has arrived (close reports it on some file systems).
     mutating func close() throws(SystemError) {
@@ -227,9 +218,7 @@ struct OpenFile: ~Copyable, Sendable {
         try system.close(descriptor)
     }
 
-    deinit {
-        if isOpen { closeQuietly(descriptor, system) }
-    }
+    deinit { if isOpen { closeQuietly(descriptor, system) } }
 }
 
 private func closeQuietly(_ descriptor: Int32, _ system: any FileSystem) {

@@ -1,5 +1,7 @@
 import Glibc
 import LinuxSupport
+import NIOConcurrencyHelpers
+import Synchronization
 import ThumbnailCache
 
 /// Small files that must survive a power cut, whole in the old state or whole in the new one.
@@ -24,9 +26,7 @@ extension Disk {
 
     /// The name under which a file is written before it replaces another. One each, so that a retry, or the end of the
     /// log-in, finds what an attempt left.
-    static func temporaryName(for name: FileName) -> FileName {
-        name.with(ending: "tmp")
-    }
+    static func temporaryName(for name: FileName) -> FileName { name.with(ending: "tmp") }
 
     /// Writes a file and moves it over the old one. It is durable when `sync` has returned; leaves no temporary file
     /// behind when it throws.
@@ -41,11 +41,8 @@ extension Disk {
             try create(temporary, in: directory, with: bytes)
             try rename(temporary, in: directory, to: name, in: directory)
         } catch {
-            do throws(SystemError) {
-                try unlinkIfPresent(temporary, in: directory)
-            } catch {
-                // The next attempt, the end of the log-in or the sweep finds it under its one name.
-            }
+            // Else the next attempt, the end of the log-in or the sweep finds it under its one name.
+            unlinkIfPossible(temporary, in: directory)
             throw error
         }
         try sync()
@@ -55,6 +52,15 @@ extension Disk {
     func replace(_ name: FileName, in directory: Directory, with bytes: some Sequence<UInt8>) throws {
         try Array(bytes).withUnsafeBytes { bytes in
             try replace(name, in: directory, with: bytes) { () throws(SystemError) in try sync(directory) }
+        }
+    }
+
+    /// Unlinks what whoever comes next finds and removes, if it stays.
+    func unlinkIfPossible(_ name: FileName, in directory: Directory) {
+        do throws(SystemError) {
+            try unlinkIfPresent(name, in: directory)
+        } catch {
+            // It stays.
         }
     }
 
@@ -107,4 +113,93 @@ extension OpenFile {
         try write(UnsafeRawBufferPointer(zeros))
         try sync()
     }
+}
+
+// MARK: Directories
+
+/// A directory that is made durable, whichever way it was opened.
+enum SyncedDirectory: Hashable, Sendable {
+    case keys, sessions
+    case keysOf(uid: UInt32), sessionsOf(uid: UInt32)
+    case generation(UInt64)
+    case bucket(generation: UInt64, bucket: UInt8)
+}
+
+/// The last fsync of each directory that failed, by its number, with what the system said.
+struct FailedSyncs: Sendable {
+    fileprivate var failures: [SyncedDirectory: (number: UInt64, error: SystemError)] = [:]
+    fileprivate var last: UInt64 = 0
+}
+
+extension Disk {
+    /// Whether an fsync of a directory failed and none that proves anything has succeeded since.
+    func hasFailedSync(_ which: SyncedDirectory) -> Bool { failedSyncs.withLockedValue { $0.failures[which] != nil } }
+
+    /// Makes what happened in a directory durable.
+    ///
+    /// After an fsync has failed a second one that succeeds proves nothing: the kernel may have dropped what it could not
+    /// write (F7). So a directory whose fsync failed is changed anew before the next one.
+    /// - Throws: also when this fsync succeeded and another of the same directory failed meanwhile: what was to be made
+    ///   durable may be what the kernel dropped then.
+    func sync(_ directory: Directory, _ which: SyncedDirectory) throws(SystemError) {
+        let before = failedSyncs.withLockedValue { $0.failures[which]?.number }
+        if before != nil {
+            let name = temporaries.make()
+            _ = try open(name, in: directory, for: .creating)
+            try unlink(name, in: directory)
+        }
+        do {
+            try sync(directory)
+        } catch {
+            failedSyncs.withLockedValue { state in
+                state.last += 1
+                state.failures[which] = (state.last, error)
+            }
+            throw error
+        }
+        let since = failedSyncs.withLockedValue { state -> SystemError? in
+            guard state.failures[which]?.number == before else { return state.failures[which]?.error }
+            state.failures[which] = nil
+            return nil
+        }
+        if let since { throw since }
+    }
+
+    /// Of a generation that is gone nothing is to be made durable.
+    func forgetFailedSyncs(of generation: UInt64) {
+        failedSyncs.withLockedValue { state in
+            state.failures = state.failures.filter { which, _ in
+                switch which {
+                case .generation(generation), .bucket(generation, _): false
+                default: true
+                }
+            }
+        }
+    }
+}
+
+// MARK: Temporary files
+
+/// Names for files on their way: they say which run of the daemon made them, so that those of a run that died can be
+/// told from those that are being written.
+final class TemporaryNames: Sendable {
+    private static let prefix = Array("tmp.".utf8)
+    private let ours: [UInt8]
+    private let next = Atomic<UInt64>(0)
+
+    init(random: any RandomSource) throws {
+        // The first half of a random name is enough to tell runs apart.
+        ours = Self.prefix + (try random.generationID()).fileName.bytes.prefix(16)
+    }
+
+    func make() -> FileName {
+        let number = next.wrappingAdd(1, ordering: .relaxed).newValue
+        let bytes = ours + [UInt8(ascii: ".")] + String(number).utf8
+        return bytes.withUnsafeBytes { FileName($0) }
+    }
+
+    func isTemporary(_ name: FileName) -> Bool { name.bytes.starts(with: Self.prefix) }
+
+    /// Whether a run before this one left it.
+    func isStale(_ name: FileName) -> Bool { isTemporary(name) && !name.bytes.starts(with: ours) }
 }

@@ -1,4 +1,3 @@
-import CLinux
 import Glibc
 import LinuxSupport
 
@@ -102,18 +101,12 @@ public struct FileName: Hashable, Sendable, ExpressibleByStringLiteral {
     /// The bytes with the zero that ends them.
     let terminated: [UInt8]
 
-    public init(stringLiteral value: StaticString) {
-        self.init(value.description)
-    }
+    public init(stringLiteral value: StaticString) { self.init(value.description) }
 
     /// `text` must not contain a zero byte: what follows one is cut off by the kernel.
-    public init(_ text: String) {
-        terminated = Array(text.utf8) + [0]
-    }
+    public init(_ text: String) { terminated = Array(text.utf8) + [0] }
 
-    init(_ bytes: UnsafeRawBufferPointer) {
-        terminated = Array(bytes) + [0]
-    }
+    init(_ bytes: UnsafeRawBufferPointer) { terminated = Array(bytes) + [0] }
 
     /// `fill` must write exactly `length` bytes, none of them zero.
     init(length: Int, fill: (UnsafeMutableBufferPointer<UInt8>) -> Void) {
@@ -161,22 +154,18 @@ public struct FileStatus: Sendable, Equatable {
     public var modifiedNanoseconds: Int64
 
     /// Whether two statuses are of the same file, whatever happened to its contents.
-    func isSameFile(as other: FileStatus) -> Bool {
-        inode == other.inode && device == other.device
-    }
+    func isSameFile(as other: FileStatus) -> Bool { inode == other.inode && device == other.device }
 }
 
 extension SystemError {
     /// Says which call failed, by its name in the manual.
-    public init(_ call: SystemCall, _ code: Int32) {
-        self.init(call: call.rawValue, code: code)
-    }
+    public init(_ call: SystemCall, _ code: Int32) { self.init(call: call.rawValue, code: code) }
 
     /// Nothing of that name is there.
     var isMissing: Bool { code == ENOENT }
     /// No blocks, no inodes, or over a quota of the file system.
     var isNoSpace: Bool { code == ENOSPC || code == EDQUOT }
-    /// The disk, or what the file system keeps on it, is damaged at that place.
+    /// The disk, or what the file system keeps on it, is damaged there.
     var isOfMedium: Bool { [EIO, EBADMSG, EUCLEAN].contains(code) }
     /// Nothing can be changed on that file system.
     var isReadOnly: Bool { code == EROFS }

@@ -10,6 +10,8 @@
 /// behind the image: so one read fills the buffer that is later sent, and the image is opened where it lies.
 package struct EntryHeader: Equatable {
     package static let size = 24
+    /// Where the box of nonce, text and tag begins.
+    static let boxStart = size - Crypter.nonceLength
     /// Bytes that an entry has beyond its image and record.
     static let overhead = size + Crypter.tagLength
     static let version: UInt8 = 1
@@ -44,20 +46,20 @@ package struct EntryHeader: Equatable {
 
     /// What the tag of an entry binds beside its contents (F12): the header, then whose it is and where it lies.
     func withBound<Result>(
-        place: [UInt8], address: EntryAddress, _ body: (UnsafeRawBufferPointer) throws -> Result
+        of owner: [UInt8], at address: EntryAddress, _ body: (UnsafeRawBufferPointer) throws -> Result
     ) rethrows -> Result {
-        try withUnsafeTemporaryAllocation(byteCount: 12 + place.count + 34, alignment: 8) { bound in
+        try withUnsafeTemporaryAllocation(byteCount: 12 + owner.count + 34, alignment: 8) { bound in
             write(to: bound)
-            UnsafeMutableRawBufferPointer(rebasing: bound[12...]).copyBytes(from: place)
-            let rest = UnsafeMutableRawBufferPointer(rebasing: bound[(12 + place.count)...])
+            UnsafeMutableRawBufferPointer(rebasing: bound[12...]).copyBytes(from: owner)
+            let rest = UnsafeMutableRawBufferPointer(rebasing: bound[(12 + owner.count)...])
             address.profile.write(to: rest)
             rest.storeBytes(of: address.size.bigEndian, toByteOffset: 32, as: UInt16.self)
             return try body(UnsafeRawBufferPointer(bound))
         }
     }
 
-    /// The part of ``bound(place:address:)`` that all entries of a generation share.
-    static func place(uid: UInt32, name: GenerationName) -> [UInt8] {
+    /// The part of it that all entries of a generation share.
+    static func owner(uid: UInt32, name: GenerationName) -> [UInt8] {
         var writer = ByteWriter(capacity: 52)
         writer.integer(uid)
         writer.append(name.user.bytes)

@@ -3,45 +3,41 @@ import NIOConcurrencyHelpers
 import ThumbnailCache
 
 extension ImageFiles {
-    /// Counts what a generation held at the start, bucket by bucket, each with its commit lock held; so that the sum is
+    /// Counts what a generation had at the start, bucket by bucket, each with its commit lock held; so that the sum is
     /// exact beside writes going on. Does nothing where all is counted. On the way it removes what does not belong.
     func count(_ generation: Generation, until isStopped: () -> Bool, yield: YieldToOthers) throws {
         let isCounted = ledger.withLockedValue { $0.usage(of: generation.number) } != nil
         if isCounted, generation.isTidy { return }
-        var failure: (any Error)?
-        do {
+        var failure = FirstFailure()
+        // What cannot be removed is no reason not to count.
+        failure.attempt {
             if let directory = try existingDirectory(of: generation) { try tidy(directory) }
             generation.noteTidy()
-        } catch {
-            // What cannot be removed is no reason not to count.
-            failure = error
         }
         for bucket in UInt8.min...UInt8.max {
             if isStopped() { return }
             guard ledger.withLockedValue({ $0.awaitsCount(generation.number, bucket: bucket) }) else { continue }
             try withLock(generation, bucket) {
-                // A write may have made the directories since, but it needs this lock to place anything in them.
+                // A write may have made the directories since, but it needs this lock to put anything in them.
                 let usage = try existingDirectory(of: generation).map { try count(bucket, in: $0) } ?? Usage()
                 ledger.withLockedValue { $0.setCount(usage, of: generation.number, bucket: bucket) }
             }
             yield()
         }
-        if let failure { throw failure }
+        try failure.rethrow()
     }
 
     private func count(_ bucket: UInt8, in directory: Directory) throws -> Usage {
         // Not through the cache of open directories: this passes through all of them once.
-        guard let place = try disk.existingDirectory(BucketName.fileName(bucket), in: directory) else { return Usage() }
+        guard let found = try disk.existingDirectory(BucketName.fileName(bucket), in: directory) else { return Usage() }
         var usage = Usage(bytes: costs.directory)
-        for entry in try disk.names(in: place) {
-            guard let status = try disk.status(of: entry.name, in: place) else { continue }
+        for entry in try disk.names(in: found) {
+            guard let status = try disk.status(of: entry.name, in: found) else { continue }
             guard status.kind == .file, status.linkCount == 1, status.size <= largestEntry,
                 EntryAddress(entry.name)?.bucket == bucket
             else {
-                do {
-                    try takeAway(entry.name, status.kind, from: place)
-                } catch {
-                    log.debug("what does not belong stays", metadata: ["error": "\(error)"])
+                log.attempt("what does not belong stays", .debug) {
+                    try takeAway(entry.name, status.kind, from: found)
                 }
                 continue
             }
@@ -54,7 +50,7 @@ extension ImageFiles {
     private func tidy(_ directory: Directory) throws {
         for entry in try disk.names(in: directory) {
             let isBucket = BucketName.bucket(of: entry.name) != nil && entry.kind != .file && entry.kind != .other
-            let isOurs = temporaries.isTemporary(entry.name) && !temporaries.isStale(entry.name)
+            let isOurs = disk.temporaries.isTemporary(entry.name) && !disk.temporaries.isStale(entry.name)
             guard !isBucket, !isOurs, let status = try disk.status(of: entry.name, in: directory) else { continue }
             try takeAway(entry.name, status.kind, from: directory)
         }

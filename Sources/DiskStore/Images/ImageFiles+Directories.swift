@@ -13,7 +13,7 @@ extension ImageFiles {
 
     /// A generation's own directory, or nil.
     func existingDirectory(of generation: Generation) throws -> Directory? {
-        let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
+        let key = generation.key()
         if let found = disk.directories[key] { return found }
         guard let owner = try existingDirectory(of: generation.uid),
             let found = try disk.existingDirectory(generation.directoryName, in: owner)
@@ -28,7 +28,7 @@ extension ImageFiles {
     /// A bucket goes with its last entry, maybe while it is opened here: one that is gone holds nothing and does no
     /// harm, but must not stay open for those who come after it was made anew.
     func existingDirectory(of generation: Generation, bucket: UInt8) throws -> Directory? {
-        let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
+        let key = generation.key(bucket)
         if let found = disk.directories[key] { return found }
         let removals = disk.directories.removals
         guard let parent = try existingDirectory(of: generation),
@@ -40,7 +40,7 @@ extension ImageFiles {
 
     /// A generation's own directory, made if missing.
     func madeDirectory(of generation: Generation) throws -> Directory {
-        let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
+        let key = generation.key()
         if let found = disk.directories[key] { return found }
         let found = try claims.claiming(generation.uid) {
             try made(generation.directoryName, in: try made(FileName(String(generation.uid)), in: users))
@@ -51,17 +51,15 @@ extension ImageFiles {
 
     /// With the last generation of a uid its directory goes, too.
     func removeDirectoryIfEmpty(of uid: UInt32) {
-        do {
+        log.attempt("an empty directory could not be removed", .debug, ["uid": "\(uid)"]) {
             try claims.ifUnclaimed(uid) { try disk.removeDirectoryIfEmpty(FileName(String(uid)), in: users) }
-        } catch {
-            log.debug("an empty directory could not be removed", metadata: ["uid": "\(uid)", "error": "\(error)"])
         }
     }
 
     /// One of a generation's buckets, made if missing: an entry is to be put in it. The commit lock is held.
     func madeDirectory(of generation: Generation, bucket: UInt8) throws -> Directory {
         generation.willHold(in: bucket)
-        let key = DirectoryCache.Key(generation: generation.number, bucket: bucket)
+        let key = generation.key(bucket)
         if let found = disk.directories[key] { return found }
         let found = try made(BucketName.fileName(bucket), in: try madeDirectory(of: generation)) {
             ledger.withLockedValue {
@@ -75,10 +73,8 @@ extension ImageFiles {
     /// Removes a bucket if it holds nothing, behind something that has happened already: should it stay, eviction finds
     /// it. The commit lock is held.
     func tidyBucket(_ bucket: UInt8, of generation: Generation) {
-        do {
+        log.attempt("an empty directory could not be removed", .debug) {
             try removeDirectoryIfEmpty(of: generation, bucket: bucket)
-        } catch {
-            log.debug("an empty directory could not be removed", metadata: ["error": "\(error)"])
         }
     }
 
@@ -89,12 +85,12 @@ extension ImageFiles {
         guard let parent = try existingDirectory(of: generation),
             try disk.removeDirectoryIfEmpty(BucketName.fileName(bucket), in: parent)
         else { return false }
-        disk.directories.remove(DirectoryCache.Key(generation: generation.number, bucket: bucket))
+        disk.directories.remove(generation.key(bucket))
         ledger.withLockedValue { $0.add(images: 0, bytes: -costs.directory, to: generation.number, bucket: bucket) }
         return true
     }
 
-    /// A directory in another, made if missing. What was planted in its place goes to the trash.
+    /// A directory in another, made if missing. What was planted in its stead goes to the trash.
     /// - Parameter wasMade: called when it was made by this call.
     private func made(
         _ name: FileName, in parent: Directory, wasMade: () -> Void = {}

@@ -2,113 +2,114 @@ import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
-import Synchronization
 import ThumbnailCache
 
-/// An entry that lies in a temporary file, ready to appear under its name.
-struct PreparedEntry {
-    let address: EntryAddress
-    let temporary: FileName
-    let size: Int
-    let directory: Directory
-}
-
 extension ImageFiles {
-    /// Writes an entry to a temporary file in the generation's directory. Leaves nothing behind when it throws.
-    /// - Returns: nil when a purge of the profile has overtaken it.
-    func prepare(_ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation) throws
-        -> PreparedEntry?
-    {
-        do {
-            return try prepareOnce(entry, at: address, in: generation)
-        } catch let error as SystemError where error.isMissing {
-            // A directory that is open but no longer there takes no new files: somebody removed it. Look it up anew.
-            disk.directories.removeAll(of: generation.number)
-            return try prepareOnce(entry, at: address, in: generation)
-        }
-    }
-
-    private func prepareOnce(_ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation)
-        throws -> PreparedEntry?
-    {
-        let directory = try madeDirectory(of: generation)
-        for file in underWay.leftOver(in: generation) { try remove(file, from: directory, of: generation) }
-        // Before anything is written, so that a full disk shows while there is nothing to undo.
-        try withLock(generation, address.bucket) { _ = try madeDirectory(of: generation, bucket: address.bucket) }
-        let temporary = temporaries.make()
-        var file = try made(temporary, of: address.profile, in: directory, of: generation)
-        var isPrepared = false
-        defer { if !isPrepared { removeTemporary(temporary, in: directory, of: generation) } }
-        // A purge that came before the file was there could not remove it; nor has it anything to fear from an empty one.
-        guard underWay.contains(temporary, in: generation) else { return nil }
-        try file.write(entry)
-        try file.close()
-        isPrepared = true
-        return PreparedEntry(address: address, temporary: temporary, size: entry.count, directory: directory)
-    }
-
-    /// Makes a temporary file, noted before it is there.
-    private func made(
-        _ temporary: FileName, of profile: SealedName, in directory: Directory, of generation: Generation
-    ) throws -> OpenFile {
-        underWay.begin(temporary, of: profile, in: generation)
-        do {
-            return try disk.open(temporary, in: directory, for: .creating)
-        } catch {
-            // There is none, and on a read-only disk there would be one such note for each attempt.
-            underWay.end(temporary, in: generation)
-            throw error
-        }
-    }
-
-    /// Lets an entry appear under its name if it still may. See ``ThumbnailCache/ImageVault/write(_:_:isCurrent:committed:)``.
-    func commit(
-        _ entry: PreparedEntry, in generation: Generation, isCurrent: () -> Bool, committed: () -> Void
+    /// Writes an entry to a temporary file in the generation's directory, and lets it appear under its name if it still may. Leaves
+    /// nothing behind when it does not. See ``ThumbnailCache/ImageVault/write(_:_:isCurrent:committed:)``.
+    func write(
+        _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, isCurrent: () -> Bool,
+        committed: () -> Void
     ) throws -> Bool {
         var isPlaced = false
-        defer { if !isPlaced { removeTemporary(entry.temporary, in: entry.directory, of: generation) } }
-        try withLock(generation, entry.address.bucket) {
-            guard underWay.contains(entry.temporary, in: generation), isCurrent() else { return }
-            let name = entry.address.fileName
-            let bucket = try madeDirectory(of: generation, bucket: entry.address.bucket)
+        defer {
+            // Made for this entry, maybe; it counts towards the quota.
+            if !isPlaced { withLock(generation, address.bucket) { tidyBucket(address.bucket, of: generation) } }
+        }
+        let (temporary, directory) = try prepareOrMakeRoom(entry, at: address, in: generation)
+        defer { if !isPlaced { removeTemporary(temporary, in: directory, of: generation) } }
+        try withLock(generation, address.bucket) {
+            guard underWay.contains(temporary, in: generation), isCurrent() else { return }
+            let name = address.fileName
+            let bucket = try madeDirectory(of: generation, bucket: address.bucket)
             let old = try disk.status(of: name, in: bucket)
             if old?.kind == .directory { try trash.take(name, from: bucket) }
             let replaced = old?.kind == .file ? old : nil
-            try appear(entry, as: name, in: bucket, over: replaced, of: generation)
+            do {
+                // Also when it fails: the system may have said so of something that it did.
+                defer { disk.openEntries.forget(address, of: generation.number) }
+                try appear(temporary, in: directory, as: name, in: bucket, isSwap: replaced != nil, of: generation)
+            }
             isPlaced = true
             let freed = replaced.map { costs.file($0.size) } ?? 0
             ledger.withLockedValue { ledger in
                 ledger.add(
-                    images: replaced == nil ? 1 : 0, bytes: costs.file(Int64(entry.size)) - freed,
-                    to: generation.number, bucket: entry.address.bucket)
+                    images: replaced == nil ? 1 : 0, bytes: costs.file(Int64(entry.count)) - freed,
+                    to: generation.number, bucket: address.bucket)
             }
             committed()
         }
         return isPlaced
     }
 
-    /// Puts the temporary file in the place of what is there under its name.
+    private typealias Prepared = (temporary: FileName, directory: Directory)
+
+    /// On a full disk (F4, F5) trash and some of this user's own images go first, once. A directory that is open but no longer there
+    /// takes no new files: somebody removed it, and it is looked up anew.
+    private func prepareOrMakeRoom(
+        _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation
+    ) throws -> Prepared {
+        do {
+            return try prepare(entry, at: address, in: generation)
+        } catch let error as SystemError where error.isMissing {
+            disk.directories.removeAll(of: generation.number)
+        } catch let error as SystemError where error.isNoSpace {
+            _ = try trash.emptySome(budget: 4 * Eviction.batch)
+            try evict(from: generation, bytes: max(2 * entry.count, 256 << 10), keeping: nil)
+        }
+        return try prepare(entry, at: address, in: generation)
+    }
+
+    private func prepare(
+        _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation
+    ) throws -> Prepared {
+        let directory = try madeDirectory(of: generation)
+        for file in underWay.leftOver(in: generation) { try remove(file, from: directory, of: generation) }
+        // Before anything is written, so that a full disk shows while there is nothing to undo.
+        try withLock(generation, address.bucket) { _ = try madeDirectory(of: generation, bucket: address.bucket) }
+        let temporary = disk.temporaries.make()
+        // Noted before it is there.
+        underWay.begin(temporary, of: address.profile, in: generation)
+        var isMade = false
+        do {
+            var file = try disk.open(temporary, in: directory, for: .creating)
+            isMade = true
+            // A purge that came before the file was there could not remove it; nor has it anything to fear from an empty one.
+            guard underWay.contains(temporary, in: generation) else { return (temporary, directory) }
+            try file.write(entry)
+            try file.close()
+        } catch {
+            if isMade {
+                removeTemporary(temporary, in: directory, of: generation)
+            } else {
+                // There is none, and on a read-only disk there would be one such note for each attempt.
+                underWay.end(temporary, in: generation)
+            }
+            throw error
+        }
+        return (temporary, directory)
+    }
+
+    /// Puts the temporary file under its name, whatever is there.
     ///
     /// Over another file by swapping the two: ext4 sends a file that is renamed over another to the disk at once
     /// (auto_da_alloc, ext4(5)), which nobody here asks for, and 8 KiB put again and again took 2.7 times as long. A kill before
     /// the older one is removed leaves it behind as a temporary file, which the next start removes. A power cut within the half minute
     /// that the kernel keeps what was written takes the older image along: a miss, as an image that was PUT may be.
     private func appear(
-        _ entry: PreparedEntry, as name: FileName, in bucket: Directory, over replaced: FileStatus?,
+        _ temporary: FileName, in directory: Directory, as name: FileName, in bucket: Directory, isSwap: Bool,
         of generation: Generation
     ) throws {
-        // Also when it fails: the system may have said so of something that it did.
-        defer { disk.openEntries.forget(entry.address, of: generation.number) }
-        if replaced != nil {
+        if isSwap {
             do throws(SystemError) {
-                try disk.exchange(entry.temporary, in: entry.directory, with: name, in: bucket)
-                return removeTemporary(entry.temporary, in: entry.directory, of: generation)
+                try disk.exchange(temporary, in: directory, with: name, in: bucket)
+                return removeTemporary(temporary, in: directory, of: generation)
             } catch {
                 // Not every file system can swap; every one can rename.
             }
         }
-        try disk.rename(entry.temporary, in: entry.directory, to: name, in: bucket)
-        underWay.end(entry.temporary, in: generation)
+        try disk.rename(temporary, in: directory, to: name, in: bucket)
+        underWay.end(temporary, in: generation)
     }
 
     /// What cannot be removed stays noted: a purge of its profile tries again, or gives no receipt. It does not go to
@@ -134,7 +135,7 @@ extension ImageFiles {
     /// - Parameter status: the file that was bad; nil when it could not even be opened.
     func reject(_ address: EntryAddress, status: FileStatus?, in generation: Generation) {
         counters.count(.rejectedEntries)
-        do {
+        log.attempt("a bad entry could not be removed") {
             try withLock(generation, address.bucket) {
                 let name = address.fileName
                 guard let bucket = try existingDirectory(of: generation, bucket: address.bucket),
@@ -146,8 +147,6 @@ extension ImageFiles {
                 try remove(name, found, from: bucket, address.bucket, of: generation)
                 tidyBucket(address.bucket, of: generation)
             }
-        } catch {
-            log.warning("a bad entry could not be removed", metadata: ["error": "\(error)"])
         }
     }
 
@@ -159,28 +158,26 @@ extension ImageFiles {
         let removed = try removeEntries(of: profile, in: generation)
         // Where the bucket went too, it is this directory that leads to the entry no more. And where it did not, it is this one
         // that leads to no temporary file.
-        try directorySync.sync(directory, .generation(generation.number))
+        try disk.sync(directory, .generation(generation.number))
         return removed
     }
 
     private func removeEntries(of profile: SealedName, in generation: Generation) throws -> Usage {
         guard let bucket = try existingDirectory(of: generation, bucket: profile.bucket) else { return Usage() }
         var removed = Usage()
-        var failure: (any Error)?
+        var failure = FirstFailure()
         let prefix = profile.fileName.bytes + [UInt8(ascii: ".")]
         for entry in try disk.names(in: bucket) where entry.name.bytes.starts(with: prefix) {
-            do {
-                guard let status = try disk.status(of: entry.name, in: bucket) else { continue }
+            failure.attempt {
+                guard let status = try disk.status(of: entry.name, in: bucket) else { return }
                 try remove(entry.name, status, from: bucket, profile.bucket, of: generation)
                 removed = removed + Usage(images: 1, bytes: costs.file(status.size))
-            } catch {
-                failure = failure ?? error
             }
         }
-        if let failure { throw failure }
+        try failure.rethrow()
         if try removeDirectoryIfEmpty(of: generation, bucket: profile.bucket) { return removed }
         // Also when nothing was found: an entry evicted a moment ago would be back after a power cut (I4).
-        try directorySync.sync(bucket, .bucket(generation: generation.number, bucket: profile.bucket))
+        try disk.sync(bucket, .bucket(generation: generation.number, bucket: profile.bucket))
         return removed
     }
 
@@ -188,12 +185,11 @@ extension ImageFiles {
     /// them: whole, sealed under a key that lives on, and of whatever profile. They go before any profile's receipt (I3).
     private func removeLeftovers(of generation: Generation) throws {
         guard !generation.isTidy, let directory = try existingDirectory(of: generation) else { return }
-        var isChanged = false
-        for entry in try disk.names(in: directory) where temporaries.isStale(entry.name) && entry.kind != .directory {
-            try disk.unlinkIfPresent(entry.name, in: directory)
-            isChanged = true
+        let stale = try disk.names(in: directory).filter {
+            disk.temporaries.isStale($0.name) && $0.kind != .directory
         }
-        if isChanged { try disk.sync(directory) }
+        for entry in stale { try disk.unlinkIfPresent(entry.name, in: directory) }
+        if !stale.isEmpty { try disk.sync(directory) }
     }
 
     /// Removes a name from a bucket and from the account. The commit lock is held.
@@ -207,5 +203,27 @@ extension ImageFiles {
         ledger.withLockedValue {
             $0.add(images: -1, bytes: -costs.file(status.size), to: generation.number, bucket: number)
         }
+    }
+
+    /// Names of a bucket that are looked through for a profile's sizes: some twelve system calls' worth. A bucket holds one in 256 of a
+    /// user's images, so nobody who has fewer than a million has more.
+    static let mostNamesLookedThrough = 4_096
+
+    /// The sizes in which a profile has entries. Beside writes and removals going on: what it says was so at some moment.
+    func sizes(of profile: SealedName, in generation: Generation) throws -> [UInt16] {
+        guard !generation.holdsNothing(in: profile.bucket),
+            let bucket = try existingDirectory(of: generation, bucket: profile.bucket)
+        else { return [] }
+        let prefix = profile.fileName.bytes
+        var sizes: [UInt16] = []
+        var seen = 0
+        try disk.list(bucket) { entry in
+            if entry.name.bytes.starts(with: prefix), let address = EntryAddress(entry.name) {
+                sizes.append(address.size)
+            }
+            seen += 1
+            return seen < Self.mostNamesLookedThrough
+        }
+        return sizes
     }
 }

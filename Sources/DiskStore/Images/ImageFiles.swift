@@ -12,8 +12,6 @@ final class ImageFiles: Sendable {
     let costs: DiskCosts
     let users: Directory
     let trash: Trash
-    let temporaries: TemporaryNames
-    let directorySync: DirectorySync
     let random: any RandomSource
     let now: @Sendable () -> Int64
     let quota: Int
@@ -41,24 +39,20 @@ final class ImageFiles: Sendable {
     }
 
     init(
-        disk: Disk, costs: DiskCosts, users: Directory, trash: Trash, temporaries: TemporaryNames,
-        directorySync: DirectorySync,
-        random: any RandomSource, now: @escaping @Sendable () -> Int64, quota: Int, userQuota: Int,
+        _ configuration: DiskStoreConfiguration, disk: Disk, users: Directory, trash: Directory,
+        random: any RandomSource, now: @escaping @Sendable () -> Int64,
         accountOf: @escaping @Sendable (UInt32) -> UInt32, counters: Counters<StoreEvent>,
-        maintenance: MaintenanceSignal,
-        log: Logger
+        maintenance: MaintenanceSignal, log: Logger
     ) {
+        (quota, userQuota) = (configuration.quota, configuration.userQuota)
+        costs = DiskCosts(
+            block: disk.system.blockSize(users.descriptor), longest: min(quota, userQuota, 1 << 30))
+        canReadCached = Synchronization.Atomic(!disk.system.isRemote(users.descriptor))
         self.disk = disk
-        self.costs = costs
         self.users = users
-        canReadCached = Synchronization.Atomic(!disk.isRemote(users))
-        self.trash = trash
-        self.temporaries = temporaries
-        self.directorySync = directorySync
+        self.trash = Trash(disk: disk, directory: trash, random: random, costs: costs)
         self.random = random
         self.now = now
-        self.quota = quota
-        self.userQuota = userQuota
         self.accountOf = accountOf
         self.counters = counters
         self.maintenance = maintenance
@@ -87,14 +81,10 @@ final class ImageFiles: Sendable {
         return generation
     }
 
-    func generation(number: UInt64) -> Generation? {
-        known.withLockedValue { $0.byNumber[number] }
-    }
+    func generation(number: UInt64) -> Generation? { known.withLockedValue { $0.byNumber[number] } }
 
     /// All that are known, to be counted.
-    var generations: [Generation] {
-        known.withLockedValue { Array($0.byNumber.values) }
-    }
+    var generations: [Generation] { known.withLockedValue { Array($0.byNumber.values) } }
 
     /// Discards what is known of a sealedOwner's images, except a generation that lives: nobody holds a vault of them.
     func discardAll(of sealedOwner: SealedOwner, except living: GenerationID? = nil) throws {
@@ -129,7 +119,7 @@ final class ImageFiles: Sendable {
         }
         underWay.forget(generation)
         disk.directories.removeAll(of: generation.number)
-        directorySync.forget(generation: generation.number)
+        disk.forgetFailedSyncs(of: generation.number)
     }
 
     func usage(of generation: Generation) -> Usage? {
@@ -140,6 +130,6 @@ final class ImageFiles: Sendable {
     func withLock<Result>(
         _ generation: Generation, _ bucket: UInt8, _ body: () throws -> Result
     ) rethrows -> Result {
-        try locks.withLock(for: generation.bucket(bucket), body)
+        try locks.withLock(for: generation.key(bucket), body)
     }
 }

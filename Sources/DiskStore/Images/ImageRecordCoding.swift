@@ -25,8 +25,7 @@ package enum ImageRecordCoding {
     /// nil when a URL is longer than 65,535 bytes.
     package static func encode(_ record: ImageRecord) -> [UInt8]? {
         var present: Present = []
-        var url: String?
-        if case .url(let provenance) = record.provenance { url = provenance }
+        let url: String? = if case .url(let provenance) = record.provenance { provenance } else { nil }
         if url != nil { present.insert(.url) }
         if record.redirectedTo != nil { present.insert(.redirectedTo) }
         if record.freshness.lifetime != nil { present.insert(.lifetime) }

@@ -1,7 +1,7 @@
 import NIOConcurrencyHelpers
 
-/// Temporary files that may be there, and of which profile the image in each is: one on its way to its place, or one that another
-/// has taken the place of and that is about to go.
+/// Temporary files that may be there, and of which profile the image in each is: one on its way to its name, or one that another
+/// has replaced and that is about to go.
 ///
 /// A purge of the profile removes them (F78): else, after a kill behind its receipt, a file would be left that a living key opens. It does
 /// not wait for whoever writes one. Who has made a file looks whether it is still noted before it writes into it, and again
@@ -51,9 +51,7 @@ final class ImagesUnderWay: Sendable {
     }
 
     /// The generation is gone, and its directory with it.
-    func forget(_ generation: Generation) {
-        noted.withLockedValue { $0[generation.number] = nil }
-    }
+    func forget(_ generation: Generation) { noted.withLockedValue { $0[generation.number] = nil } }
 
     var count: Int { noted.withLockedValue { $0.values.reduce(0) { $0 + $1.count } } }
 }

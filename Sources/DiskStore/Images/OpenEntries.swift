@@ -51,7 +51,7 @@ final class OpenEntry: Sendable {
 }
 
 /// Entries that were read a moment ago, kept open, so that a look at the disk makes one system call, preadv2, where it makes
-/// four otherwise, and computes no name: 12.5 µs of CPU in place of 16.9 for a hit of 8 KiB. At most `capacity`; which one goes
+/// four otherwise, and computes no name: 12.5 µs of CPU instead of 16.9 for a hit of 8 KiB. At most `capacity`; which one goes
 /// is SIEVE's to say.
 ///
 /// **What is replaced or removed is forgotten** (I3, I7): ``forget(_:of:)`` comes after the name has changed on disk, with the
@@ -79,7 +79,7 @@ final class OpenEntries: Sendable {
     }
 
     private struct State {
-        var held: [Key: (entry: OpenEntry, place: Sieve<OpenEntry>.Handle)] = [:]
+        var open: [Key: (entry: OpenEntry, handle: Sieve<OpenEntry>.Handle)] = [:]
         var byName: [Name: OpenEntry] = [:]
         var queue = Sieve<OpenEntry>()
         var changes: UInt64 = 0
@@ -89,7 +89,7 @@ final class OpenEntries: Sendable {
 
         /// Whether an entry is opened again soon after it was opened before.
         mutating func isWanted(_ key: Key, at now: Int64, limit: Int) -> Bool {
-            if held[key] != nil { return true }
+            if open[key] != nil { return true }
             if lookedAt != now {
                 lookedAt = now
                 looks.removeAll(keepingCapacity: true)
@@ -99,14 +99,14 @@ final class OpenEntries: Sendable {
         }
 
         mutating func insert(_ entry: OpenEntry) {
-            held[entry.key] = (entry, queue.insert(entry))
+            open[entry.key] = (entry, queue.insert(entry))
             byName[entry.name] = entry
         }
 
         /// The entry of the same slot goes. What goes is handed out here and below, to be closed outside the lock.
         mutating func remove(_ entry: OpenEntry) -> OpenEntry? {
-            guard let found = held.removeValue(forKey: entry.key) else { return nil }
-            queue.remove(found.place)
+            guard let found = open.removeValue(forKey: entry.key) else { return nil }
+            queue.remove(found.handle)
             byName[entry.name] = nil
             return found.entry
         }
@@ -114,7 +114,7 @@ final class OpenEntries: Sendable {
         /// One goes that was not used since it was last looked at.
         mutating func evict() -> OpenEntry? {
             guard let entry = queue.evict(takeMark: { $0.takeMark() }) else { return nil }
-            held[entry.key] = nil
+            open[entry.key] = nil
             byName[entry.name] = nil
             return entry
         }
@@ -124,14 +124,12 @@ final class OpenEntries: Sendable {
     private let capacity: Int
 
     /// - Parameter capacity: descriptors that may be open here; 0 for none.
-    init(capacity: Int) {
-        self.capacity = capacity
-    }
+    init(capacity: Int) { self.capacity = capacity }
 
     /// The open entry of a slot. Costs a lock and a look-up.
     func entry(of slot: Slot, in generation: UInt64, at now: Int64) -> OpenEntry? {
         let key = Key(generation: generation, slot: slot)
-        guard let entry = state.withLockedValue({ $0.held[key]?.entry }), entry.openedAt == now else { return nil }
+        guard let entry = state.withLockedValue({ $0.open[key]?.entry }), entry.openedAt == now else { return nil }
         entry.markUsed()
         return entry
     }
@@ -147,7 +145,7 @@ final class OpenEntries: Sendable {
                 return (nil, nil)
             }
             let older = state.remove(entry)
-            let evicted = state.held.count < capacity ? nil : state.evict()
+            let evicted = state.open.count < capacity ? nil : state.evict()
             state.insert(entry)
             return (older, evicted)
         }
@@ -162,20 +160,14 @@ final class OpenEntries: Sendable {
     }
 
     /// The generation has ended, and nobody reads it any more: all of its files are closed when this returns.
-    func removeAll(of generation: UInt64) {
-        removeAll { $0.generation == generation }
-    }
+    func removeAll(of generation: UInt64) { removeAll { $0.generation == generation } }
 
     /// Closes what is not good any more, whichever way the clock was set. A file that was unlinked by hand takes room as long as it is
     /// open.
-    func removeAll(notOpenedAt second: Int64) {
-        removeAll { $0.openedAt != second }
-    }
+    func removeAll(notOpenedAt second: Int64) { removeAll { $0.openedAt != second } }
 
     /// Closes all that nobody reads. False when there was nothing to give up.
-    func giveUpAll() -> Bool {
-        !removeAll { _ in true }.isEmpty
-    }
+    func giveUpAll() -> Bool { !removeAll { _ in true }.isEmpty }
 
     @discardableResult
     private func removeAll(where isGone: (OpenEntry) -> Bool) -> [OpenEntry] {

@@ -1,8 +1,9 @@
 import Glibc
 import LinuxSupport
+import NIOConcurrencyHelpers
 import ThumbnailCache
 
-/// Key files: how one is read, how one takes another's place, and how one is destroyed.
+/// Key files: how one is read, how one replaces another, and how one is destroyed.
 ///
 /// Unlinking a file leaves its bytes on the disk, and whoever reads the raw device has the keys. So no key file is let go of before
 /// it was overwritten (F70), the one that a purge replaces as little as that of a log-out.
@@ -32,20 +33,20 @@ extension LoginFiles {
         try keyFile.withEncoded(check: { try names.check($0, uid: sealedOwner.uid, user: sealedOwner.user, into: $1) })
         { bytes in
             try disk.create(temporary, in: directory, with: bytes)
-            try place(temporary, as: name, in: directory, holding: bytes)
+            try swap(temporary, with: name, in: directory, bytes)
         }
-        try directorySync.sync(directory, .keysOf(uid: sealedOwner.uid))
-        try destroy(temporary, in: directory).throwDurably { try sync(directory, of: sealedOwner) }
+        try disk.sync(directory, .keysOf(uid: sealedOwner.uid))
+        try destroyDurably(temporary, in: directory, of: sealedOwner)
     }
 
-    /// Swaps a key file with the one in whose place it comes, if there is one.
+    /// Swaps a key file with the one that it replaces, if there is one.
     ///
     /// Where the file system cannot swap, the old file is overwritten with the new one's bytes. A rename over it would
     /// leave it without a name, and a kill before it was overwritten would leave its keys on the disk. A write of so
     /// few bytes is whole or does not happen, as far as disks go; one that was torn is a damaged key file, which is a
     /// log-out.
-    private func place(
-        _ temporary: FileName, as name: FileName, in directory: Directory, holding bytes: UnsafeRawBufferPointer
+    private func swap(
+        _ temporary: FileName, with name: FileName, in directory: Directory, _ bytes: UnsafeRawBufferPointer
     ) throws {
         do {
             return try disk.exchange(temporary, in: directory, with: name, in: directory)
@@ -58,7 +59,7 @@ extension LoginFiles {
             return try disk.overwrite(name, in: directory, with: bytes, at: 0)
         }
         // Nothing, or nothing that is a key file.
-        if let failure = try destroy(name, in: directory).failure { throw failure }
+        _ = try disk.destroy(name, in: directory, reserve)
         try disk.rename(temporary, in: directory, to: name, in: directory)
     }
 
@@ -67,64 +68,98 @@ extension LoginFiles {
     func destroyLeftover(of sealedOwner: SealedOwner, in directory: Directory) throws {
         let temporary = Disk.temporaryName(for: sealedOwner.user.fileName)
         guard try disk.status(of: temporary, in: directory) != nil else { return }
-        try sync(directory, of: sealedOwner)
-        try destroy(temporary, in: directory).throwDurably { try sync(directory, of: sealedOwner) }
+        try disk.sync(directory, .keysOf(uid: sealedOwner.uid))
+        try destroyDurably(temporary, in: directory, of: sealedOwner)
     }
 
-    private func sync(_ directory: Directory, of sealedOwner: SealedOwner) throws(SystemError) {
-        try directorySync.sync(directory, .keysOf(uid: sealedOwner.uid))
-    }
-
-    /// What became of a key file that was to be destroyed.
-    struct Destruction {
-        /// Whether there was anything; there is nothing any more.
-        let isChange: Bool
-        /// Why it could not be overwritten. It is unlinked all the same: it would never be, on a disk that has lost the
-        /// sector. There is no receipt for that; whoever tries again finds nothing.
-        let failure: SystemError?
-
-        static let nothingThere = Destruction(isChange: false, failure: nil)
-
-        /// Throws the failure, if there is one, when it is durable that the file is gone.
-        func throwDurably(sync: () throws -> Void) throws {
-            guard let failure else { return }
-            try sync()
-            throw failure
-        }
-    }
-
-    /// Overwrites a key file and unlinks it.
-    func destroy(_ name: FileName, in directory: Directory) throws -> Destruction {
-        guard let status = try disk.status(of: name, in: directory) else { return .nothingThere }
-        if status.kind == .directory {
-            try disk.removeDirectory(name, in: directory)
-            return Destruction(isChange: true, failure: nil)
-        }
-        let failure = try overwriteIfPossible(name, in: directory)
-        try disk.unlinkIfPresent(name, in: directory)
-        return Destruction(isChange: true, failure: failure)
-    }
-
-    /// - Returns: why the disk did not take it, twice in a row.
-    private func overwriteIfPossible(_ name: FileName, in directory: Directory) throws -> SystemError? {
-        func attempt() throws { try unlessNoSpace { try disk.overwrite(name, in: directory) } }
+    /// That the file is gone is durable also where this throws.
+    private func destroyDurably(_ name: FileName, in directory: Directory, of sealedOwner: SealedOwner) throws {
         do {
-            try attempt()
-        } catch let error as SystemError where error.isOfMedium {
+            _ = try disk.destroy(name, in: directory, reserve)
+        } catch {
+            try disk.sync(directory, .keysOf(uid: sealedOwner.uid))
+            throw error
+        }
+    }
+}
+
+extension Disk {
+    /// Overwrites a key file and unlinks it.
+    /// - Returns: whether there was anything.
+    /// - Throws: also why it could not be overwritten. It is unlinked all the same: it would never be, on a disk that has lost the
+    ///   sector. There is no receipt for that; whoever tries again finds nothing.
+    func destroy(_ name: FileName, in directory: Directory, _ reserve: Reserve) throws -> Bool {
+        guard let status = try status(of: name, in: directory) else { return false }
+        if status.kind == .directory {
+            try removeDirectory(name, in: directory)
+            return true
+        }
+        // A sector may take it the second time.
+        var failure: SystemError?
+        for _ in 0..<2 {
+            failure = nil
             do {
-                try attempt()
-            } catch let error as SystemError where error.isOfMedium {
-                return error
+                try reserve.givingUp { try overwrite(name, in: directory) }
+                break
+            } catch let error as SystemError {
+                // Only a file system that never writes in place says that there is no room; there is nothing to overwrite then.
+                if error.isNoSpace { break }
+                guard error.isOfMedium else { throw error }
+                failure = error
             }
         }
-        return nil
+        try unlinkIfPresent(name, in: directory)
+        if let failure { throw failure }
+        return true
+    }
+}
+
+/// A file of zeros beside the keys that takes the room which a purge or a log-out on a full disk needs (F4): blocks and
+/// an inode. It is given up for that and made anew when there is room.
+struct Reserve: Sendable {
+    private static let fileName: FileName = "reserve"
+    private static let size = 64 << 10
+
+    let disk: Disk
+    /// That of the keys.
+    let directory: Directory
+    private let isThere = NIOLockedValueBox(false)
+
+    /// Does what must not fail for want of room (F4): if it does, once more with the room of the reserve.
+    func givingUp(_ body: () throws -> Void) throws {
+        do {
+            try body()
+        } catch let error as SystemError where error.isNoSpace {
+            guard try release() else { throw error }
+            try body()
+        }
     }
 
-    private func unlessNoSpace(_ overwrite: () throws -> Void) throws {
-        do {
-            try givingUpReserve(overwrite)
-        } catch let error as SystemError where error.isNoSpace {
-            // Only a file system that never writes in place says this; there is nothing to overwrite then.
+    /// Makes it if it is not there. Throws when there is no room, which is no reason not to go on.
+    func restore() throws(SystemError) {
+        if isThere.withLockedValue({ $0 }) { return }
+        if let status = try disk.status(of: Self.fileName, in: directory), status.size == Self.size {
+            isThere.withLockedValue { $0 = true }
+            return
         }
+        try disk.unlinkIfPresent(Self.fileName, in: directory)
+        do {
+            var file = try disk.open(Self.fileName, in: directory, for: .creating)
+            try file.writeZeros(Self.size)
+            try file.close()
+        } catch {
+            // What stays is of the wrong size, and the next attempt makes it anew.
+            disk.unlinkIfPossible(Self.fileName, in: directory)
+            throw error
+        }
+        isThere.withLockedValue { $0 = true }
+    }
+
+    /// Gives the room up, also what a run before this one has set aside. False when there was none to give.
+    private func release() throws(SystemError) -> Bool {
+        isThere.withLockedValue { $0 = false }
+        guard try disk.status(of: Self.fileName, in: directory) != nil else { return false }
+        try disk.unlinkIfPresent(Self.fileName, in: directory)
+        return true
     }
 }

@@ -7,7 +7,7 @@ extension LoginFiles {
     func sweep(until isStopped: () -> Bool, yield: YieldToOthers) {
         logged("the roots") {
             for root in [keys, sessions] {
-                for entry in try disk.names(in: root) where directorySync.isStale(entry.name) {
+                for entry in try disk.names(in: root) where disk.temporaries.isStale(entry.name) {
                     try disk.unlinkIfPresent(entry.name, in: root)
                 }
             }
@@ -52,22 +52,28 @@ extension LoginFiles {
 
     /// Key files of everybody, destroyed: they belong to names that nobody can tell any more.
     /// - Returns: how many there were.
+    /// - Throws: when one of them could not be overwritten, or a directory not be made durable; with all others destroyed.
     static func destroyAll(in keys: Directory, _ disk: Disk) throws -> Int {
         var count = 0
+        var failure = FirstFailure()
+        let reserve = Reserve(disk: disk, directory: keys)
         for uid in try disk.names(in: keys) where UInt32(name: uid.name) != nil {
-            let directory = try disk.openDirectory(uid.name, in: keys)
-            for entry in try disk.names(in: directory) {
-                // In a directory that others use too nothing but what bears a name of the store's is touched.
-                guard let user = SealedName(hex: entry.name.bytes.prefix(64)),
-                    [user.fileName, Disk.temporaryName(for: user.fileName)].contains(entry.name),
-                    let status = try disk.status(of: entry.name, in: directory), status.kind != .directory
-                else { continue }
-                try disk.overwrite(entry.name, in: directory)
-                try disk.unlinkIfPresent(entry.name, in: directory)
-                count += 1
+            failure.attempt {
+                guard let directory = try disk.existingDirectory(uid.name, in: keys) else { return }
+                var failure = FirstFailure()
+                for entry in try disk.names(in: directory) {
+                    // In a directory that others use too nothing but what bears a name of the store's is touched.
+                    guard let user = SealedName(hex: entry.name.bytes.prefix(64)),
+                        [user.fileName, Disk.temporaryName(for: user.fileName)].contains(entry.name),
+                        let status = try disk.status(of: entry.name, in: directory), status.kind != .directory
+                    else { continue }
+                    failure.attempt { if try disk.destroy(entry.name, in: directory, reserve) { count += 1 } }
+                }
+                try disk.sync(directory)
+                try failure.rethrow()
             }
-            try disk.sync(directory)
         }
+        try failure.rethrow()
         return count
     }
 
@@ -81,7 +87,7 @@ extension LoginFiles {
                 entry.name == Disk.temporaryName(for: user.fileName)
             else {
                 // Nothing of the store's, or made to dirty a directory by a run that died.
-                if entry.kind == .file, directorySync.isStale(entry.name) {
+                if entry.kind == .file, disk.temporaries.isStale(entry.name) {
                     try disk.unlinkIfPresent(entry.name, in: directory)
                 }
                 continue
@@ -92,10 +98,6 @@ extension LoginFiles {
     }
 
     private func logged(_ what: String, _ body: () throws -> Void) {
-        do {
-            try body()
-        } catch {
-            log.warning("the sweep of \(what) failed; it goes on at the next start", metadata: ["error": "\(error)"])
-        }
+        log.attempt("the sweep of \(what) failed; it goes on at the next start") { try body() }
     }
 }

@@ -2,7 +2,6 @@ import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
-import Synchronization
 import ThumbnailCache
 
 /// The log-ins' half of the store: key files, which are the log-ins, and session files.
@@ -10,13 +9,12 @@ import ThumbnailCache
 /// One thread at a time works on an owner. Before anything of a uid is changed or promised for the first time in this run, its
 /// directories are made durable: what a run before this one left in memory only, a receipt must not build on. Whoever only
 /// reads needs nothing durable (I9).
-final class LoginFiles: Sendable {
+struct LoginFiles: Sendable {
     let disk: Disk
     let keys: Directory
     let sessions: Directory
     let names: NamesKey
     let algorithms: Algorithms
-    let directorySync: DirectorySync
     let reserve: Reserve
     let random: any RandomSource
     let counters: Counters<StoreEvent>
@@ -26,11 +24,12 @@ final class LoginFiles: Sendable {
     private let state = NIOLockedValueBox(State())
 
     private struct State {
-        /// Session keys of log-ins that were committed or loaded in this run. The others may be held-only ones that a
-        /// run before left: their sessions cannot have survived it.
+        /// Session keys of log-ins that were committed or loaded in this run. The others may be of HOLD alone, left by a
+        /// run before: their sessions cannot have survived it.
         var live: [SealedOwner: Secret] = [:]
-        var settled: Set<UInt32> = []
-        /// How often directories of a uid were removed. What was settled before one was is settled no more.
+        /// Uids whose directories were made durable in this run.
+        var durable: Set<UInt32> = []
+        /// How often directories of a uid were removed. What was durable before one was is durable no more.
         var removals: UInt64 = 0
         /// Log-ins that failed and could not be undone. Their key file may be there: nobody was told that they are logged in, and
         /// it may not be durable.
@@ -41,23 +40,6 @@ final class LoginFiles: Sendable {
     struct Login {
         let keys: KeyFile
         let session: SessionRecord
-    }
-
-    init(
-        disk: Disk, keys: Directory, sessions: Directory, names: NamesKey, algorithms: Algorithms,
-        directorySync: DirectorySync, reserve: Reserve, random: any RandomSource, counters: Counters<StoreEvent>,
-        log: Logger
-    ) {
-        self.disk = disk
-        self.keys = keys
-        self.sessions = sessions
-        self.names = names
-        self.algorithms = algorithms
-        self.directorySync = directorySync
-        self.reserve = reserve
-        self.random = random
-        self.counters = counters
-        self.log = log
     }
 
     func sealedOwner(_ owner: Owner) throws -> SealedOwner {
@@ -80,7 +62,7 @@ final class LoginFiles: Sendable {
             return nil
         }
         if record.login.sessions.isEmpty, !isLive(sealedOwner) {
-            // All its sessions were held by connections, and those ended with the daemon before this one.
+            // All its sessions were those of connections (HOLD), and ended with the daemon before this one.
             try end(sealedOwner)
             return nil
         }
@@ -90,17 +72,14 @@ final class LoginFiles: Sendable {
     private func session(of sealedOwner: SealedOwner, key: Secret) throws -> SessionRecord? {
         guard let directory = try uidDirectory(sealedOwner.uid, in: sessions),
             let file = try disk.contents(of: sealedOwner.user.fileName, in: directory, limit: SessionFile.longest),
-            let record = try SessionFile.open(
-                file, uid: sealedOwner.uid, user: sealedOwner.user, key: key, algorithms: algorithms),
+            let record = try SessionFile.open(file, of: sealedOwner, key: key, algorithms: algorithms),
             try names.name(of: Owner(uid: sealedOwner.uid, user: record.user)) == sealedOwner.user
         else { return nil }
         return record
     }
 
     /// The uids that have a directory of key files.
-    func uids() throws -> [UInt32] {
-        try disk.names(in: keys).compactMap { UInt32(name: $0.name) }
-    }
+    func uids() throws -> [UInt32] { try disk.names(in: keys).compactMap { UInt32(name: $0.name) } }
 
     /// Everybody of a uid that has a key file.
     func owners(of uid: UInt32) throws -> [SealedOwner] {
@@ -119,13 +98,11 @@ final class LoginFiles: Sendable {
     }
 
     /// The store is closing: no key stays in memory.
-    func forgetKeys() {
-        state.withLockedValue { $0.live = [:] }
-    }
+    func forgetKeys() { state.withLockedValue { $0.live = [:] } }
 
     // MARK: Commits. Lock held.
 
-    /// Sessions first, then the key file: when that is in place the log-in is a fact.
+    /// Sessions first, then the key file: when that is there the log-in is a fact.
     func begin(_ sealedOwner: SealedOwner, _ record: SessionRecord) throws -> KeyFile {
         try undoHalfBegun(sealedOwner)
         let keyFile = try KeyFile(random: random)
@@ -134,7 +111,7 @@ final class LoginFiles: Sendable {
             try claims.claiming(sealedOwner.uid) {
                 try makeUIDDirectory(sealedOwner.uid, in: keys, .keys)
                 try makeUIDDirectory(sealedOwner.uid, in: sessions, .sessions)
-                try settle(sealedOwner.uid)
+                try makeDurable(sealedOwner.uid)
                 try write(record, of: sealedOwner, key: keyFile.sessionKey)
                 mayStand = true
                 try write(keyFile, of: sealedOwner)
@@ -155,9 +132,9 @@ final class LoginFiles: Sendable {
     }
 
     func change(_ sealedOwner: SealedOwner, _ record: SessionRecord) throws {
-        try settle(sealedOwner.uid)
+        try makeDurable(sealedOwner.uid)
         let key = try sessionKey(of: sealedOwner)
-        try givingUpReserve { try write(record, of: sealedOwner, key: key) }
+        try reserve.givingUp { try write(record, of: sealedOwner, key: key) }
     }
 
     private func undoHalfBegun(_ sealedOwner: SealedOwner) throws {
@@ -166,42 +143,39 @@ final class LoginFiles: Sendable {
 
     /// A new generation. What was sealed under the old one's key is noise when this returns.
     func renew(_ sealedOwner: SealedOwner) throws -> KeyFile {
-        try settle(sealedOwner.uid)
+        try makeDurable(sealedOwner.uid)
         let keyFile = try KeyFile(random: random, sessionKey: try sessionKey(of: sealedOwner))
-        try givingUpReserve { try write(keyFile, of: sealedOwner) }
+        try reserve.givingUp { try write(keyFile, of: sealedOwner) }
         return keyFile
     }
 
     /// Destroys the keys, durably, and then what they sealed. Ends also what is damaged, half begun or half ended.
     func end(_ sealedOwner: SealedOwner) throws {
-        try settle(sealedOwner.uid)
+        try makeDurable(sealedOwner.uid)
         let name = sealedOwner.user.fileName
         if let directory = try uidDirectory(sealedOwner.uid, in: keys) {
-            let place = DirectorySync.Place.keysOf(uid: sealedOwner.uid)
-            var isChanged = directorySync.isUnsettled(place)
-            var failure: (any Error)?
+            let keysOfUID = SyncedDirectory.keysOf(uid: sealedOwner.uid)
+            var isChanged = disk.hasFailedSync(keysOfUID)
+            var failure = FirstFailure()
             // Whatever becomes of one of them, what was done is made durable here: whoever tries again finds nothing to do there.
             for name in [name, Disk.temporaryName(for: name)] {
-                do {
-                    let destruction = try destroy(name, in: directory)
-                    isChanged = destruction.isChange || isChanged
-                    failure = failure ?? destruction.failure
-                } catch {
-                    failure = failure ?? error
+                failure.attempt {
+                    let before = isChanged
+                    isChanged = true
+                    if try !disk.destroy(name, in: directory, reserve) { isChanged = before }
                 }
             }
-            if isChanged { try directorySync.sync(directory, place) }
-            if let failure { throw failure }
+            if isChanged { try disk.sync(directory, keysOfUID) }
+            try failure.rethrow()
         }
         state.withLockedValue { state in
             state.live[sealedOwner] = nil
             state.halfBegun.remove(sealedOwner)
         }
-        do {
-            try removeSession(of: sealedOwner)
-        } catch {
-            // Without its key it says nothing; the next sweep removes it.
-            log.warning("a session file could not be removed", metadata: ["error": "\(error)"])
+        // Without its key it says nothing; the next sweep removes what stays.
+        log.attempt("a session file could not be removed") {
+            guard let directory = try uidDirectory(sealedOwner.uid, in: sessions) else { return }
+            for name in [name, Disk.temporaryName(for: name)] { try disk.unlinkIfPresent(name, in: directory) }
         }
         removeEmptyDirectories(of: sealedOwner.uid)
     }
@@ -215,31 +189,13 @@ final class LoginFiles: Sendable {
     }
 
     private func write(_ record: SessionRecord, of sealedOwner: SealedOwner, key: Secret) throws {
-        let file = try SessionFile.seal(
-            record, uid: sealedOwner.uid, user: sealedOwner.user, key: key, algorithms: algorithms, random: random)
+        let file = try SessionFile.seal(record, of: sealedOwner, key: key, algorithms: algorithms, random: random)
         let directory = try existingUIDDirectory(sealedOwner.uid, in: sessions)
         try file.withUnsafeBytes { bytes in
             try disk.replace(sealedOwner.user.fileName, in: directory, with: bytes) { () throws(SystemError) in
-                try directorySync.sync(directory, .sessionsOf(uid: sealedOwner.uid))
+                try disk.sync(directory, .sessionsOf(uid: sealedOwner.uid))
             }
         }
-    }
-
-    /// A full disk must not keep anybody from ending something (F4): the reserve is there for that.
-    func givingUpReserve(_ body: () throws -> Void) throws {
-        do {
-            try body()
-        } catch let error as SystemError where error.isNoSpace {
-            guard try reserve.release() else { throw error }
-            try body()
-        }
-    }
-
-    private func removeSession(of sealedOwner: SealedOwner) throws {
-        guard let directory = try uidDirectory(sealedOwner.uid, in: sessions) else { return }
-        let name = sealedOwner.user.fileName
-        try disk.unlinkIfPresent(name, in: directory)
-        try disk.unlinkIfPresent(Disk.temporaryName(for: name), in: directory)
     }
 
     func endDamaged(_ sealedOwner: SealedOwner, _ reason: String) throws {
@@ -253,15 +209,12 @@ final class LoginFiles: Sendable {
     /// With a uid's last log-in its directories go, too: nothing says that it was ever here.
     func removeEmptyDirectories(of uid: UInt32) {
         claims.ifUnclaimed(uid) {
-            let name = FileName(String(uid))
-            do {
-                for root in [keys, sessions] { try disk.removeDirectoryIfEmpty(name, in: root) }
-            } catch {
-                log.debug("an empty directory could not be removed", metadata: ["uid": "\(uid)", "error": "\(error)"])
+            log.attempt("an empty directory could not be removed", .debug, ["uid": "\(uid)"]) {
+                for root in [keys, sessions] { try disk.removeDirectoryIfEmpty(FileName(String(uid)), in: root) }
             }
             // Whoever makes them anew makes them durable anew.
             state.withLockedValue { state in
-                state.settled.remove(uid)
+                state.durable.remove(uid)
                 state.removals += 1
             }
         }
@@ -275,37 +228,39 @@ final class LoginFiles: Sendable {
         try disk.openDirectory(FileName(String(uid)), in: parent)
     }
 
-    private func makeUIDDirectory(_ uid: UInt32, in parent: Directory, _ place: DirectorySync.Place) throws {
+    private func makeUIDDirectory(_ uid: UInt32, in parent: Directory, _ which: SyncedDirectory) throws {
         if try uidDirectory(uid, in: parent) == nil {
             // Another log-in of the uid, that of another user, may make it in between.
             try disk.makeDirectoryIfAbsent(FileName(String(uid)), in: parent)
-        } else if state.withLockedValue({ $0.settled.contains(uid) }) {
+        } else if state.withLockedValue({ $0.durable.contains(uid) }) {
             return
         }
         // Also where another has made it: whether that one has come to its fsync yet is not known.
-        try directorySync.sync(parent, place)
+        try disk.sync(parent, which)
     }
 
     /// Makes durable what was found of a uid, once per run: see above.
-    func settle(_ uid: UInt32) throws {
-        let (isSettled, removals) = state.withLockedValue { ($0.settled.contains(uid), $0.removals) }
-        guard !isSettled, let keysOfUID = try uidDirectory(uid, in: keys) else { return }
-        try directorySync.sync(keys, .keys)
-        try directorySync.sync(keysOfUID, .keysOf(uid: uid))
+    func makeDurable(_ uid: UInt32) throws {
+        let (isDurable, removals) = state.withLockedValue { ($0.durable.contains(uid), $0.removals) }
+        guard !isDurable, let keysOfUID = try uidDirectory(uid, in: keys) else { return }
+        try disk.sync(keys, .keys)
+        try disk.sync(keysOfUID, .keysOf(uid: uid))
         if let sessionsOfUID = try uidDirectory(uid, in: sessions) {
-            try directorySync.sync(sessions, .sessions)
-            try directorySync.sync(sessionsOfUID, .sessionsOf(uid: uid))
+            try disk.sync(sessions, .sessions)
+            try disk.sync(sessionsOfUID, .sessionsOf(uid: uid))
         }
         state.withLockedValue { state in
-            if state.removals == removals { state.settled.insert(uid) }
+            if state.removals == removals { state.durable.insert(uid) }
         }
     }
 }
 
 extension UInt32 {
     /// The number that a directory is named after; nil for a name that is none, or is spelled another way.
-    init?(name: FileName) {
-        let text = String(decoding: name.bytes, as: UTF8.self)
+    init?(name: FileName) { self.init(digits: name.bytes) }
+
+    init?(digits: ArraySlice<UInt8>) {
+        let text = String(decoding: digits, as: UTF8.self)
         guard let number = UInt32(text), String(number) == text else { return nil }
         self = number
     }

@@ -8,22 +8,16 @@ import ThumbnailCache
 ///
 /// An empty file `<uid>.<32 hexadecimal digits>` is a marker. Only root can have made it, or the user that the daemon runs
 /// as: a directory that anybody else could write into is refused, since a marker is an order to log somebody out.
-final class PendingDirectory: LogoutMarkers {
+struct PendingDirectory: LogoutMarkers {
     /// Entries of the directory that are looked at. Hooks leave about one for each uid; beyond it something is wrong.
     static let mostEntries = 100_000
 
-    private let path: String
-    private let disk: Disk
-    private let log: Logger
+    /// Absolute.
+    let path: String
+    let disk: Disk
+    let log: Logger
     /// Names that are no markers and were told of, so that they are told of once.
     private let toldOf = NIOLockedValueBox<Set<FileName>>([])
-
-    /// - Parameter path: absolute.
-    init(path: String, disk: Disk, log: Logger) {
-        self.path = path
-        self.disk = disk
-        self.log = log
-    }
 
     /// The markers that are there; none where the directory is not.
     /// - Throws: when the directory is not to be trusted, cannot be read, or holds more than can be looked at.
@@ -45,7 +39,7 @@ final class PendingDirectory: LogoutMarkers {
     private func markers(in directory: Directory) throws -> [LogoutMarker] {
         let entries = try named("read") { try disk.names(in: directory, limit: Self.mostEntries + 1) }
         guard entries.count <= Self.mostEntries else {
-            throw PendingDirectoryError(path, "holds more than \(Self.mostEntries) entries; remove what is no marker")
+            throw complaint("holds more than \(Self.mostEntries) entries; remove what is no marker")
         }
         toldOf.withLockedValue { $0.formIntersection(entries.map(\.name)) }
         var found: [LogoutMarker] = []
@@ -81,22 +75,17 @@ final class PendingDirectory: LogoutMarkers {
             try named("written to") { try disk.sync(directory) }
         } catch {
             // A second fsync would prove nothing (F7). Pending again, they are removed anew by the next look.
-            for name in removed { putBack(name, in: directory) }
+            for name in removed {
+                log.attempt(
+                    "a marker whose log-out is done may come back with a loss of power, and log its uid out once more",
+                    .warning, ["directory": "\(path)", "name": "\(name.text)"]
+                ) { _ = try disk.open(name, in: directory, for: .creating) }
+            }
             throw error
         }
         if let failure {
             let remedy = failure.isDenied ? "; it must belong to root and to the daemon's group, with mode 770" : ""
-            throw PendingDirectoryError(path, "cannot be written to: \(failure)\(remedy)")
-        }
-    }
-
-    private func putBack(_ name: FileName, in directory: Directory) {
-        do throws(SystemError) {
-            _ = try disk.open(name, in: directory, for: .creating)
-        } catch {
-            log.warning(
-                "a marker whose log-out is done may come back with a loss of power, and log its uid out once more",
-                metadata: ["directory": "\(path)", "name": "\(name.text)", "reason": "\(error)"])
+            throw complaint("cannot be written to: \(failure)\(remedy)")
         }
     }
 
@@ -104,26 +93,24 @@ final class PendingDirectory: LogoutMarkers {
         let directory: Directory
         let status: FileStatus
         do throws(SystemError) {
-            // Links on the way are root's own business; in its place one would lead where others may write.
+            // Links on the way are root's own business; in its stead one would lead where others may write.
             let (parent, name) = Self.split(path)
             directory = try disk.openDirectory(name, in: disk.openRoot(parent))
             status = try directory.status()
         } catch {
             if error.isMissing { return nil }
-            throw PendingDirectoryError(
-                path,
+            throw complaint(
                 error.isOfWrongKind
                     ? "is no directory, or a link to one: name the directory itself" : "cannot be opened: \(error)")
         }
         guard status.owner == 0 || status.owner == geteuid() else {
-            throw PendingDirectoryError(path, "belongs to uid \(status.owner); it must belong to root")
+            throw complaint("belongs to uid \(status.owner); it must belong to root")
         }
         // The daemon removes markers by its group. One of the user's own needs no group, and who else is in it nobody knows.
         let isShared = status.owner == 0 && status.group == getegid()
         guard status.permissions & (isShared ? 0o002 : 0o022) == 0 else {
             let mode = String(status.permissions, radix: 8)
-            throw PendingDirectoryError(
-                path,
+            throw complaint(
                 "has mode \(mode) and belongs to gid \(status.group), so that others than root and the daemon can write to it; "
                     + "it must belong to root and to the daemon's group (gid \(getegid())), with mode 770")
         }
@@ -134,8 +121,13 @@ final class PendingDirectory: LogoutMarkers {
         do {
             return try body()
         } catch {
-            throw PendingDirectoryError(path, "cannot be \(what): \(error)")
+            throw complaint("cannot be \(what): \(error)")
         }
+    }
+
+    /// What is wrong with the directory.
+    private func complaint(_ reason: String) -> BadDirectory {
+        BadDirectory(description: "the directory of pending log-outs \(path) \(reason)")
     }
 
     private func refuse(_ name: FileName, _ reason: String) {
@@ -153,27 +145,16 @@ final class PendingDirectory: LogoutMarkers {
     }
 }
 
-/// Why the pending log-outs cannot be looked at.
-struct PendingDirectoryError: Error, CustomStringConvertible {
+private struct BadDirectory: Error, CustomStringConvertible {
     let description: String
-
-    init(_ path: String, _ reason: String) {
-        description = "the directory of pending log-outs \(path) \(reason)"
-    }
 }
 
 extension LogoutMarker {
     /// Nil for a name that is none, or is spelled another way.
     init?(fileName: FileName) {
         let parts = fileName.bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard parts.count == 2, let uid = Self.number(parts[0]), parts[1].count == 32, Hex.isLowerCase(parts[1])
+        guard parts.count == 2, let uid = UInt32(digits: parts[0]), parts[1].count == 32, Hex.isLowerCase(parts[1])
         else { return nil }
         self.init(uid: uid, name: fileName.text)
-    }
-
-    private static func number(_ digits: ArraySlice<UInt8>) -> UInt32? {
-        let text = String(decoding: digits, as: UTF8.self)
-        guard let number = UInt32(text), String(number) == text else { return nil }
-        return number
     }
 }

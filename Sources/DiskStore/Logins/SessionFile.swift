@@ -25,16 +25,11 @@ package struct SessionRecord: Equatable {
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = ByteReader(bytes)
         guard let version = reader.integer(UInt8.self), 1...Self.version ~= version, let user = reader.field(),
-            let loggedInAt = reader.integer(Int64.self), let hasOrigin = reader.integer(UInt8.self), hasOrigin <= 1
+            let loggedInAt = reader.integer(Int64.self), let origin = reader.optional({ $0.text() }),
+            let tokens = Self.readTokens(&reader, version: version), let count = reader.integer(UInt16.self)
         else { return nil }
-        var login = LoginRecord(loggedInAt: loggedInAt)
-        if hasOrigin == 1 {
-            guard let origin = reader.text() else { return nil }
-            login.origin = origin
-        }
-        guard let tokens = Self.readTokens(&reader, version: version) else { return nil }
+        var login = LoginRecord(origin: origin, loggedInAt: loggedInAt)
         login.tokens = tokens
-        guard let count = reader.integer(UInt16.self) else { return nil }
         for _ in 0..<count {
             guard let session = reader.field() else { return nil }
             login.sessions.insert(OpaqueID(ByteBuffer(bytes: session)))
@@ -46,11 +41,8 @@ package struct SessionRecord: Equatable {
 
     private static func readTokens(_ reader: inout ByteReader, version: UInt8) -> LoginTokens? {
         var tokens = LoginTokens()
-        guard let hasAccess = reader.integer(UInt8.self), hasAccess <= 1 else { return nil }
-        if hasAccess == 1 {
-            guard let access = reader.field() else { return nil }
-            tokens.access = Secret(access)
-        }
+        guard let access = reader.optional({ $0.field() }) else { return nil }
+        tokens.access = access.map { Secret($0) }
         guard version >= 2 else { return tokens }
         guard let knowsLife = reader.integer(UInt8.self), knowsLife <= 2 else { return nil }
         if knowsLife >= 1 {
@@ -61,11 +53,8 @@ package struct SessionRecord: Equatable {
             guard let seconds = reader.integer(Int64.self), seconds >= 0 else { return nil }
             tokens.life?.seconds = seconds
         }
-        guard let hasRefresh = reader.integer(UInt8.self), hasRefresh <= 1 else { return nil }
-        if hasRefresh == 1 {
-            guard let refresh = reader.field() else { return nil }
-            tokens.refresh = Secret(refresh)
-        }
+        guard let refresh = reader.optional({ $0.field() }) else { return nil }
+        tokens.refresh = refresh.map { Secret($0) }
         if version >= 3 {
             guard let family = reader.integer(UInt32.self) else { return nil }
             tokens.family = family
@@ -82,15 +71,13 @@ package struct SessionRecord: Equatable {
     }
 
     private static func write(_ tokens: LoginTokens, to writer: inout ByteWriter) {
-        writer.integer(UInt8(tokens.access == nil ? 0 : 1))
-        tokens.access?.withBytes { writer.field($0) }
+        writer.optional(tokens.access) { writer, token in token.withBytes { writer.field($0) } }
         writer.integer(UInt8(tokens.life.map { $0.seconds == nil ? 1 : 2 } ?? 0))
         if let life = tokens.life {
             writer.integer(life.issuedAt)
             if let seconds = life.seconds { writer.integer(seconds) }
         }
-        writer.integer(UInt8(tokens.refresh == nil ? 0 : 1))
-        tokens.refresh?.withBytes { writer.field($0) }
+        writer.optional(tokens.refresh) { writer, token in token.withBytes { writer.field($0) } }
         writer.integer(tokens.family)
         writer.integer(tokens.refreshFamily)
     }
@@ -104,8 +91,7 @@ package struct SessionRecord: Equatable {
         writer.integer(Self.version)
         user.withBytes { writer.field($0) }
         writer.integer(login.loggedInAt)
-        writer.integer(UInt8(login.origin == nil ? 0 : 1))
-        if let origin = login.origin { writer.text(origin) }
+        writer.optional(login.origin) { $0.text($1) }
         Self.write(tokens, to: &writer)
         guard let count = UInt16(exactly: login.sessions.count), !writer.isTooLong else {
             writer.wipe()
@@ -121,27 +107,21 @@ enum SessionFile {
     /// Larger files are damaged: 65,535 sessions of 512 bytes and the rest.
     static let longest = 64 << 20
     private static let magic = Array("TCSESS".utf8) + [0, 1]
-    private static let recordStart = 20
 
     /// The file for a record.
     static func seal(
-        _ record: SessionRecord, uid: UInt32, user: SealedName, key: Secret, algorithms: Algorithms,
-        random: any RandomSource
+        _ record: SessionRecord, of owner: SealedOwner, key: Secret, algorithms: Algorithms, random: any RandomSource
     ) throws -> [UInt8] {
         let crypter = try Crypter(key: key, algorithms: algorithms)
         var text = try record.encoded()
         defer { text.wipe() }
-        var file = magic + [UInt8](repeating: 0, count: Crypter.nonceLength + text.bytes.count + Crypter.tagLength)
+        var file = magic + [UInt8](repeating: 0, count: Crypter.overhead + text.bytes.count)
         try file.withUnsafeMutableBytes { file in
-            let tagStart = file.count - Crypter.tagLength
-            let nonce = UnsafeMutableRawBufferPointer(rebasing: file[magic.count..<recordStart])
-            try random.fill(nonce)
+            let box = UnsafeMutableRawBufferPointer(rebasing: file[magic.count...])
             try text.bytes.withUnsafeBytes { text in
-                try bound(uid: uid, user: user).withUnsafeBytes { bound in
+                try bound(to: owner).withUnsafeBytes { bound in
                     try crypter.seal(
-                        text, UnsafeRawBufferPointer(start: nil, count: 0), nonce: UnsafeRawBufferPointer(nonce),
-                        bound: bound, into: UnsafeMutableRawBufferPointer(rebasing: file[recordStart..<tagStart]),
-                        tag: UnsafeMutableRawBufferPointer(rebasing: file[tagStart...]))
+                        text, UnsafeRawBufferPointer(start: nil, count: 0), bound: bound, into: box, random: random)
                 }
             }
         }
@@ -150,30 +130,24 @@ enum SessionFile {
 
     /// nil unless the file was sealed under this key for this owner.
     static func open(
-        _ file: Secret, uid: UInt32, user: SealedName, key: Secret, algorithms: Algorithms
+        _ file: Secret, of owner: SealedOwner, key: Secret, algorithms: Algorithms
     ) throws -> SessionRecord? {
         let crypter = try Crypter(key: key, algorithms: algorithms)
         return file.withBytes { bytes in
-            guard bytes.count >= recordStart + Crypter.tagLength, bytes.starts(with: magic) else { return nil }
-            return withWipedMemory(bytes.count) { copy in
-                copy.copyMemory(from: bytes)
-                let tagStart = copy.count - Crypter.tagLength
-                let text = UnsafeMutableRawBufferPointer(rebasing: copy[recordStart..<tagStart])
-                let isWhole = bound(uid: uid, user: user).withUnsafeBytes { bound in
-                    crypter.open(
-                        text, nonce: UnsafeRawBufferPointer(rebasing: bytes[magic.count..<recordStart]), bound: bound,
-                        tag: UnsafeMutableRawBufferPointer(rebasing: copy[tagStart...]))
-                }
-                return isWhole ? SessionRecord(UnsafeRawBufferPointer(text)) : nil
+            guard bytes.count >= magic.count + Crypter.overhead, bytes.starts(with: magic) else { return nil }
+            return withWipedMemory(bytes.count - magic.count) { box in
+                box.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[magic.count...]))
+                let text = bound(to: owner).withUnsafeBytes { crypter.open(box, bound: $0) }
+                return text.flatMap { SessionRecord(UnsafeRawBufferPointer($0)) }
             }
         }
     }
 
-    private static func bound(uid: UInt32, user: SealedName) -> [UInt8] {
+    private static func bound(to owner: SealedOwner) -> [UInt8] {
         var writer = ByteWriter(capacity: 44)
         writer.append(magic)
-        writer.integer(uid)
-        writer.append(user.bytes)
+        writer.integer(owner.uid)
+        writer.append(owner.user.bytes)
         return writer.bytes
     }
 }

@@ -3,34 +3,24 @@ import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
+import NIOCore
 import ThumbnailCache
 
 /// What happens behind everybody's back: the sweep after a start, counting, deleting trash, evicting what writers left
 /// over, making the reserve anew. On a thread of its own, or on the caller's.
-final class Maintenance: Sendable {
-    private let logins: LoginFiles
-    private let images: ImageFiles
-    private let signal: MaintenanceSignal
-    private let pause: @Sendable () -> Void
-    private let yield: YieldToOthers
-    private let log: Logger
+struct Maintenance: Sendable {
+    let logins: LoginFiles
+    let images: ImageFiles
+    let signal: MaintenanceSignal
+    /// Waits a little, between batches of deletions.
+    let pause: @Sendable () -> Void
+    let yield: YieldToOthers
+    let log: Logger
     private let running = NIOLock()
     private let isSwept = NIOLockedValueBox(false)
     private let thread = NIOLockedValueBox<pthread_t?>(nil)
     /// Seconds after which the thread looks again without having been woken: what could not be done may be by then.
     private static let period = 60.0
-
-    init(
-        logins: LoginFiles, images: ImageFiles, signal: MaintenanceSignal, pause: @escaping @Sendable () -> Void,
-        yield: @escaping YieldToOthers, log: Logger
-    ) {
-        self.logins = logins
-        self.images = images
-        self.signal = signal
-        self.pause = pause
-        self.yield = yield
-        self.log = log
-    }
 
     /// Whether all that was there at the start is counted.
     var isCounted: Bool {
@@ -49,21 +39,13 @@ final class Maintenance: Sendable {
             step("deleting trash") { try emptyTrash() }
             evict()
             images.disk.openEntries.removeAll(notOpenedAt: images.now())
-            do {
-                try logins.reserve.restore()
-            } catch {
-                log.debug("no room for the reserve", metadata: ["error": "\(error)"])
-            }
+            log.attempt("no room for the reserve", .debug) { try logins.reserve.restore() }
         }
     }
 
     private func step(_ what: String, _ body: () throws -> Void) {
         if signal.isStopped { return }
-        do {
-            try body()
-        } catch {
-            log.warning("\(what) failed; it is tried again later", metadata: ["error": "\(error)"])
-        }
+        log.attempt("\(what) failed; it is tried again later") { try body() }
     }
 
     private func sweepOnce() throws {
@@ -72,7 +54,7 @@ final class Maintenance: Sendable {
         try sweepImages()
         guard !signal.isStopped else { return }
         isSwept.withLockedValue { $0 = true }
-        // The names of all generations were held at once, and never are again.
+        // The names of all generations were in memory at once, and never are again.
         clinux_trim_heap()
     }
 
@@ -177,5 +159,35 @@ final class Maintenance: Sendable {
             return thread
         }
         if let thread { pthread_join(thread, nil) }
+    }
+}
+
+/// How work is handed to the maintenance thread: any number of wakes before it looks are one.
+final class MaintenanceSignal: Sendable {
+    private let isAwake = ConditionLock(value: false)
+    private let stopped = NIOLockedValueBox(false)
+
+    var isStopped: Bool { stopped.withLockedValue { $0 } }
+
+    func wake() {
+        isAwake.lock()
+        isAwake.unlock(withValue: true)
+    }
+
+    func stop() {
+        stopped.withLockedValue { $0 = true }
+        wake()
+    }
+
+    /// Returns after that many seconds, whoever wakes meanwhile, or soon after the stop. By the machine's running time: at a start the
+    /// wall clock, by which a condition waits, may be set back by hours (F14).
+    func rest(seconds: Double) {
+        let end = NIODeadline.now() + .milliseconds(Int64(seconds * 1_000))
+        while !isStopped && .now() < end { usleep(20_000) }
+    }
+
+    /// Returns at a wake, or after that many seconds.
+    func wait(seconds: Double) {
+        if isAwake.lock(whenValue: true, timeoutSeconds: seconds) { isAwake.unlock(withValue: false) }
     }
 }

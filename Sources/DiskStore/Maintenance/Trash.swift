@@ -1,6 +1,5 @@
 import LinuxSupport
 import NIOConcurrencyHelpers
-import Synchronization
 import ThumbnailCache
 
 /// What purge and log-out left behind, moved out of the way in one step and deleted in small ones.
@@ -8,7 +7,7 @@ import ThumbnailCache
 /// Nobody can be led out of it: names are looked up in open directories only and no link is followed. A directory found
 /// inside something is not walked into; it is moved up beside it and has its turn later. So the walk has no depth, and
 /// what is swapped while it goes on (F25) can only make it look again.
-final class Trash: Sendable {
+struct Trash: Sendable {
     enum Progress {
         /// Nothing is left.
         case empty
@@ -18,50 +17,39 @@ final class Trash: Sendable {
         case stuck
     }
 
-    private let disk: Disk
-    private let directory: Directory
-    private let random: any RandomSource
-    private let costs: DiskCosts
+    let disk: Disk
+    let directory: Directory
+    let random: any RandomSource
+    let costs: DiskCosts
     /// One deletes at a time. Others wait for a batch, or where nobody waits for the one that deletes, for a name.
     private let deleting = NIOLock()
-    /// Those who need the room now.
-    private let hurried = Atomic<Int>(0)
-    private let held = NIOLockedValueBox(Usage())
-
-    init(disk: Disk, directory: Directory, random: any RandomSource, costs: DiskCosts) {
-        self.costs = costs
-        self.disk = disk
-        self.directory = directory
-        self.random = random
-    }
+    /// How many need the room now.
+    private let hurried = NIOLockedValueBox(0)
+    private let contents = NIOLockedValueBox(Usage())
 
     /// Whether somebody waits for its turn to delete, and for the room.
-    var isAwaited: Bool { hurried.load(ordering: .relaxed) > 0 }
+    var isAwaited: Bool { hurried.withLockedValue { $0 > 0 } }
 
     /// What lies in it as far as is known: what was in it at the start is not counted.
-    var usage: Usage { held.withLockedValue { $0 } }
+    var usage: Usage { contents.withLockedValue { $0 } }
 
     /// Moves something, whatever it is, into the trash. It keeps its contents and loses its name.
-    func take(_ name: FileName, from place: Directory, holding usage: Usage = Usage()) throws {
-        try disk.rename(name, in: place, to: try random.generationID().fileName, in: directory)
-        held.withLockedValue { $0 = $0 + usage }
+    func take(_ name: FileName, from source: Directory, holding usage: Usage = Usage()) throws {
+        try disk.rename(name, in: source, to: try random.generationID().fileName, in: directory)
+        contents.withLockedValue { $0 = $0 + usage }
     }
 
-    /// Deletes at most `budget` names, for somebody who waits for the room.
-    func emptySome(budget: Int) throws -> Progress {
-        hurried.add(1, ordering: .relaxed)
-        defer { hurried.subtract(1, ordering: .relaxed) }
-        return try deleting.withLock { try empty(Turn(budget: budget, afterEach: { true })) }
-    }
-
-    /// Deletes at most `budget` names, for nobody in particular.
-    /// - Parameter yield: called after each name, unless somebody has come who waits for the room: then that one has its
-    ///   turn, as long as this one might be kept from the processor.
-    func emptySome(budget: Int, yield: @escaping YieldToOthers) throws -> Progress {
-        try deleting.withLock {
+    /// Deletes at most `budget` names.
+    /// - Parameter yield: nil for somebody who waits for the room. Else called after each name, unless such a one has come: then that
+    ///   one has its turn, as long as this one might be kept from the processor.
+    func emptySome(budget: Int, yield: YieldToOthers? = nil) throws -> Progress {
+        if yield == nil { hurried.withLockedValue { $0 += 1 } }
+        defer { if yield == nil { hurried.withLockedValue { $0 -= 1 } } }
+        return try deleting.withLock {
             try empty(
                 Turn(budget: budget) {
-                    if self.isAwaited { return false }
+                    guard let yield else { return true }
+                    if isAwaited { return false }
                     yield()
                     return true
                 })
@@ -97,7 +85,7 @@ final class Trash: Sendable {
                 return !turn.isOver
             }
             if isEmpty {
-                held.withLockedValue { $0 = Usage() }
+                contents.withLockedValue { $0 = Usage() }
                 return .empty
             }
             if turn.budget == before { return .stuck }
@@ -111,7 +99,7 @@ final class Trash: Sendable {
             guard !turn.isOver else { return }
             do {
                 try disk.removeDirectory(entry.name, in: directory)
-                held.withLockedValue { $0.bytes = max(0, $0.bytes - costs.directory) }
+                contents.withLockedValue { $0.bytes = max(0, $0.bytes - costs.directory) }
                 turn.count()
             } catch {
                 // Something is still in it, or it was swapped: the next round sees.
@@ -123,8 +111,8 @@ final class Trash: Sendable {
 
     private func empty(_ item: Directory, _ turn: inout Turn) throws {
         try disk.list(item) { child in
-            let isMoved = try child.kind != .file && moveUpIfDirectory(child.name, from: item)
-            if isMoved {
+            if child.kind != .file, try disk.status(of: child.name, in: item)?.kind == .directory {
+                try take(child.name, from: item)
                 turn.count()
             } else {
                 unlink(child.name, in: item, &turn)
@@ -133,20 +121,13 @@ final class Trash: Sendable {
         }
     }
 
-    private func moveUpIfDirectory(_ name: FileName, from item: Directory) throws -> Bool {
-        guard let status = try disk.status(of: name, in: item), status.kind == .directory else { return false }
-        try take(name, from: item)
-        return true
-    }
-
-    private func unlink(_ name: FileName, in place: Directory, _ turn: inout Turn) {
+    private func unlink(_ name: FileName, in parent: Directory, _ turn: inout Turn) {
         do {
-            let status = try disk.status(of: name, in: place)
-            try disk.unlinkIfPresent(name, in: place)
-            let size = status.map { costs.file($0.size) } ?? 0
-            held.withLockedValue { held in
-                held.images = max(0, held.images - 1)
-                held.bytes = max(0, held.bytes - size)
+            let size = try disk.status(of: name, in: parent)?.size
+            try disk.unlinkIfPresent(name, in: parent)
+            contents.withLockedValue { contents in
+                contents.images = max(0, contents.images - 1)
+                contents.bytes = max(0, contents.bytes - (size.map { costs.file($0) } ?? 0))
             }
             turn.count()
         } catch {

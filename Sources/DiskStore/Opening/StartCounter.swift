@@ -1,4 +1,3 @@
-import COpenSSL
 import LinuxSupport
 import Logging
 import ThumbnailCache
@@ -13,90 +12,70 @@ import ThumbnailCache
 /// Two copies in the file `starts`, 512 bytes apart, written in turn and in place: a torn write spoils the older one
 /// at most, and a full disk stops none.
 enum StartCounter {
-    static let fileName: FileName = "starts"
+    private static let fileName: FileName = "starts"
     /// Where the count ends. It then stays there: a daemon that starts is worth more than an epoch that grows.
-    static let last: UInt64 = 1 << 20
+    private static let last: UInt64 = 1 << 20
     private static let slotSize = 40
     private static let slotDistance = 512
     private static let size = 2 * slotDistance
 
-    /// What the two copies say together.
-    struct Reading: Equatable {
-        /// The larger valid number.
-        var number: UInt64?
-        /// Whether a copy is damaged: it may have held one more.
-        var isDamaged: Bool
-    }
-
-    /// The number of the start after that.
-    /// - Parameter today: days since 1970: a floor for when nothing can be read, above any number of real starts but
-    ///   those of a daemon that started more than once a day all its life.
-    static func next(after reading: Reading, today: Int64) -> UInt64 {
-        switch (reading.number, reading.isDamaged) {
-        case (let number?, false): min(number + 1, last)
-        case (let number?, true): min(number + 2, last)
-        case (nil, false): 1
-        case (nil, true): min(UInt64(max(1, today)), last)
-        }
-    }
-
-    static func read(_ file: UnsafeRawBufferPointer, algorithms: Algorithms) -> Reading {
-        var reading = Reading(number: nil, isDamaged: file.count != size)
-        for slot in [0, slotDistance] where file.count >= slot + slotSize {
-            var reader = ByteReader(UnsafeRawBufferPointer(rebasing: file[slot..<(slot + slotSize)]))
-            guard let number = reader.integer(UInt64.self), let check = reader.take(32) else { continue }
-            if number > 0, number <= last, check.elementsEqual(Self.check(number, algorithms)) {
-                reading.number = max(reading.number ?? 0, number)
-            } else if number != 0 || check.contains(where: { $0 != 0 }) {
-                reading.isDamaged = true
-            }
-        }
-        return reading
-    }
-
-    /// What the epochs of a start are counted from.
-    /// - Parameter now: seconds since 1970.
-    static func epochBase(of number: UInt64, isOnRecord: Bool, now: Int64) -> UInt64 {
-        if isOnRecord { return number << 32 }
-        let half: UInt64 = 1 << 31
-        let since2020 = UInt64(max(0, now.subtractingReportingOverflow(1_577_836_800).partialValue))
-        return (number - 1) << 32 + half + min(since2020, half / 2)
-    }
-
     /// Counts this start, durably if the disk lets it, and says what its epochs are counted from.
+    /// - Parameter now: seconds since 1970.
     static func epochBase(
         in state: Directory, disk: Disk, algorithms: Algorithms, now: Int64, log: Logger
     ) throws -> UInt64 {
         let contents = try disk.contents(of: fileName, in: state, limit: size)
-        let reading = contents?.withBytes { read($0, algorithms: algorithms) } ?? Reading(number: nil, isDamaged: false)
-        let number = next(after: reading, today: now / 86_400)
-        if reading.isDamaged {
+        let (recorded, isDamaged) = contents?.withBytes { read($0, algorithms) } ?? (nil, false)
+        // Days since 1970, for when nothing can be read: above any number of real starts but those of a daemon that started more than
+        // once a day all its life. A damaged copy may have had one more.
+        let today = UInt64(max(1, now / 86_400))
+        let number = min(recorded.map { $0 + (isDamaged ? 2 : 1) } ?? (isDamaged ? today : 1), last)
+        if isDamaged {
             log.warning("the counter of starts is damaged; it goes on", metadata: ["number": "\(number)"])
         }
         if number == last { log.error("the counter of starts is at its end; epochs no longer grow over restarts") }
         do {
-            try record(number, over: reading.isDamaged ? nil : contents, in: state, disk, algorithms)
+            try record(number, over: isDamaged ? nil : contents, in: state, disk, algorithms)
+            return number << 32
         } catch let error as SystemError {
-            // A daemon that serves what is held is worth more (I9).
+            // A daemon that serves what there is is worth more (I9).
             log.error("the start cannot be put on record; epochs grow all the same", metadata: ["error": "\(error)"])
-            return epochBase(of: number, isOnRecord: false, now: now)
+            let half: UInt64 = 1 << 31
+            let since2020 = UInt64(max(0, now.subtractingReportingOverflow(1_577_836_800).partialValue))
+            return (number - 1) << 32 + half + min(since2020, half / 2)
         }
-        return epochBase(of: number, isOnRecord: true, now: now)
     }
 
-    /// - Parameter contents: what the file holds, if it is in order.
+    /// The larger valid number, and whether a copy is damaged.
+    private static func read(
+        _ file: UnsafeRawBufferPointer, _ algorithms: Algorithms
+    ) -> (number: UInt64?, isDamaged: Bool) {
+        var (largest, isDamaged): (UInt64?, Bool) = (nil, file.count != size)
+        for slot in [0, slotDistance] where file.count >= slot + slotSize {
+            var reader = ByteReader(UnsafeRawBufferPointer(rebasing: file[slot..<(slot + slotSize)]))
+            guard let number = reader.integer(UInt64.self), let check = reader.take(32) else { continue }
+            if 1...last ~= number, check.elementsEqual(Self.check(number, algorithms)) {
+                largest = max(largest ?? 0, number)
+            } else if number != 0 || check.contains(where: { $0 != 0 }) {
+                isDamaged = true
+            }
+        }
+        return (largest, isDamaged)
+    }
+
+    /// - Parameter contents: the file, if it is in order.
     private static func record(
         _ number: UInt64, over contents: Secret?, in state: Directory, _ disk: Disk, _ algorithms: Algorithms
     ) throws {
-        let place = number % 2 == 0 ? 0 : slotDistance
+        let position = number % 2 == 0 ? 0 : slotDistance
         let slot = [UInt8](withUnsafeBytes(of: number.bigEndian) { Array($0) }) + check(number, algorithms)
         if let contents, contents.count == size {
             try slot.withUnsafeBytes { bytes in
-                try disk.overwrite(fileName, in: state, with: bytes, at: Int64(place))
+                try disk.overwrite(fileName, in: state, with: bytes, at: Int64(position))
             }
         } else {
             var whole = [UInt8](repeating: 0, count: size)
-            whole.replaceSubrange(place..<(place + slotSize), with: slot)
+            whole.replaceSubrange(position..<(position + slotSize), with: slot)
             try disk.replace(fileName, in: state, with: whole)
         }
     }

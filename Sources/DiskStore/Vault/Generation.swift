@@ -1,7 +1,7 @@
 import Synchronization
 import ThumbnailCache
 
-/// One generation as a place on disk: whose it is and what its directory is called. It has no key; see ``Vault``.
+/// One generation on disk: whose it is and what its directory is called. It has no key; see ``Vault``.
 final class Generation: Sendable {
     /// Counts the generations met in this run: a short key for caches and ledger.
     let number: UInt64
@@ -35,7 +35,7 @@ final class Generation: Sendable {
     /// What earlier runs left beside the buckets is gone.
     func noteTidy() { tidy.store(true, ordering: .releasing) }
 
-    /// What it held when its account was closed; nil before.
+    /// What it had when its account was closed; nil before.
     var lastUsage: Usage? {
         let images = lastImages.load(ordering: .acquiring)
         return images < 0 ? nil : Usage(images: images, bytes: lastBytes.load(ordering: .relaxed))
@@ -57,12 +57,8 @@ final class Generation: Sendable {
         untouched[Int(bucket >> 6)].bitwiseAnd(~(1 << UInt64(bucket & 63)), ordering: .sequentiallyConsistent)
     }
 
-    struct Bucket: Hashable {
-        let generation: UInt64
-        let bucket: UInt8
-    }
-
-    func bucket(_ bucket: UInt8) -> Bucket {
-        Bucket(generation: number, bucket: bucket)
+    /// What its directory, or that of a bucket, is known by while it runs.
+    func key(_ bucket: UInt8? = nil) -> DirectoryCache.Key {
+        DirectoryCache.Key(generation: number, bucket: bucket)
     }
 }

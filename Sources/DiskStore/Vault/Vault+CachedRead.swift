@@ -49,8 +49,7 @@ extension Vault {
         _ slot: Slot, at address: EntryAddress, at now: Int64, with crypter: Crypter, framing: ReplyFraming
     ) throws -> (OpenEntry, Image)? {
         // One open directory a user, and not one for each bucket, of which a few users' would fill the cache of them.
-        let key = DirectoryCache.Key(generation: generation.number, bucket: nil)
-        guard let directory = files.disk.directories[key] else { return nil }
+        guard let directory = files.disk.directories[generation.key()] else { return nil }
         let file = try files.disk.openCached(address.path, in: directory)
         let status = try file.status()
         guard isInOrder(status), status.size <= Self.largestCachedRead,
@@ -82,7 +81,5 @@ extension Vault {
 }
 
 extension CachedRead {
-    fileprivate init(_ image: Image?) {
-        self = image.map { .image($0) } ?? .unknown
-    }
+    fileprivate init(_ image: Image?) { self = image.map { .image($0) } ?? .unknown }
 }

@@ -3,15 +3,6 @@ import NIOCore
 import ThumbnailCache
 
 extension Vault {
-    /// What reading a file came to.
-    private enum Outcome {
-        case image(Image)
-        /// Torn, tampered with, planted or unreadable.
-        case bad(FileStatus)
-        /// Replaced or removed after it was opened: no name leads to it any more.
-        case superseded
-    }
-
     /// How often a file is opened under a name where others keep appearing; then it is a miss.
     private static let mostAttempts = 4
 
@@ -20,55 +11,41 @@ extension Vault {
     func read(_ address: EntryAddress, with crypter: Crypter, framing: ReplyFraming) throws -> Image? {
         guard let bucket = try files.existingDirectory(of: generation, bucket: address.bucket) else { return nil }
         for _ in 0..<Self.mostAttempts {
-            switch try outcome(at: address, in: bucket, with: crypter, framing: framing) {
-            case .image(let image):
-                return image
-            case .bad(let status):
+            do {
+                let file = try files.disk.open(address.fileName, in: bucket, for: .reading)
+                let status = try file.status()
+                // Replaced or removed after it was opened: no name leads to it any more.
+                if status.linkCount == 0 { continue }
+                if let image = read(file, status, at: address, with: crypter, framing: framing) {
+                    noteUse(of: file, status)
+                    return image
+                }
                 files.reject(address, status: status, in: generation)
-                return nil
-            case .superseded:
-                continue
-            case nil:
-                return nil
+            } catch {
+                if error.isMissing { return nil }
+                guard error.isOfWrongKind || error.isDenied else { throw error }
+                files.reject(address, status: nil, in: generation)
             }
+            return nil
         }
         return nil
     }
 
-    /// What lies under a name now; nil when nothing does.
-    private func outcome(
-        at address: EntryAddress, in bucket: Directory, with crypter: Crypter, framing: ReplyFraming
-    ) throws -> Outcome? {
-        do {
-            let file = try files.disk.open(address.fileName, in: bucket, for: .reading)
-            return try read(file, at: address, with: crypter, framing: framing)
-        } catch let error as SystemError where error.isMissing {
-            return nil
-        } catch let error as SystemError where error.isOfWrongKind || error.isDenied {
-            files.reject(address, status: nil, in: generation)
-            return nil
-        }
-    }
-
+    /// Nil for what is torn, tampered with, planted or unreadable.
     private func read(
-        _ file: borrowing OpenFile, at address: EntryAddress, with crypter: Crypter, framing: ReplyFraming
-    ) throws -> Outcome {
-        let status = try file.status()
-        if status.linkCount == 0 { return .superseded }
-        guard isInOrder(status) else { return .bad(status) }
-        let found: Image?
+        _ file: borrowing OpenFile, _ status: FileStatus, at address: EntryAddress, with crypter: Crypter,
+        framing: ReplyFraming
+    ) -> Image? {
+        guard isInOrder(status) else { return nil }
         do {
-            found = try image(in: file, of: Int(status.size), at: address, with: crypter, framing: framing) {
+            return try image(in: file, of: Int(status.size), at: address, with: crypter, framing: framing) {
                 file, buffer throws(SystemError) in
                 try file.read(into: buffer)
             }?.image
         } catch {
             // The disk cannot give it back (F6): as good as torn.
-            found = nil
+            return nil
         }
-        guard let found else { return .bad(status) }
-        noteUse(of: file, status)
-        return .image(found)
     }
 
     /// Whether a file may be an entry at all.
@@ -103,18 +80,13 @@ extension Vault {
         _ entry: UnsafeMutableRawBufferPointer, at address: EntryAddress, known: SealedRecord?, with crypter: Crypter
     ) -> (SealedRecord, imageLength: Int)? {
         guard let header = EntryHeader(UnsafeRawBufferPointer(entry), fileSize: entry.count) else { return nil }
-        let nonce = UnsafeRawBufferPointer(rebasing: entry[(EntryHeader.size - Crypter.nonceLength)..<EntryHeader.size])
-        let tagStart = entry.count - Crypter.tagLength
-        let isWhole = header.withBound(place: place, address: address) { bound in
-            crypter.open(
-                UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.size..<tagStart]), nonce: nonce,
-                bound: bound, tag: UnsafeMutableRawBufferPointer(rebasing: entry[tagStart...]))
+        let opened = header.withBound(of: owner, at: address) { bound in
+            crypter.open(UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.boxStart...]), bound: bound)
         }
-        guard isWhole else { return nil }
-        let tag = entry.loadUnaligned(fromByteOffset: tagStart, as: SealedRecord.Tag.self)
+        guard let opened else { return nil }
+        let tag = entry.loadUnaligned(fromByteOffset: entry.count - Crypter.tagLength, as: SealedRecord.Tag.self)
         if let known, known.tag == tag { return (known, header.imageLength) }
-        let recordStart = EntryHeader.size + header.imageLength
-        let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: entry[recordStart..<tagStart]))
+        let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: opened[header.imageLength...]))
         return record.map { (SealedRecord(record: HeldRecord($0), tag: tag), header.imageLength) }
     }
 

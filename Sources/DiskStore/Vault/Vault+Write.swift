@@ -6,29 +6,22 @@ extension Vault {
     func write(
         _ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void
     ) throws -> Bool {
-        try whileOpen {
+        let placed: EntryAddress? = try whileOpen {
             try storeErrors("writing an image") {
-                let entry = try seal(slot, image)
-                defer { entry.bytes.deallocate() }
-                var isPlaced = false
-                defer {
-                    let bucket = entry.address.bucket
-                    // Made for this entry, maybe; it counts towards the quota.
-                    if !isPlaced { files.withLock(generation, bucket) { files.tidyBucket(bucket, of: generation) } }
+                let (address, entry) = try seal(slot, image)
+                let isPlaced = try entry.withUnsafeBytes { entry in
+                    try files.write(entry, at: address, in: generation, isCurrent: isCurrent, committed: committed)
                 }
-                guard let prepared = try prepare(entry) else { return false }
-                isPlaced = try files.commit(
-                    prepared, in: generation, isCurrent: isCurrent, committed: committed)
-                if isPlaced { makeRoom(keeping: entry.address) }
-                return isPlaced
+                return isPlaced ? address : nil
             }
         }
+        guard let placed else { return false }
+        // A purge of this user does not wait until others' images are gone.
+        makeRoom(keeping: placed)
+        return true
     }
 
-    private typealias SealedEntry = (address: EntryAddress, bytes: UnsafeMutableRawBufferPointer)
-
-    /// The caller deallocates the bytes.
-    private func seal(_ slot: Slot, _ image: Image) throws -> SealedEntry {
+    private func seal(_ slot: Slot, _ image: Image) throws -> (EntryAddress, entry: [UInt8]) {
         guard let record = ImageRecordCoding.encode(image.record) else {
             throw StoreError.failed("the image's URL is longer than 65,535 bytes")
         }
@@ -37,42 +30,22 @@ extension Vault {
         guard size <= files.largestEntry else {
             throw StoreError.noSpace("the image takes \(size) bytes, over the quota of \(files.largestEntry)")
         }
-        let entry = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 16)
-        do {
-            let address = try withCrypter { crypter in
-                let address = try crypter.address(of: slot)
-                let nonceStart = EntryHeader.size - Crypter.nonceLength
+        return try withCrypter { crypter in
+            let address = try crypter.address(of: slot)
+            let entry = try [UInt8](unsafeUninitializedCapacity: size) { entry, count in
+                let entry = UnsafeMutableRawBufferPointer(entry)
                 header.write(to: entry)
-                let nonce = UnsafeMutableRawBufferPointer(rebasing: entry[nonceStart..<EntryHeader.size])
-                try files.random.fill(nonce)
-                try header.withBound(place: place, address: address) { bound in
+                let box = UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.boxStart..<size])
+                try header.withBound(of: owner, at: address) { bound in
                     try image.bytes.image.withUnsafeReadableBytes { image in
                         try record.withUnsafeBytes { record in
-                            try crypter.seal(
-                                image, record, nonce: UnsafeRawBufferPointer(nonce), bound: bound,
-                                into: UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.size...]),
-                                tag: UnsafeMutableRawBufferPointer(rebasing: entry[(size - Crypter.tagLength)...]))
+                            try crypter.seal(image, record, bound: bound, into: box, random: files.random)
                         }
                     }
                 }
-                return address
+                count = size
             }
             return (address, entry)
-        } catch {
-            entry.deallocate()
-            throw error
-        }
-    }
-
-    /// Writes the temporary file. On a full disk (F4, F5) trash and some of this user's own images go first, once.
-    private func prepare(_ entry: SealedEntry) throws -> PreparedEntry? {
-        let bytes = UnsafeRawBufferPointer(entry.bytes)
-        do {
-            return try files.prepare(bytes, at: entry.address, in: generation)
-        } catch let error as SystemError where error.isNoSpace {
-            _ = try files.trash.emptySome(budget: 4 * Eviction.batch)
-            try files.evict(from: generation, bytes: max(2 * bytes.count, 256 << 10), keeping: nil)
-            return try files.prepare(bytes, at: entry.address, in: generation)
         }
     }
 

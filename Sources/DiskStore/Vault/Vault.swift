@@ -1,8 +1,6 @@
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
-import NIOCore
-import Synchronization
 import ThumbnailCache
 
 /// One generation with its key. When it is closed the key is wiped, and what lies in the directory is noise.
@@ -14,22 +12,29 @@ final class Vault: ImageVault {
     private let key: NIOLockedValueBox<Secret?>
     private let gate = DrainGroup()
     /// What the tag of each entry binds first: whose it is.
-    let place: [UInt8]
+    let owner: [UInt8]
 
     init(generation: Generation, key: Secret, files: ImageFiles, crypters: CrypterPool) {
         self.generation = generation
         self.key = NIOLockedValueBox(key)
         self.files = files
         self.crypters = crypters
-        place = EntryHeader.place(uid: generation.uid, name: generation.name)
+        owner = EntryHeader.owner(uid: generation.uid, name: generation.name)
     }
 
     func read(_ slot: Slot, framing: ReplyFraming) throws -> Image? {
+        try reading { try read(try $0.address(of: slot), with: $0, framing: framing) }
+    }
+
+    func sizes(of profile: OpaqueID) throws -> [UInt16]? {
+        try reading { try files.sizes(of: try $0.names.profileName(of: profile), in: generation) }
+    }
+
+    /// Nil also where the disk did not say: nobody must take it for a bucket in which there is none.
+    private func reading<Result>(_ body: (Crypter) throws -> Result?) throws -> Result? {
         try whileOpen {
             do {
-                return try withCrypter { crypter in
-                    try read(try crypter.address(of: slot), with: crypter, framing: framing)
-                }
+                return try withCrypter(body)
             } catch {
                 // No descriptors, no memory, a disk that does not answer: nothing is known of the entry, so it stays.
                 files.counters.count(.failedReads)
@@ -38,14 +43,17 @@ final class Vault: ImageVault {
         }
     }
 
-    func sizes(of profile: OpaqueID) throws -> [UInt16]? {
+    func drop(_ slot: Slot, isCurrent: () -> Bool) throws {
         try whileOpen {
-            do {
-                return try files.sizes(of: try withCrypter { try $0.names.profileName(of: profile) }, in: generation)
-            } catch {
-                // As in a read, and whoever asked must not take it for a bucket that holds none.
-                files.counters.count(.failedReads)
-                return nil
+            try storeErrors("removing an image that the origin no longer has") {
+                let address = try withCrypter { try $0.address(of: slot) }
+                try files.withLock(generation, address.bucket) {
+                    guard isCurrent(), let bucket = try files.existingDirectory(of: generation, bucket: address.bucket),
+                        let status = try files.disk.status(of: address.fileName, in: bucket)
+                    else { return }
+                    try files.remove(address.fileName, status, from: bucket, address.bucket, of: generation)
+                    files.tidyBucket(address.bucket, of: generation)
+                }
             }
         }
     }
@@ -54,22 +62,18 @@ final class Vault: ImageVault {
         try whileOpen {
             try storeErrors("removing images") { () throws -> Usage in
                 var removed = Usage()
-                var failure: (any Error)?
+                var failure = FirstFailure()
                 for profile in profiles {
                     let name = try withCrypter { try $0.names.profileName(of: profile) }
                     files.withLock(generation, name.bucket) {
                         fence(profile)
-                        // Again before the lock is let go: a look on disk that began in between may hold what is gone now.
+                        // Again before the lock is let go: a look on disk that began in between may have what is gone now.
                         defer { fence(profile) }
-                        do {
-                            removed = removed + (try files.removeAll(of: name, in: generation))
-                        } catch {
-                            // The others are removed all the same; only there is no receipt.
-                            failure = failure ?? error
-                        }
+                        // Where it fails the others are removed all the same; only there is no receipt.
+                        failure.attempt { removed = removed + (try files.removeAll(of: name, in: generation)) }
                     }
                 }
-                if let failure { throw failure }
+                try failure.rethrow()
                 return removed
             }
         }
@@ -86,13 +90,10 @@ final class Vault: ImageVault {
     }
 
     func discard() {
-        do {
-            try files.discard(generation)
-        } catch {
-            files.log.warning(
-                "a dead generation could not be moved to the trash; the next sweep will",
-                metadata: ["uid": "\(generation.uid)", "error": "\(error)"])
-        }
+        files.log.attempt(
+            "a dead generation could not be moved to the trash; the next sweep will", .warning,
+            ["uid": "\(generation.uid)"]
+        ) { try files.discard(generation) }
     }
 
     func whileOpen<Result>(_ body: () throws -> Result) throws -> Result {

@@ -25,24 +25,18 @@ struct Admins: Equatable, Sendable {
             // Also where there is no /etc/passwd to ask.
             id = 0
         } else {
-            id = try find(bare, isGroup: isGroup, in: accounts)
+            let found: UInt32?
+            do throws(SystemError) {
+                found = isGroup ? try accounts.gid(bare) : try accounts.uid(bare)
+            } catch {
+                throw SettingError("\(quoted(bare)) could not be looked up: \(error)")
+            }
+            guard let found else {
+                throw SettingError("this machine knows no \(isGroup ? "group" : "user") \(quoted(bare))")
+            }
+            id = found
         }
         return isGroup ? Admins(gids: [id]) : Admins(uids: [id])
-    }
-
-    private static func find(_ name: String, isGroup: Bool, in accounts: AccountDirectory) throws(SettingError)
-        -> UInt32
-    {
-        let found: UInt32?
-        do throws(SystemError) {
-            found = isGroup ? try accounts.gid(name) : try accounts.uid(name)
-        } catch {
-            throw SettingError("\(quoted(name)) could not be looked up: \(error)")
-        }
-        guard let found else {
-            throw SettingError("this machine knows no \(isGroup ? "group" : "user") \(quoted(name))")
-        }
-        return found
     }
 }
 

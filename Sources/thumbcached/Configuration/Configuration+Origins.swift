@@ -1,52 +1,45 @@
 import Glibc
+import LinuxSupport
 import ThumbnailCache
 
 extension Configuration {
     /// An origin while it is read.
-    struct OriginDraft: Equatable, Sendable {
+    struct OriginDraft {
         var origin: Origin
-        var token = TokenDraft()
+        var token = TokenEndpoint(url: "", clientID: "")
     }
 
-    /// The token endpoint of an origin while it is read.
-    struct TokenDraft: Equatable, Sendable {
-        var endpoint = ""
-        var clientID = ""
-        /// Absolute path. Read with the configuration, at the start and at each reload.
-        var clientSecretFile = ""
-    }
-
-    /// Every key of an `[origins.NAME]`.
+    /// Every key of an `[origins.NAME]`. A file with a secret is read with the configuration, at the start and at each reload.
     static let originSettings: [Setting<OriginDraft>] = [
         Setting("url", \.origin.url, .webURL),
-        Setting("default-size", \.origin.defaultSize, pixels),
+        Setting("default-size", \.origin.defaultSize, .count(1...4096)),
         Setting("allow", \.origin.allow, .list(of: .webURL, such: "[\"https://cdn.example.org/avatars/\"]")),
         Setting("allow-private-addresses", \.origin.allowPrivateAddresses, .flag),
-        Setting("connect-timeout", \.origin.connectTimeout, .milliseconds(atLeast: 1, atMost: 3_600_000)),
-        Setting("timeout", \.origin.timeout, .milliseconds(atLeast: 1, atMost: 3_600_000)),
+        Setting("connect-timeout", \.origin.connectTimeout, .time(1...3_600_000)),
+        Setting("timeout", \.origin.timeout, .time(1...3_600_000)),
         Setting("connections", \.origin.connections, .count(1...10_000)),
-        Setting("lowest-speed", \.origin.lowestSpeed, .size(atLeast: 1, atMost: 1 << 30, zero: true)),
+        Setting("lowest-speed", \.origin.lowestSpeed, .size(1...1 << 30, zero: true)),
         Setting("failures", \.origin.breaker.failures, .count(1...1_000_000)),
-        Setting("backoff", \.origin.breaker.backoff, .milliseconds(atLeast: 1, atMost: 86_400_000)),
-        Setting("backoff-max", \.origin.breaker.backoffMax, .milliseconds(atLeast: 1, atMost: 86_400_000)),
-        Setting("retry-after-max", \.origin.breaker.retryAfterMax, .milliseconds(atLeast: 0, atMost: 86_400_000)),
+        Setting(
+            "backoff", \.origin.breaker.backoff, .time(1...86_400_000), [.atMost("backoff-max", raisingIt: true)]),
+        Setting("backoff-max", \.origin.breaker.backoffMax, .time(1...86_400_000)),
+        Setting("retry-after-max", \.origin.breaker.retryAfterMax, .time(0...86_400_000)),
         Setting("default-ttl", \.origin.defaultTTL, .seconds),
         Setting("negative-ttl", \.origin.negativeTTL, .seconds),
         Setting("stale-while-revalidate", \.origin.staleWhileRevalidate, .seconds),
         Setting("stale-if-error", \.origin.staleIfError, .seconds),
-        Setting("ca-file", \.origin.caFile, fileOrNone),
+        Setting("ca-file", \.origin.caFile, caFile),
         Setting("proxy", \.origin.proxy, proxy),
-        Setting("token.endpoint", \.token.endpoint, .webURL),
+        Setting("token.endpoint", \.token.url, .webURL),
         Setting("token.client-id", \.token.clientID, SettingKind.text.checked { $0.isEmpty ? "is empty" : nil }),
-        Setting("token.client-secret-file", \.token.clientSecretFile, .path),
+        Setting("token.client-secret-file", \.token.clientSecret, .secretFile),
     ]
 
     /// Reads `[origins]`.
-    mutating func readOrigins(_ node: TOMLNode, _ validate: (Origin) throws -> Void) -> [ConfigurationError.Problem] {
-        guard case .table(let table) = node else {
-            let sentence = "is \(node.typeName), but each origin is a section of its own: write [origins.default]"
-            return [.init(key: "origins", sentence: sentence)]
-        }
+    mutating func readOrigins(
+        _ node: TOMLNode, _ validate: (Origin) throws -> Void
+    ) -> [ConfigurationError.Problem] {
+        guard case .table(let table) = node else { return [Self.noSection("origins", node)] }
         var problems: [ConfigurationError.Problem] = []
         for (name, node) in table.sorted(by: { $0.key < $1.key }) {
             problems += readOrigin(name, node, validate)
@@ -54,31 +47,37 @@ extension Configuration {
         return problems
     }
 
+    private static func noSection(_ key: String, _ node: TOMLNode) -> ConfigurationError.Problem {
+        let sentence = "is \(node.typeName), but each origin is a section of its own: write [origins.default]"
+        return .init(key: key, sentence: sentence)
+    }
+
     private mutating func readOrigin(
         _ name: String, _ node: TOMLNode, _ validate: (Origin) throws -> Void
     ) -> [ConfigurationError.Problem] {
         let key = "origins.\(keyText(name))"
-        guard case .table(let table) = node else {
-            let sentence = "is \(node.typeName), but each origin is a section of its own: write [origins.default]"
-            return [.init(key: key, sentence: sentence)]
-        }
+        guard case .table(let table) = node else { return [Self.noSection(key, node)] }
         guard (1...64).contains(name.utf8.count), name.utf8.allSatisfy(isWordByte) else {
-            let sentence = "the name of an origin has 1 to 64 letters, digits, - and _"
-            return [.init(key: key, sentence: sentence)]
+            return [.init(key: key, sentence: "the name of an origin has 1 to 64 letters, digits, - and _")]
         }
         var draft = OriginDraft(origin: Origin(name: name, url: ""))
-        var reader = SettingReader(Self.originSettings, prefix: key + ".")
+        var reader = SettingReader(settings: Self.originSettings, prefix: key + ".")
         reader.read(table, into: &draft)
-        var problems = reader.problems
-
         if !reader.found.contains("url") {
-            let example = "\"https://avatars.example.org/{profile}?s={size}\""
-            problems.append(
-                .init(key: key + ".url", sentence: "is missing; write a URL, as in \(example)"))
+            reader.complain(
+                "url", "is missing; write a URL, as in \"https://avatars.example.org/{profile}?s={size}\"")
         }
-        problems += readTokenEndpoint(key, reader.found, &draft)
-        problems += Self.settleBackoff(&draft.origin.breaker, found: reader.found, key)
-        guard problems.isEmpty else { return problems }
+        if reader.found.contains("token") {
+            for missing in ["token.endpoint", "token.client-id"] where !reader.found.contains(missing) {
+                reader.complain(
+                    missing,
+                    "is missing; a token endpoint has endpoint and client-id, and client-secret-file if the client has a secret"
+                )
+            }
+            draft.origin.tokenEndpoint = draft.token
+        }
+        reader.reconcile(&draft)
+        guard reader.problems.isEmpty else { return reader.problems }
         do {
             try validate(draft.origin)
         } catch {
@@ -88,60 +87,10 @@ extension Configuration {
         return []
     }
 
-    private func readTokenEndpoint(
-        _ key: String, _ found: Set<String>, _ draft: inout OriginDraft
-    ) -> [ConfigurationError.Problem] {
-        guard found.contains("token") else { return [] }
-        let missing = ["token.endpoint", "token.client-id"].filter { !found.contains($0) }
-        guard missing.isEmpty else {
-            let sentence =
-                "is missing; a token endpoint has endpoint and client-id, and client-secret-file if the client has a secret"
-            return missing.map { .init(key: "\(key).\($0)", sentence: sentence) }
-        }
-        var endpoint = TokenEndpoint(url: draft.token.endpoint, clientID: draft.token.clientID)
-        if !draft.token.clientSecretFile.isEmpty {
-            let name = "token.client-secret-file"
-            do throws(SettingError) {
-                endpoint.clientSecret = try SecretFile.read(draft.token.clientSecretFile)
-            } catch {
-                return [.init(key: "\(key).\(name)", sentence: error.sentence)]
-            }
-        }
-        draft.origin.tokenEndpoint = endpoint
-        return []
-    }
-
-    /// `backoff` cannot be more than `backoff-max`. A default gives way to what is set, as with all keys like that.
-    private static func settleBackoff(
-        _ policy: inout BreakerPolicy, found: Set<String>, _ key: String
-    ) -> [ConfigurationError.Problem] {
-        let (first, most) = (policy.backoff, policy.backoffMax)
-        guard first > most else { return [] }
-        guard found.contains("backoff") else {
-            policy.backoff = most
-            return []
-        }
-        guard found.contains("backoff-max") else {
-            policy.backoffMax = first
-            return []
-        }
-        let sentence =
-            "\(TimeSpan.format(Int(first))) is more than \(key).backoff-max (\(TimeSpan.format(Int(most)))): "
-            + "lower the one or raise the other"
-        return [.init(key: "\(key).backoff", sentence: sentence)]
-    }
-
-    private static var pixels: SettingKind<UInt16> {
-        SettingKind<Int>.count(1...4096).map { value throws(SettingError) in UInt16(value) }
-    }
-
-    private static var fileOrNone: SettingKind<String> {
-        SettingKind<String>.text.checked { path in
-            if path.isEmpty { return nil }
-            guard path.hasPrefix("/") else {
-                return "\(quoted(path)) is not an absolute path: it must begin with /; \"\" is for none"
-            }
-            return unreadable(path)
+    private static var caFile: SettingKind<String> {
+        SettingKind.path(orNone: true).checked { path in
+            path.isEmpty || Glibc.access(path, R_OK) == 0
+                ? nil : "\(quoted(path)) cannot be read: \(SystemError("access").reason)"
         }
     }
 
@@ -158,9 +107,5 @@ extension Configuration {
                 : "is not the URL of a proxy: it begins with http://, https://, socks5h:// (not socks5://) or socks4a:// (not socks4://), "
                     + "since the proxy is to resolve names itself; \"\" is for none"
         }
-    }
-
-    private static let unreadable: @Sendable (String) -> String? = { path in
-        Glibc.access(path, R_OK) == 0 ? nil : "\(quoted(path)) cannot be read: \(String(cString: strerror(errno)))"
     }
 }

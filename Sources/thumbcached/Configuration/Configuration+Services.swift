@@ -1,6 +1,7 @@
 import DaemonServer
 import DiskStore
 import ImageFetcher
+import NIOConcurrencyHelpers
 import ThumbcacheProtocol
 import ThumbnailCache
 
@@ -13,10 +14,9 @@ extension Configuration {
     func store(openDirectories: Int, openEntries: Int) -> DiskStoreConfiguration {
         DiskStoreConfiguration(
             cacheDirectory: storage.cache, stateDirectory: storage.state, runtimeDirectory: storage.runtime,
-            keys: storage.keys == .disk ? .disk : .runtime,
-            pendingLogouts: sessions.pendingLogouts.isEmpty ? nil : sessions.pendingLogouts, quota: storage.quota,
-            userQuota: storage.userQuota,
-            openDirectories: openDirectories, openEntries: openEntries)
+            keys: storage.keys, pendingLogouts: sessions.pendingLogouts.isEmpty ? nil : sessions.pendingLogouts,
+            quota: storage.quota, userQuota: storage.userQuota, openDirectories: openDirectories,
+            openEntries: openEntries)
     }
 
     var cacheSettings: CacheSettings {
@@ -32,8 +32,7 @@ extension Configuration {
         ServerLimits(
             connections: limits.connections, connectionsPerUID: limits.connectionsPerUID,
             adminConnections: limits.adminConnections, input: limits.input, output: limits.output,
-            stall: limits.stall.milliseconds, queuePerUID: limits.queuePerUID,
-            arguments: limits.arguments,
+            stall: limits.stall, queuePerUID: limits.queuePerUID, arguments: limits.arguments,
             command: CommandLimits(id: limits.id, image: limits.image, token: limits.token))
     }
 
@@ -41,9 +40,7 @@ extension Configuration {
         MemoryBudget.Limits(perUID: limits.memoryPerUID, total: limits.memory)
     }
 
-    var adminRule: AdminRule {
-        AdminRule(uids: access.admins.uids, gids: access.admins.gids)
-    }
+    var adminRule: AdminRule { AdminRule(uids: access.admins.uids, gids: access.admins.gids) }
 
     var fetcher: FetcherConfiguration {
         var fetcher = FetcherConfiguration(
@@ -57,9 +54,31 @@ extension Configuration {
     }
 }
 
-extension Duration {
-    /// Whole milliseconds.
-    var milliseconds: Int64 {
-        components.seconds * 1_000 + components.attoseconds / 1_000_000_000_000_000
+/// The configuration as it is now, read at the start and replaced by a reload, and what the parts take of it.
+final class LiveConfiguration: Sendable {
+    /// Put together once for each configuration, since requests look at it.
+    final class Snapshot: Sendable {
+        let configuration: Configuration
+        let cacheSettings: CacheSettings
+        let serverLimits: ServerLimits
+        let memoryLimits: MemoryBudget.Limits
+
+        init(_ configuration: Configuration) {
+            self.configuration = configuration
+            cacheSettings = configuration.cacheSettings
+            serverLimits = configuration.serverLimits
+            memoryLimits = configuration.memoryLimits
+        }
+    }
+
+    private let box: NIOLockedValueBox<Snapshot>
+
+    init(_ configuration: Configuration) { box = NIOLockedValueBox(Snapshot(configuration)) }
+
+    var current: Snapshot { box.withLockedValue { $0 } }
+
+    func replace(by configuration: Configuration) {
+        let snapshot = Snapshot(configuration)
+        box.withLockedValue { $0 = snapshot }
     }
 }

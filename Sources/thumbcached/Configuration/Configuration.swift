@@ -1,3 +1,4 @@
+import DiskStore
 import Logging
 import ThumbcacheProtocol
 import ThumbnailCache
@@ -29,21 +30,16 @@ struct Configuration: Equatable, Sendable {
     struct Storage: Equatable, Sendable {
         /// Absolute path of the directory for images.
         var cache = ""
-        /// Absolute path of the directory for log-ins and, with ``Keys/disk``, keys.
+        /// Absolute path of the directory for log-ins and, unless they live in ``runtime``, keys.
         var state = ""
-        /// Absolute path of a directory that a reboot empties. Nil where nothing names one; ``Keys/runtime`` needs it.
+        /// Absolute path of a directory that a reboot empties. Nil where nothing names one; ``keys`` may need it.
         var runtime: String?
-        var keys = Keys.disk
+        /// Where keys live, and so whether log-ins survive a reboot.
+        var keys = DiskStoreConfiguration.KeyStorage.disk
         /// Bytes, for all users together.
         var quota = 1 << 30
         /// Bytes, for each user.
         var userQuota = 64 << 20
-
-        /// Where keys live, and so whether log-ins survive a reboot.
-        enum Keys: String, CaseIterable, Sendable {
-            case disk
-            case runtime
-        }
     }
 
     struct Memory: Equatable, Sendable {
@@ -75,8 +71,8 @@ struct Configuration: Equatable, Sendable {
         var memoryPerUID = 64 << 20
         /// Of all accounts together.
         var memory = 256 << 20
-        /// How long a peer may read nothing, or leave a frame unfinished.
-        var stall = Duration.seconds(30)
+        /// Milliseconds for which a peer may read nothing, or leave a frame unfinished.
+        var stall: Int64 = 30_000
         /// Bytes of a token.
         var token = CommandLimits().token
         /// In total, the admins' among them.
@@ -89,7 +85,7 @@ struct Configuration: Equatable, Sendable {
         /// At once, to all origins.
         var downloads = 256
         var downloadsPerUID = 64
-        /// Downloads of one uid that wait for a place.
+        /// Downloads of one uid that wait until others have ended.
         var queuePerUID = 1024
         /// Profiles remembered as having no image.
         var negativeEntries = 100_000

@@ -23,8 +23,7 @@ struct ConfigurationCheck {
     func run() throws -> String {
         let suffix = try becomeServiceUser() ? ", read as the user \(Self.serviceUser)" : ""
         let passed = environment.merging(Self.serviceEnvironment) { own, _ in own }
-        let setup = DaemonSetup(file: file, logLevel: nil, environment: passed)
-        _ = try setup.load()
+        _ = try ConfigurationLoader(environment: passed).load(file: file)
         let path = file ?? ConfigurationLoader.defaultFile
         guard access(path, F_OK) == 0 else { return "there is no \(path)\(suffix); the defaults are good" }
         return "\(path) is good\(suffix)"

@@ -1,56 +1,77 @@
 /// One key of the configuration: its name, what values it takes and where they go.
 ///
-/// The list of all settings is the only place that knows the names: reading, the search for unknown keys and the
+/// The list of all settings alone knows the names: reading, the search for unknown keys and the
 /// comparison at a reload go by it.
 struct Setting<Root>: Sendable {
     /// Relative to `Root`, as in `limits.image`.
     let name: String
     /// Whether a reload takes over a change.
     let isReloadable: Bool
-    /// Reads a value into its place. Throws a ``SettingError``.
+    /// What it is bounded by, settings of the same list that have bounds of their own before it.
+    let bounds: [SettingBound]
+    /// Reads a value into its field. Throws a ``SettingError``.
     let read: @Sendable (TOMLNode, inout Root) throws(SettingError) -> Void
-    let isEqual: @Sendable (Root, Root) -> Bool
     /// Copies the value from one root into another.
     let copy: @Sendable (Root, inout Root) -> Void
+    /// nil for what is no number.
+    fileprivate let number: Number?
 
-    init<Value: Equatable & Sendable>(
-        _ name: String, _ place: any WritableKeyPath<Root, Value> & Sendable, _ kind: SettingKind<Value>,
-        isReloadable: Bool = false
+    fileprivate struct Number: Sendable {
+        let amount: @Sendable (Root) -> Int
+        let set: @Sendable (Int, inout Root) -> Void
+        let text: @Sendable (Int) -> String
+    }
+
+    init<Value: Sendable>(
+        _ name: String, _ field: any WritableKeyPath<Root, Value> & Sendable, _ kind: SettingKind<Value>,
+        _ bounds: [SettingBound] = [], isReloadable: Bool = false
     ) {
         self.name = name
         self.isReloadable = isReloadable
-        self.read = { node, root throws(SettingError) in root[keyPath: place] = try kind.read(node) }
-        self.isEqual = { $0[keyPath: place] == $1[keyPath: place] }
-        self.copy = { $1[keyPath: place] = $0[keyPath: place] }
+        self.bounds = bounds
+        self.read = { node, root throws(SettingError) in root[keyPath: field] = try kind.read(node) }
+        self.copy = { $1[keyPath: field] = $0[keyPath: field] }
+        self.number = kind.number.map { number in
+            Number(
+                amount: { number.amount($0[keyPath: field]) }, set: { $1[keyPath: field] = number.value($0) },
+                text: number.text)
+        }
     }
+}
+
+/// Another number that a number cannot be more than.
+struct SettingBound: Sendable {
+    let name: String
+    /// What the number must stay below the other by.
+    var margin = 0
+    /// Whether the other one, where only its default is in the way, gives way.
+    var isRaised = false
+
+    static func atMost(_ name: String, raisingIt: Bool = false) -> Self { Self(name: name, isRaised: raisingIt) }
+    static func below(_ name: String) -> Self { Self(name: name, margin: 1) }
 }
 
 /// Reads a table by a list of settings, and collects all that is wrong.
 struct SettingReader<Root> {
     let settings: [Setting<Root>]
     /// What stands before the names of the settings in messages: `origins.default.`, or nothing.
-    let prefix: String
-    /// Top-level tables that somebody else reads.
-    var ignoring: Set<String> = []
+    var prefix = ""
+    /// A top-level table that somebody else reads.
+    var ignoring: String?
     private(set) var problems: [ConfigurationError.Problem] = []
-    /// Names of the settings that the table holds.
+    /// Names of the settings and sections that the table has.
     private(set) var found: Set<String> = []
 
-    init(_ settings: [Setting<Root>], prefix: String = "", ignoring: Set<String> = []) {
-        self.settings = settings
-        self.prefix = prefix
-        self.ignoring = ignoring
-    }
-
-    mutating func read(_ table: [String: TOMLNode], into root: inout Root) {
-        read(table, under: "", into: &root)
-    }
-
-    private mutating func read(_ table: [String: TOMLNode], under path: String, into root: inout Root) {
-        for (key, node) in table.sorted(by: { $0.key < $1.key }) where !(path.isEmpty && ignoring.contains(key)) {
+    mutating func read(_ table: [String: TOMLNode], under path: String = "", into root: inout Root) {
+        for (key, node) in table.sorted(by: { $0.key < $1.key }) where !(path.isEmpty && key == ignoring) {
             let name = path + keyText(key)
             if let setting = settings.first(where: { $0.name == name }) {
-                read(setting, node, into: &root)
+                found.insert(name)
+                do throws(SettingError) {
+                    try setting.read(node, &root)
+                } catch {
+                    complain(name + error.keySuffix, error.sentence)
+                }
             } else if settings.contains(where: { $0.name.hasPrefix(name + ".") }) {
                 if case .table(let inner) = node {
                     found.insert(name)
@@ -64,22 +85,42 @@ struct SettingReader<Root> {
         }
     }
 
-    private mutating func read(_ setting: Setting<Root>, _ node: TOMLNode, into root: inout Root) {
-        found.insert(setting.name)
-        do throws(SettingError) {
-            try setting.read(node, &root)
-        } catch {
-            complain(setting.name + error.keySuffix, error.sentence)
+    /// Brings the defaults into line with what is set, and names what is set and contradicts itself.
+    ///
+    /// A default gives way, so that `quota = "16MiB"` alone is a whole configuration; a value that somebody wrote
+    /// is never changed behind their back.
+    mutating func reconcile(_ root: inout Root) {
+        for setting in settings {
+            for bound in setting.bounds {
+                guard let number = setting.number,
+                    let other = settings.first(where: { $0.name == bound.name })?.number
+                else { continue }
+                let (amount, most) = (number.amount(root), other.amount(root) - bound.margin)
+                let isDefault = !found.contains(bound.name)
+                if amount <= most { continue }
+                if !found.contains(setting.name) {
+                    number.set(most, &root)
+                } else if isDefault, bound.isRaised {
+                    other.set(amount, &root)
+                } else {
+                    let words = bound.margin == 0 ? "more" : "not less"
+                    let limit = other.text(other.amount(root)) + (isDefault ? ", the default" : "")
+                    complain(
+                        setting.name,
+                        "\(number.text(amount)) is \(words) than \(prefix)\(bound.name) (\(limit)): "
+                            + "lower the one or raise the other")
+                }
+            }
         }
     }
 
-    private mutating func complain(_ name: String, _ sentence: String) {
+    mutating func complain(_ name: String, _ sentence: String) {
         problems.append(.init(key: prefix + name, sentence: sentence))
     }
 
     private func unknownKey(_ name: String) -> String {
         let sections = settings.compactMap { $0.name.split(separator: ".").dropLast().joined(separator: ".") }
-        let known = Set(settings.map(\.name) + sections.filter { !$0.isEmpty } + ignoring)
+        let known = Set(settings.map(\.name) + sections.filter { !$0.isEmpty } + [ignoring].compactMap { $0 })
         let close = known.map { (distance: editDistance(name, $0), name: $0) }.filter { $0.distance <= 2 }.min {
             $0 < $1
         }
@@ -88,40 +129,8 @@ struct SettingReader<Root> {
     }
 }
 
-/// A key as TOML writes it: bare where it can be, else in quotes.
-func keyText(_ key: String) -> String {
-    let isBare = !key.isEmpty && key.utf8.allSatisfy { isWordByte($0) }
-    return isBare ? key : quoted(key)
-}
-
-/// Letters, digits, `-` and `_`.
-func isWordByte(_ byte: UInt8) -> Bool {
-    switch byte {
-    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-        UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
-        true
-    default: false
-    }
-}
-
-/// A value in quotes for a message: on one line, and cut where it is long.
-func quoted(_ text: String) -> String {
-    let escaped = text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
-    return "\"\(oneLine(String(escaped.unicodeScalars.prefix(64))))\(escaped.unicodeScalars.count > 64 ? "…" : "")\""
-}
-
-/// Text of somebody else's, with control characters shown as numbers: it neither ends the line nor moves the cursor.
-func oneLine(_ text: String) -> String {
-    text.unicodeScalars.reduce(into: "") { result, scalar in
-        switch scalar {
-        case "\u{20}"..."\u{7e}", "\u{a0}"...: result.unicodeScalars.append(scalar)
-        default: result += "\\u{\(String(scalar.value, radix: 16))}"
-        }
-    }
-}
-
 /// How many letters must be inserted, removed or replaced to make one text of the other (Levenshtein).
-func editDistance(_ left: String, _ right: String) -> Int {
+private func editDistance(_ left: String, _ right: String) -> Int {
     let right = Array(right.utf8)
     var row = Array(0...right.count)
     for (index, byte) in left.utf8.prefix(64).enumerated() {
@@ -134,4 +143,43 @@ func editDistance(_ left: String, _ right: String) -> Int {
         }
     }
     return row[right.count]
+}
+
+// MARK: What is wrong
+
+/// A configuration that cannot be used: everything that is wrong with it, so that one look mends it all.
+struct ConfigurationError: Error, Equatable, CustomStringConvertible {
+    /// Path of the file as it was named; empty when no file was read.
+    let file: String
+    /// At least one.
+    let problems: [Problem]
+
+    struct Problem: Error, Equatable {
+        /// Line in the file, from 1; known only of what is no TOML.
+        var line: Int?
+        /// Full name such as `origins.default.timeout`; nil where the fault is not in a key.
+        var key: String?
+        /// What is wrong and what would be right.
+        var sentence: String
+    }
+
+    /// One line for each problem: `FILE:LINE: KEY: SENTENCE`, without the parts that are not known.
+    var description: String {
+        problems.map { problem in
+            let line = problem.line.map { ":\($0)" } ?? ""
+            return [(file.isEmpty ? "configuration" : file) + line, problem.key, problem.sentence].compactMap { $0 }
+                .joined(separator: ": ")
+        }.joined(separator: "\n")
+    }
+}
+
+/// What a value has against it. Whoever knows the key and the file makes a ``ConfigurationError/Problem`` of it.
+struct SettingError: Error, Equatable {
+    let sentence: String
+    /// What to add to the key's name: `[2]` for the third element of a list.
+    let keySuffix: String
+
+    init(_ sentence: String, keySuffix: String = "") {
+        (self.sentence, self.keySuffix) = (sentence, keySuffix)
+    }
 }

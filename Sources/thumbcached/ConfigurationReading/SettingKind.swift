@@ -1,13 +1,22 @@
-import Logging
+import LinuxSupport
+import ThumbnailCache
 
 /// What values a key takes: reads one from a document, or says what is wrong with it and what would be right.
 struct SettingKind<Value>: Sendable {
     let read: @Sendable (TOMLNode) throws(SettingError) -> Value
+    /// Of numbers, which can bound each other.
+    var number: Number?
+
+    struct Number: Sendable {
+        let amount: @Sendable (Value) -> Int
+        let value: @Sendable (Int) -> Value
+        /// As a file writes it.
+        let text: @Sendable (Int) -> String
+    }
 
     /// The same values with a further rule: `check` returns what is wrong, nil where nothing is.
     func checked(_ check: @escaping @Sendable (Value) -> String?) -> SettingKind {
-        SettingKind { node throws(SettingError) in
-            let value = try read(node)
+        map { value throws(SettingError) in
             if let sentence = check(value) { throw SettingError(sentence) }
             return value
         }
@@ -19,22 +28,24 @@ struct SettingKind<Value>: Sendable {
     ) -> SettingKind<Other> {
         SettingKind<Other> { node throws(SettingError) in try transform(try read(node)) }
     }
+
+    /// A value that may be left out; never read as nil.
+    func optional() -> SettingKind<Value?> { map { value throws(SettingError) in value } }
 }
 
-extension SettingKind where Value == Bool {
-    static var flag: Self {
-        Self { node throws(SettingError) in
-            guard case .boolean(let value) = node else {
-                throw SettingError("is \(node.typeName); write true or false, without quotes")
-            }
-            return value
-        }
+// MARK: Numbers
+
+extension SettingKind where Value: FixedWidthInteger & Sendable {
+    private static func number(
+        _ text: @escaping @Sendable (Int) -> String, _ read: @escaping @Sendable (TOMLNode) throws(SettingError) -> Int
+    ) -> Self {
+        Self(
+            read: { node throws(SettingError) in Value(clamping: try read(node)) },
+            number: Number(amount: { Int(clamping: $0) }, value: { Value(clamping: $0) }, text: text))
     }
-}
 
-extension SettingKind where Value == Int {
     static func count(_ range: ClosedRange<Int>) -> Self {
-        Self { node throws(SettingError) in
+        number({ "\($0)" }) { node throws(SettingError) in
             guard case .integer(let value) = node else {
                 throw SettingError(
                     "is \(node.typeName); write a whole number without quotes, as in \(range.lowerBound)")
@@ -47,103 +58,120 @@ extension SettingKind where Value == Int {
     }
 
     /// Bytes.
-    static func size(atLeast least: Int, atMost most: Int = Int.max, zero isZeroAllowed: Bool = false) -> Self {
-        Self { node throws(SettingError) in
-            let text = try string(node, as: "a size in quotes with its unit, as in \"64MiB\"")
-            guard let bytes = ByteSize.parse(text) else {
-                throw SettingError(
-                    "\(quoted(text)) is no size: write a whole number with B, KiB, MiB or GiB, as in \"64MiB\"")
-            }
-            if bytes == 0, isZeroAllowed { return 0 }
-            guard bytes >= least else {
-                let orNone = isZeroAllowed ? ", or \"0\" for none" : ""
-                throw SettingError("\(quoted(text)) is too little: at least \(ByteSize.format(least))\(orNone)")
-            }
-            guard bytes <= most else {
-                throw SettingError("\(quoted(text)) is too much: at most \(ByteSize.format(most))")
-            }
-            return bytes
-        }
+    static func size(_ range: ClosedRange<Int>, zero isZeroAllowed: Bool = false) -> Self {
+        quantity(.size, range, zero: isZeroAllowed)
     }
 
     /// Milliseconds.
-    static func time(atLeast least: Int, atMost most: Int) -> Self {
-        Self { node throws(SettingError) in
-            let text = try string(node, as: "a time in quotes with its unit, as in \"2s\"")
-            guard let milliseconds = TimeSpan.parse(text) else {
-                throw SettingError(
-                    "\(quoted(text)) is no time: write a whole number with ms, s, m, h or d, as in \"2s\"")
-            }
-            guard milliseconds >= least else {
-                throw SettingError("\(quoted(text)) is too short: at least \(TimeSpan.format(least))")
-            }
-            guard milliseconds <= most else {
-                throw SettingError("\(quoted(text)) is too long: at most \(TimeSpan.format(most))")
-            }
-            return milliseconds
-        }
-    }
-}
+    static func time(_ range: ClosedRange<Int>) -> Self { quantity(.time, range) }
 
-extension SettingKind where Value == Int64 {
-    static func milliseconds(atLeast least: Int, atMost most: Int) -> Self {
-        SettingKind<Int>.time(atLeast: least, atMost: most).map { value throws(SettingError) in Int64(value) }
+    private static func quantity(
+        _ quantity: Quantity, _ range: ClosedRange<Int>, zero isZeroAllowed: Bool = false
+    ) -> Self {
+        number(quantity.format) { node throws(SettingError) in
+            let text = try string(node, as: "a \(quantity.name) in quotes with its unit, as in \"\(quantity.example)\"")
+            guard let amount = quantity.parse(text) else {
+                let units = "\(quantity.unitNames), as in \"\(quantity.example)\""
+                throw SettingError("\(quoted(text)) is no \(quantity.name): write a whole number with \(units)")
+            }
+            if amount == 0, isZeroAllowed { return 0 }
+            guard amount >= range.lowerBound else {
+                let least = quantity.format(range.lowerBound) + (isZeroAllowed ? ", or \"0\" for none" : "")
+                throw SettingError("\(quoted(text)) is too \(quantity.tooLittle): at least \(least)")
+            }
+            guard amount <= range.upperBound else {
+                let most = quantity.format(range.upperBound)
+                throw SettingError("\(quoted(text)) is too \(quantity.tooMuch): at most \(most)")
+            }
+            return amount
+        }
     }
 
     /// Whole seconds, from none to ten years: ages are counted in seconds.
     static var seconds: Self {
-        SettingKind<Int>.time(atLeast: 0, atMost: 3650 * 86_400_000).map { value throws(SettingError) in
+        SettingKind<Int>.time(0...3650 * 86_400_000).map { value throws(SettingError) in
             guard value % 1000 == 0 else {
                 throw SettingError(
-                    "\"\(TimeSpan.format(value))\" is not a whole number of seconds, and ages are counted so")
+                    "\"\(Quantity.time.format(value))\" is not a whole number of seconds, and ages are counted so")
             }
-            return Int64(value / 1000)
+            return Value(clamping: value / 1000)
         }
     }
 }
 
-extension SettingKind where Value == String {
+// MARK: Words
+
+extension SettingKind<Bool> {
+    static var flag: Self {
+        Self { node throws(SettingError) in
+            guard case .boolean(let value) = node else {
+                throw SettingError("is \(node.typeName); write true or false, without quotes")
+            }
+            return value
+        }
+    }
+}
+
+extension SettingKind<String> {
     static var text: Self {
         Self { node throws(SettingError) in try string(node, as: "a text in quotes") }
     }
 
-    /// An absolute path.
-    static var path: Self {
+    /// An absolute path; with `orNone` it may be empty.
+    static func path(orNone mayBeEmpty: Bool = false) -> Self {
         Self { node throws(SettingError) in
             let path = try string(node, as: "a path in quotes")
-            guard path.utf8.first == UInt8(ascii: "/") else {
-                throw SettingError("\(quoted(path)) is not an absolute path: it must begin with /")
-            }
-            return path
+            if path.utf8.first == UInt8(ascii: "/") || path.isEmpty && mayBeEmpty { return path }
+            let orNone = mayBeEmpty ? ", or be \"\" for none" : ""
+            throw SettingError("\(quoted(path)) is not an absolute path: it must begin with /\(orNone)")
         }
     }
 
     /// What begins with http:// or https:// and goes on. The value may hold a password: it is not repeated.
     static var webURL: Self {
         text.checked { url in
-            isWebURL(url) ? nil : "is not a URL that begins with http:// or https:// and names a host"
+            for scheme in ["http://", "https://"] where url.lowercased().hasPrefix(scheme) {
+                if let next = url.dropFirst(scheme.count).first, !"/?#".contains(next) { return nil }
+            }
+            return "is not a URL that begins with http:// or https:// and names a host"
+        }
+    }
+}
+
+extension SettingKind<Secret?> {
+    /// The secret in a file, without the line break that editors put at its end. What is in the file is in no error.
+    static var secretFile: Self {
+        SettingKind<String>.path().map { path throws(SettingError) in
+            var bytes: [UInt8]
+            do throws(PlainFileError) {
+                // More is something else, named by mistake.
+                bytes = try readPlainFile(path, limit: 4 << 10)
+            } catch {
+                throw SettingError("\(quoted(path)) \(error)")
+            }
+            defer { bytes.wipe() }
+            let secret = bytes.withoutLineBreak
+            guard !secret.isEmpty else {
+                throw SettingError("\(quoted(path)) is empty; it has to hold the client's secret")
+            }
+            return Secret(secret)
+        }
+    }
+}
+
+extension SettingKind where Value: CaseIterable & RawRepresentable & Sendable, Value.RawValue == String {
+    /// One of a few words.
+    static var word: Self {
+        Self { node throws(SettingError) in
+            let list = Value.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
+            let text = try string(node, as: "one of \(list)")
+            guard let match = Value(rawValue: text) else { throw SettingError("\(quoted(text)) is none of \(list)") }
+            return match
         }
     }
 }
 
 extension SettingKind {
-    /// A value that may be left out; never read as nil.
-    func optional() -> SettingKind<Value?> {
-        map { value throws(SettingError) in value }
-    }
-
-    /// One of a few words.
-    static func word(_ words: [(String, Value)]) -> SettingKind where Value: Sendable {
-        let list = words.map { "\"\($0.0)\"" }.joined(separator: ", ")
-        return SettingKind { node throws(SettingError) in
-            let text = try string(node, as: "one of \(list)")
-            guard let match = words.first(where: { $0.0 == text }) else {
-                throw SettingError("\(quoted(text)) is none of \(list)")
-            }
-            return match.1
-        }
-    }
-
     static func list<Element>(of element: SettingKind<Element>, such example: String) -> SettingKind
     where Value == [Element] {
         SettingKind { node throws(SettingError) in
@@ -155,9 +183,7 @@ extension SettingKind {
                 do throws(SettingError) {
                     values.append(try element.read(node))
                 } catch {
-                    var error = error
-                    error.keySuffix = "[\(index)]" + error.keySuffix
-                    throw error
+                    throw SettingError(error.sentence, keySuffix: "[\(index)]" + error.keySuffix)
                 }
             }
             return values
@@ -168,11 +194,4 @@ extension SettingKind {
 private func string(_ node: TOMLNode, as expected: String) throws(SettingError) -> String {
     guard case .string(let text) = node else { throw SettingError("is \(node.typeName); write \(expected)") }
     return text
-}
-
-func isWebURL(_ text: String) -> Bool {
-    for scheme in ["http://", "https://"] where text.lowercased().hasPrefix(scheme) {
-        return !(text.dropFirst(scheme.count).first.map { "/?#".contains($0) } ?? true)
-    }
-    return false
 }

@@ -1,40 +1,33 @@
-/// Sizes as the configuration writes them: `64MiB`.
-enum ByteSize {
-    private static let units: [(suffix: String, factor: Int)] = [
-        ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1),
-    ]
+import RESP
 
-    /// Bytes, or nil for what is no size. A plain `0` needs no unit.
-    static func parse(_ text: String) -> Int? {
-        text == "0" ? 0 : Quantity.parse(text, units: units)
+/// How the configuration writes what has a unit: a whole number and the unit, with nothing between.
+struct Quantity: Sendable {
+    let name: String
+    let example: String
+    let tooLittle: String
+    let tooMuch: String
+    /// The largest first; the last is 1.
+    let units: [(suffix: String, factor: Int)]
+    /// What none is written as.
+    let none: String
+
+    /// In bytes. A plain `0` needs no unit.
+    static let size = Quantity(
+        name: "size", example: "64MiB", tooLittle: "little", tooMuch: "much",
+        units: [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)], none: "0")
+    /// In milliseconds.
+    static let time = Quantity(
+        name: "time", example: "2s", tooLittle: "short", tooMuch: "long",
+        units: [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)], none: "0s")
+
+    /// All units, as a sentence has them: the smallest first.
+    var unitNames: String {
+        units.dropFirst().reversed().map(\.suffix).joined(separator: ", ") + " or \(units[0].suffix)"
     }
 
-    /// In the largest unit that leaves a whole number.
-    static func format(_ bytes: Int) -> String {
-        bytes == 0 ? "0" : Quantity.format(bytes, units: units)
-    }
-}
-
-/// Times as the configuration writes them: `250ms`. In milliseconds.
-enum TimeSpan {
-    private static let units: [(suffix: String, factor: Int)] = [
-        ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1),
-    ]
-
-    /// Milliseconds, or nil for what is no time.
-    static func parse(_ text: String) -> Int? {
-        Quantity.parse(text, units: units)
-    }
-
-    /// In the largest unit that leaves a whole number.
-    static func format(_ milliseconds: Int) -> String {
-        milliseconds == 0 ? "0s" : Quantity.format(milliseconds, units: units)
-    }
-}
-
-/// A whole number and its unit, with nothing between.
-private enum Quantity {
-    static func parse(_ text: String, units: [(suffix: String, factor: Int)]) -> Int? {
+    /// In the smallest unit; nil for what is no such quantity.
+    func parse(_ text: String) -> Int? {
+        if text == none { return 0 }
         let digits = text.utf8.prefix { UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }
         let suffix = text.utf8.dropFirst(digits.count)
         guard let number = Int(Substring(digits)),
@@ -44,8 +37,43 @@ private enum Quantity {
         return overflow ? nil : product
     }
 
-    static func format(_ amount: Int, units: [(suffix: String, factor: Int)]) -> String {
+    /// In the largest unit that leaves a whole number.
+    func format(_ amount: Int) -> String {
         let unit = units.first { amount % $0.factor == 0 }
-        return unit.map { "\(amount / $0.factor)\($0.suffix)" } ?? "\(amount)"
+        return amount == 0 ? none : unit.map { "\(amount / $0.factor)\($0.suffix)" } ?? "\(amount)"
+    }
+}
+
+// MARK: Text in messages
+
+/// A key as TOML writes it: bare where it can be, else in quotes.
+func keyText(_ key: String) -> String {
+    !key.isEmpty && key.utf8.allSatisfy(isWordByte) ? key : quoted(key)
+}
+
+/// Letters, digits, `-` and `_`.
+func isWordByte(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+        UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
+        true
+    default: false
+    }
+}
+
+/// A value in quotes for a message: on one line, and cut where it is long.
+func quoted(_ text: String) -> String {
+    let escaped = text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
+    return "\"\(oneLine(String(escaped.unicodeScalars.prefix(64))))\(escaped.unicodeScalars.count > 64 ? "…" : "")\""
+}
+
+/// Text of somebody else's, with control characters shown as numbers: it neither ends the line nor moves the cursor.
+func oneLine(_ text: String) -> String {
+    text.unicodeScalars.reduce(into: "") { result, scalar in
+        if scalar.isVisible {
+            result.unicodeScalars.append(scalar)
+        } else {
+            result += "\\u{\(String(scalar.value, radix: 16))}"
+        }
     }
 }

@@ -14,7 +14,7 @@ extension Daemon {
         sessions: UserSessions, services: CacheServices, store: DiskStore, fetcher: CurlImageFetcher,
         registry: PeerRegistry, live: LiveConfiguration
     ) -> ServerInfo {
-        let started = Self.uptime()
+        let started = uptime()
         let (memory, budget, counters) = (services.memory, services.budget, services.counters)
         return ServerInfo([
             .init("server") { _ in
@@ -23,7 +23,7 @@ extension Daemon {
                     ("redis_version", "7.0.0"),
                     ("redis_mode", "standalone"),
                     ("process_id", "\(getpid())"),
-                    ("uptime_in_seconds", "\(Self.uptime() - started)"),
+                    ("uptime_in_seconds", "\((uptime() - started) / 1_000_000_000)"),
                 ]
             },
             .init("clients") { peer in registry.lines(for: peer) },
@@ -34,7 +34,7 @@ extension Daemon {
                 return [
                     ("held_bytes", "\(budget.bytes)"),
                     capacity,
-                    ("used_memory_rss", "\(Self.residentBytes())"),
+                    ("used_memory_rss", "\(residentBytes())"),
                     ("tier_images", "\(tier.images)"),
                     ("tier_bytes", "\(tier.bytes)"),
                     ("tier_evictions", "\(tier.evictions)"),
@@ -47,22 +47,17 @@ extension Daemon {
                 lines += counters.figures(
                     .diskHits, .staleServed, .downloads, .downloadFailures, .revalidations, .notModified,
                     .downloadsCancelled, .puts, .storeFailures, .storesSkipped)
-                lines += [("unwritten_images", "\(backlog.images)"), ("unwritten_bytes", "\(backlog.bytes)")]
-                return lines
+                return lines + [("unwritten_images", "\(backlog.images)"), ("unwritten_bytes", "\(backlog.bytes)")]
             },
             .init("store") { peer in
-                guard peer.isAdmin else {
-                    let usage = sessions.figures(of: peer.uid).usage
-                    return [("images", "\(usage.images)"), ("bytes", "\(usage.bytes)")]
-                }
-                let lines: Lines = [
-                    ("images", "\(store.usageTotal.images)"), ("bytes", "\(store.usageTotal.bytes)"),
-                    ("counted", store.isCounted ? "1" : "0"), ("trash_bytes", "\(store.trashUsage.bytes)"),
-                ]
+                let usage = peer.isAdmin ? store.usageTotal : sessions.figures(of: peer.uid).usage
+                var lines: Lines = [("images", "\(usage.images)"), ("bytes", "\(usage.bytes)")]
+                guard peer.isAdmin else { return lines }
+                lines += [("counted", store.isCounted ? "1" : "0"), ("trash_bytes", "\(store.trashUsage.bytes)")]
                 return lines + store.counters.figures()
             },
             .init("fetch") { peer in
-                Self.fetchLines(
+                fetchLines(
                     fetcher.statistics, origins: live.current.configuration.origins.keys.sorted(),
                     traffic: peer.isAdmin
                         ? (counters: counters, memoryHits: sessions.figures(of: nil).memoryHits) : nil)
@@ -74,14 +69,41 @@ extension Daemon {
             },
             .init("purge") { peer in
                 let epoch: Lines = [("epoch", "\(sessions.epoch(of: peer.uid))")]
-                guard peer.isAdmin else { return epoch }
-                return epoch + counters.figures(.purges, .endingsThatFailed)
+                return peer.isAdmin ? epoch + counters.figures(.purges, .endingsThatFailed) : epoch
             },
         ])
     }
 
-    /// Seconds by a clock that nobody sets.
-    private static func uptime() -> Int64 { nanoseconds(of: CLOCK_MONOTONIC) / 1_000_000_000 }
+    /// The section `fetch`: what was asked of the origins, and what came of it.
+    ///
+    /// - Parameters:
+    ///   - origins: the names in the configuration. What was asked of one that is configured no more is in the sums
+    ///     alone.
+    ///   - traffic: where images came from; nil for a caller who is no admin, and who is told of the origins alone:
+    ///     whether they can be reached concerns everybody, what others asked of them does not.
+    static func fetchLines(
+        _ fetch: FetcherStatistics, origins: [String], traffic: (counters: CacheCounters, memoryHits: Int)?
+    ) -> Lines {
+        var lines: Lines = [("origins", "\(origins.count)"), ("hosts_open", "\(fetch.hostsOpen)")]
+        if let (counters, memoryHits) = traffic {
+            lines += FetcherStatistics.Counter.allCases.map { ($0.rawValue, "\(fetch[$0])") }
+            lines += [
+                ("uids_open", "\(fetch.uidsOpen)"),
+                ("in_flight", "\(fetch.inFlight)"),
+                ("queued", "\(fetch.queued)"),
+                ("hits_memory", "\(memoryHits)"),
+                ("hits_disk", "\(counters[.diskHits])"),
+                ("hits_stale", "\(counters[.staleServed])"),
+                ("hits_origin", "\(fetch[.images])"),
+            ]
+            lines += counters.figures(.tokenRefreshes, .tokenRefreshFailures)
+        }
+        return lines
+            + origins.map { name in
+                let figures = fetch.origins[name] ?? .init()
+                return ("origin_\(name)", traffic == nil ? "retry_in_ms=\(figures.retryIn)" : figures.line)
+            }
+    }
 
     /// proc_pid_statm(5): the second figure, in pages. 0 where /proc cannot be read.
     private static func residentBytes() -> Int {
@@ -97,7 +119,15 @@ extension Daemon {
 
 extension Counters {
     /// Lines of INFO: those that are named, or all.
-    func figures(_ events: Event...) -> Daemon.Lines {
+    fileprivate func figures(_ events: Event...) -> Daemon.Lines {
         (events.isEmpty ? Array(Event.allCases) : events).map { ($0.figure, "\(self[$0])") }
+    }
+}
+
+extension FetcherStatistics.OriginFigures {
+    fileprivate var line: String {
+        func pair(_ counter: FetcherStatistics.Counter) -> String { "\(counter.rawValue)=\(counts[counter])" }
+        return "\(pair(.requests)),\(pair(.bytes)),\(pair(.notModified)),failures=\(counts.failures),"
+            + "\(pair(.rejected)),\(pair(.refusedAddresses)),retry_in_ms=\(longestRetryIn)"
     }
 }

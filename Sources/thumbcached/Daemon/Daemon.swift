@@ -27,35 +27,48 @@ enum Daemon {
     private static var restAtStart: Double { 0.5 }
 
     /// Serves until SIGTERM or SIGINT. Called on the main thread, which it blocks.
-    static func run(_ setup: DaemonSetup, _ wanted: Configuration) throws {
+    /// - Parameters:
+    ///   - logLevel: over the configuration's.
+    ///   - reload: reads the configuration anew.
+    static func run(
+        _ wanted: Configuration, environment: [String: String], logLevel: Logger.Level?,
+        reload: @escaping @Sendable () throws -> Configuration
+    ) throws {
         let live = LiveConfiguration(wanted)
-        let log = logger(setup, live)
-        let notifier = SystemdNotifier(environment: setup.environment)
+        let log = Logger(label: "thumbcached") { label in
+            StructuredLog(
+                label: label, threshold: { logLevel ?? live.current.configuration.log.level },
+                isJournal: Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"]))
+        }
         let accounts = LiveAccounts(log: log)
         accounts.read()
         let accountOf: @Sendable (UInt32) -> UInt32 = { accounts.account(of: $0) }
-        let (configuration, descriptors) = try DescriptorLimit.fit(
-            wanted, diskThreads: allDiskThreads, log: log)
+        let (configuration, descriptors) = try DescriptorBudget.fit(wanted, log: log)
         live.replace(by: configuration)
 
         // The store first: its locks say whether this daemon may be at all.
-        try makeDirectories(configuration)
+        for path in [configuration.storage.cache, configuration.storage.state, configuration.storage.runtime] {
+            if let path { try makeDirectories(path, mode: 0o700) }
+        }
         let store = try DiskStore(
             configuration: configuration.store(
                 openDirectories: descriptors.directories, openEntries: descriptors.entries),
             accountOf: accountOf, yield: backgroundYield().yield, log: log)
-        try settleBoot(store, setup, configuration, log)
+        try endWhatABootEnds(store, environment, configuration, log)
         try store.start(after: restAtStart)
         let fetcher = CurlImageFetcher(configuration: configuration.fetcher, log: log)
         try fetcher.start()
 
         let tasks = try TaskThreads(named: "tasks", count: taskThreads)
         let group = try SocketLoopGroup(threads: configuration.threads)
-        let disk = try pool("disk", threads: diskThreads, accountOf)
-        let judging = try pool("judging", threads: 1, accountOf)
-        let writing = try pool("writing", threads: 1, accountOf)
-        let lifecycle = try pool("log-ins", threads: lifecycleThreads, accountOf)
-        let endings = try pool("log-outs", threads: endingThreads, accountOf)
+        func pool(_ name: String, threads: Int) throws -> FairPool {
+            try FairPool(named: name, threads: threads, accountOf: accountOf, now: uptime)
+        }
+        let disk = try pool("disk", threads: diskThreads)
+        let judging = try pool("judging", threads: 1)
+        let writing = try pool("writing", threads: 1)
+        let lifecycle = try pool("log-ins", threads: lifecycleThreads)
+        let endings = try pool("log-outs", threads: endingThreads)
         let time = SystemTime(group: group)
         let memory = MemoryTier(capacity: configuration.memory.tier)
         let framing = ReplyFraming(
@@ -75,7 +88,7 @@ enum Daemon {
         let pendingLogouts = store.logoutMarkers.map {
             PendingLogouts(markers: $0, logout: logout, services: services, log: log)
         }
-        let registry = PeerRegistry { accounts.account(ofPeer: $0, at: nanoseconds(), lookingOn: disk) }
+        let registry = PeerRegistry { accounts.account(ofPeer: $0, at: uptime(), lookingOn: disk) }
         let info = serverInfo(
             sessions: sessions, services: services, store: store, fetcher: fetcher, registry: registry, live: live)
         let context = ServerContext(
@@ -83,18 +96,28 @@ enum Daemon {
             info: info, registry: registry, budget: budget, version: Version.current,
             limits: { live.current.serverLimits }, log: log)
 
-        try tasks.wait { try await honour(pendingLogouts) }
-        let socket = try DaemonSocket(setup, configuration, pid: getpid())
-        let watchdog = Self.watchdog(
-            notifier, loops: group, fetcher: fetcher, disk: disk, lifecycle: lifecycle, endings: endings,
-            tasks: tasks, time: time, log: log)
+        // The log-outs that came while there was no daemon, before anybody is served.
+        do {
+            try tasks.wait { try await pendingLogouts?.honourAll() }
+        } catch {
+            // I4: what a log-out is owed to must not be served, and there is no telling whom to keep closed.
+            throw DaemonError("a pending log-out could not be honoured, so nobody is served: \(error)")
+        }
+        let socket = try DaemonSocket(configuration.socket, environment: environment)
+        let notifier = SystemdNotifier(environment: environment)
+        let watchdog = notifier.watchdogInterval.map { interval in
+            Watchdog(
+                checks: Watchdog.checks(
+                    loops: group, tasks: tasks, fetcher: fetcher,
+                    pools: [("images", disk), ("log-ins", lifecycle), ("log-outs", endings)]),
+                pause: interval / 2, time: time, feed: { try notifier.send(.watchdog, atOnce: true) }, log: log)
+        }
         watchdog?.start()
         pendingLogouts?.watch()
         try Serving(
             socket: socket, context: context, admins: configuration.adminRule, overflowUID: overflowUID(log),
             group: group,
-            reload: Reload(
-                setup: setup, live: live, accounts: accounts, fetcher: fetcher, notifier: notifier, log: log),
+            reload: Reload(load: reload, live: live, accounts: accounts, fetcher: fetcher, log: log),
             notifier: notifier, log: log
         ).run(on: tasks)
 
@@ -107,42 +130,28 @@ enum Daemon {
         try tasks.wait { await group.end() }
     }
 
-    private static func logger(_ setup: DaemonSetup, _ live: LiveConfiguration) -> Logger {
-        let isJournal = Journal.isBehind(STDERR_FILENO, setup.environment["JOURNAL_STREAM"])
-        return Logger(label: "thumbcached") { label in
-            StructuredLog(
-                label: label, threshold: { setup.logLevel ?? live.current.configuration.log.level },
-                isJournal: isJournal)
-        }
-    }
-
     /// Everybody's log-out, where a boot is one. Before a log-in is read.
-    private static func settleBoot(
-        _ store: DiskStore, _ setup: DaemonSetup, _ configuration: Configuration, _ log: Logger
+    private static func endWhatABootEnds(
+        _ store: DiskStore, _ environment: [String: String], _ configuration: Configuration, _ log: Logger
     ) throws {
         let endsLogins = configuration.sessions.purgeOnBoot
         do {
-            try store.settleBoot(
-                try KernelFacts.bootID(environment: setup.environment), endsLogins: endsLogins)
+            try store.recordBoot(try KernelFacts.bootID(environment: environment), endsLogins: endsLogins)
         } catch {
-            if endsLogins { throw StartError.boot("\(error)") }
+            if endsLogins {
+                throw DaemonError("what a boot is to end could not be ended, so nobody is served: \(error)")
+            }
             // Nothing hangs on it today; with purge-on-boot turned on, the next start counts as one after a boot.
             log.warning("which boot this is could not be recorded", metadata: ["reason": "\(error)"])
         }
     }
 
-    private static func pool(
-        _ name: String, threads: Int, _ accountOf: @escaping @Sendable (UInt32) -> UInt32
-    ) throws -> FairPool {
-        try FairPool(named: name, threads: threads, accountOf: accountOf, now: nanoseconds)
-    }
-
-    /// Of a clock that nobody sets.
-    @Sendable private static func nanoseconds() -> Int64 { Int64(clamping: NIODeadline.now().uptimeNanoseconds) }
+    /// Nanoseconds of a clock that nobody sets.
+    @Sendable static func uptime() -> Int64 { nanoseconds(of: CLOCK_MONOTONIC) }
 
     /// One for each part: they do not know how long the others were kept.
     private static func backgroundYield() -> BackgroundYield {
-        BackgroundYield(now: nanoseconds, giveWay: { _ = sched_yield() })
+        BackgroundYield(now: uptime, giveWay: { _ = sched_yield() })
     }
 
     /// The uid that stands for those without a number here.
@@ -155,20 +164,11 @@ enum Daemon {
             return KernelFacts.defaultOverflowUID
         }
     }
+}
 
-    /// The log-outs that came while there was no daemon. Before anybody is served.
-    private static func honour(_ pendingLogouts: PendingLogouts?) async throws {
-        do throws(CacheFailure) {
-            try await pendingLogouts?.honourAll()
-        } catch {
-            throw StartError.pendingLogouts(error)
-        }
-    }
+/// Why the daemon does not start, or ends.
+struct DaemonError: Error, CustomStringConvertible {
+    let description: String
 
-    private static func makeDirectories(_ configuration: Configuration) throws(SystemError) {
-        let storage = configuration.storage
-        for path in [storage.cache, storage.state, storage.runtime].compactMap({ $0 }) {
-            try Directories.make(path, mode: 0o700)
-        }
-    }
+    init(_ description: String) { self.description = description }
 }

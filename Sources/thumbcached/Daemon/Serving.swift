@@ -1,6 +1,10 @@
 import DaemonServer
+import DiskStore
+import Glibc
+import ImageFetcher
 import LinuxSupport
 import Logging
+import NIOConcurrencyHelpers
 import NIOCore
 import SocketLoops
 import ThumbnailCache
@@ -23,7 +27,7 @@ struct Serving: Sendable {
     let log: Logger
 
     /// Blocks until nobody is served any more.
-    /// - Throws: ``ListenerClosed``; what keeps the server from starting.
+    /// - Throws: ``DaemonError`` when nobody can connect any more; what keeps the server from starting.
     func run(on tasks: TaskThreads) throws {
         let events = DaemonEvents()
         // From here on, so that a signal that comes the moment somebody is served does what it should.
@@ -33,13 +37,23 @@ struct Serving: Sendable {
                 on: socket.descriptor, context: context, admins: admins, overflowUID: overflowUID, group: group)
         }
         server.whenListenerCloses { events.tell(.listenerClosed) }
-        attempt("tell systemd that it serves") { try notifier.send(.ready, .status("serving at \(socket.name)")) }
+        log.attempt("could not tell systemd that it serves") {
+            try notifier.send(.ready, .status("serving at \(socket.name)"))
+        }
         log.notice("serving", metadata: ["version": "\(context.version)", "socket": "\(socket.name)"])
 
         while true {
             switch events.next() {
-            case .reload: reload.run()
-            case .listenerClosed: throw ListenerClosed(name: socket.name)
+            case .reload:
+                let since = UInt64(nanoseconds(of: CLOCK_MONOTONIC)) / 1_000
+                log.attempt("could not tell systemd that it reloads") {
+                    try notifier.send(.reloading(monotonic: since))
+                }
+                reload.run()
+                log.attempt("could not tell systemd that it serves") { try notifier.send(.ready) }
+            case .listenerClosed:
+                // The service has failed, for whoever restarts services to see.
+                throw DaemonError("the system no longer takes connections at \(socket.name), so the daemon ends")
             case .stop: return try tasks.wait { try await stop(server) }
             }
         }
@@ -47,29 +61,92 @@ struct Serving: Sendable {
 
     private func stop(_ server: DaemonServer) async throws {
         log.notice("stopping")
-        attempt("tell systemd that it stops") { try notifier.send(.stopping) }
+        log.attempt("could not tell systemd that it stops") { try notifier.send(.stopping) }
         // Nobody finds the socket any more; those who are connected get what is on its way.
-        attempt("remove the socket") { try socket.remove() }
+        log.attempt("could not remove the socket") { try socket.remove() }
         try await server.drain(grace: Self.grace)
         // Who still waits for an origin is told that it will not be.
         await context.logout.shutDown()
         try await server.drain(grace: Self.lastGrace)
         server.close()
     }
+}
 
-    /// What fails here is told, and stops neither the serving nor the stop.
-    private func attempt(_ what: String, _ body: () throws -> Void) {
+/// Reads the configuration again on SIGHUP: limits, origins and the log level take effect at once; a file that is not good
+/// changes nothing.
+struct Reload: Sendable {
+    let load: @Sendable () throws -> Configuration
+    let live: LiveConfiguration
+    let accounts: LiveAccounts
+    let fetcher: CurlImageFetcher
+    let log: Logger
+
+    func run() {
         do {
-            try body()
+            let new = try load()
+            let old = live.current.configuration
+            let merged = try DescriptorBudget.fit(new.reloaded(over: old), log: log).configuration
+            live.replace(by: merged)
+            fetcher.update(merged.fetcher)
+            accounts.read()
+            let ignored = new.changesNeedingRestart(from: old)
+            if !ignored.isEmpty {
+                log.warning(
+                    "some changes take effect only after a restart",
+                    metadata: ["keys": "\(ignored.joined(separator: ","))"])
+            }
+            log.notice("configuration read again")
         } catch {
-            log.warning("could not \(what)", metadata: ["reason": "\(error)"])
+            log.error("the configuration is not good; the old one stays", metadata: ["reason": "\(error)"])
         }
     }
 }
 
-/// Nobody can connect any more: the service has failed, for whoever restarts services to see.
-struct ListenerClosed: Error, CustomStringConvertible {
-    let name: String
+/// What the main thread waits for while the daemon serves. However often something is told before it is looked at, it is one event.
+final class DaemonEvents: Sendable {
+    /// The first in this list goes first.
+    enum Event: CaseIterable, Sendable {
+        /// SIGTERM or SIGINT.
+        case stop
+        case listenerClosed
+        /// SIGHUP.
+        case reload
+    }
 
-    var description: String { "the system no longer takes connections at \(name), so the daemon ends" }
+    private let events = NIOLockedValueBox<Set<Event>>([])
+    private let isTold = Semaphore()
+
+    func tell(_ event: Event) {
+        if events.withLockedValue({ $0.insert(event).inserted }) { isTold.signal() }
+    }
+
+    /// Blocks until there is one, and takes it.
+    func next() -> Event {
+        while true {
+            isTold.wait()
+            let next = events.withLockedValue { events in
+                Event.allCases.first { events.contains($0) }.flatMap { events.remove($0) }
+            }
+            if let next { return next }
+        }
+    }
+
+    /// Turns signals into events from now on, on a thread that waits for nothing else: sigwait(3). Until then they end the process.
+    ///
+    /// Called on the main thread, which is the only one that signals are delivered to (see `startThread`).
+    func takeSignals() throws(ThreadError) {
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        for signal in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, signal) }
+        pthread_sigmask(SIG_BLOCK, &signals, nil)
+        let thread = try startThread(named: "signals") { [signals] in
+            var signals = signals
+            while true {
+                var signal: CInt = 0
+                guard sigwait(&signals, &signal) == 0 else { continue }
+                self.tell(signal == SIGHUP ? .reload : .stop)
+            }
+        }
+        pthread_detach(thread)
+    }
 }

@@ -1,5 +1,8 @@
 import DaemonServer
+import Glibc
 import ImageFetcher
+import LinuxSupport
+import Logging
 
 /// How the descriptors that the process may have are shared out, so that one that is needed is never taken by a connection
 /// (I9, F15).
@@ -21,23 +24,21 @@ struct DescriptorBudget: Equatable, Sendable {
     private static let fewestDownloads = 8
     /// Besides the admins'.
     private static let fewestConnections = 8
-    /// Sockets that one download can take: that of the transfer, and what libcurl resolves its host with.
-    private static let perDownload = 2
-    /// The same of a token request.
-    private static let perTokenRequest = 2
+    /// Sockets that one download, or one token request, can take: that of the transfer, and what libcurl resolves its host with.
+    private static let perTransfer = 2
 
     /// What everything takes that has no limit of its own: standard streams, log, locks and roots of the store, the event
     /// loops, one file and its directory for each thread that works on the disk, refused connections that linger, token
     /// requests, and some to spare for what the C library opens.
     static func fixed(threads: Int, diskThreads: Int) -> Int {
         64 + 4 * threads + 3 * diskThreads + DaemonServer.refusedAtOnce
-            + perTokenRequest * CurlImageFetcher.tokenRequestsAtOnce
+            + perTransfer * CurlImageFetcher.tokenRequestsAtOnce
     }
 
     /// All that a configuration can take.
     static func needed(_ configuration: Configuration, diskThreads: Int) -> Int {
         fixed(threads: configuration.threads, diskThreads: diskThreads) + entries + directories
-            + perDownload * configuration.limits.downloads + configuration.limits.connections
+            + perTransfer * configuration.limits.downloads + configuration.limits.connections
     }
 
     /// - Parameter limit: descriptors that the process may have (getrlimit(2), RLIMIT_NOFILE).
@@ -47,17 +48,17 @@ struct DescriptorBudget: Equatable, Sendable {
         let fixed = Self.fixed(threads: configuration.threads, diskThreads: diskThreads)
         let fewest = min(limits.connections, limits.adminConnections + Self.fewestConnections)
         let fewestDownloads = min(limits.downloads, Self.fewestDownloads)
-        var rest = limit - fixed - Self.fewestDirectories - Self.perDownload * fewestDownloads - fewest
+        var rest = limit - fixed - Self.fewestDirectories - Self.perTransfer * fewestDownloads - fewest
         guard rest >= 0 else { throw TooFewDescriptors(limit: limit, least: limit - rest) }
 
-        // The other way round than they are given up: what is left for the last is what the first did not take.
+        // In reverse order of sacrifice: what is left for the last is what the first did not take.
         func take(_ wanted: Int, _ size: Int) -> Int {
             let taken = min(wanted, rest / size)
             rest -= taken * size
             return taken
         }
         connections = fewest + take(limits.connections - fewest, 1)
-        downloads = fewestDownloads + take(limits.downloads - fewestDownloads, Self.perDownload)
+        downloads = fewestDownloads + take(limits.downloads - fewestDownloads, Self.perTransfer)
         directories = Self.fewestDirectories + take(Self.directories - Self.fewestDirectories, 1)
         entries = take(Self.entries, 1)
     }
@@ -79,6 +80,33 @@ struct DescriptorBudget: Equatable, Sendable {
         result.limits.downloads = downloads
         result.limits.downloadsPerUID = min(result.limits.downloadsPerUID, downloads)
         return result
+    }
+
+    /// Sees to it that a configuration fits the process: raises the soft limit as far as it is needed and allowed, and where
+    /// that is not enough lowers the configuration, with a warning.
+    /// - Throws: ``TooFewDescriptors``; ``SystemError`` when the system does not say.
+    static func fit(
+        _ configuration: Configuration, log: Logger
+    ) throws -> (configuration: Configuration, budget: DescriptorBudget) {
+        let needed = needed(configuration, diskThreads: Daemon.allDiskThreads)
+        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        var limit = rlimit()
+        guard getrlimit(resource, &limit) == 0 else { throw SystemError("read the limit of open files") }
+        if limit.rlim_cur < rlim_t(needed), limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = min(rlim_t(needed), limit.rlim_max)
+            guard setrlimit(resource, &limit) == 0 else { throw SystemError("raise the limit of open files") }
+        }
+        let allowed = Int(min(limit.rlim_cur, rlim_t(Int32.max)))
+        let budget = try DescriptorBudget(configuration, limit: allowed, diskThreads: Daemon.allDiskThreads)
+        let shortfalls = budget.shortfalls(of: configuration)
+        if !shortfalls.isEmpty {
+            log.warning(
+                "the process may have too few open files for its configuration; raise LimitNOFILE= in the unit",
+                metadata: [
+                    "limit": "\(allowed)", "needed": "\(needed)", "lowered": "\(shortfalls.joined(separator: "; "))",
+                ])
+        }
+        return (budget.applied(to: configuration), budget)
     }
 }
 

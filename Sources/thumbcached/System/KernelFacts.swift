@@ -1,5 +1,7 @@
 import Glibc
 import LinuxSupport
+import NIOCore
+import ThumbnailCache
 
 /// What the kernel says of itself in /proc.
 enum KernelFacts {
@@ -22,8 +24,8 @@ enum KernelFacts {
         let found = if let passed { passed } else { try word(path) }
         let id = found.lowercased().filter { $0 != "-" }
         guard id.utf8.count == 32, id.utf8.allSatisfy({ isWordByte($0) }) else {
-            let place = passed == nil ? path : bootIDVariable
-            throw SystemError("find the id of this boot in \(place)", code: EINVAL)
+            let source = passed == nil ? path : bootIDVariable
+            throw SystemError("find the id of this boot in \(source)", code: EINVAL)
         }
         return id
     }
@@ -39,5 +41,31 @@ enum KernelFacts {
     private static func word(_ path: String) throws(SystemError) -> String {
         let bytes = try File(path, O_RDONLY).readAll(limit: 64)
         return String(decoding: bytes.prefix { isWordByte($0) }, as: UTF8.self)
+    }
+}
+
+/// The machine's clocks, with the event loops as timers.
+struct SystemTime: Timekeeping {
+    private let group: any EventLoopGroup
+    /// Nanoseconds that the wall clock was ahead of the machine's running time at the start.
+    private let lead: Int64
+
+    init(group: any EventLoopGroup) {
+        self.group = group
+        lead = nanoseconds(of: CLOCK_REALTIME) - nanoseconds(of: CLOCK_BOOTTIME)
+    }
+
+    var now: Int64 { (nanoseconds(of: CLOCK_BOOTTIME) + lead) / 1_000_000_000 }
+
+    var wallClock: Int64 { nanoseconds(of: CLOCK_REALTIME) / 1_000_000_000 }
+
+    func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any ThumbnailCache.Timer {
+        LoopTimer(task: group.next().scheduleTask(in: .milliseconds(milliseconds), work))
+    }
+
+    private struct LoopTimer: ThumbnailCache.Timer {
+        let task: Scheduled<Void>
+
+        func cancel() { task.cancel() }
     }
 }

@@ -20,30 +20,23 @@ struct SystemdNotifier: Sendable, Equatable {
 
     /// Where to send; nil for nowhere. An `@` stands for the NUL that an abstract address begins with.
     private let name: String?
-    /// How often ``Message/watchdog`` is due: half the time after which systemd gives up. Nil where nobody waits for it.
-    let watchdogInterval: Duration?
+    /// Milliseconds in which ``Message/watchdog`` is due: half the time after which systemd gives up. Nil where nobody waits for it.
+    let watchdogInterval: Int64?
 
     init(environment: [String: String], pid: Int32 = getpid()) {
         name = environment["NOTIFY_SOCKET"].flatMap { $0.isEmpty ? nil : $0 }
         // Set without a pid, it means any process of the unit: sd_watchdog_enabled(3).
         let isMeant = environment["WATCHDOG_PID"].map { $0 == "\(pid)" } ?? true
         watchdogInterval = environment["WATCHDOG_USEC"].flatMap { Int64($0) }.flatMap { microseconds in
-            isMeant && microseconds > 1 ? .microseconds(microseconds / 2) : nil
+            isMeant && microseconds > 1 ? microseconds / 2_000 : nil
         }
     }
 
-    /// Sends messages in one datagram. Blocks while systemd's queue is full.
+    /// Sends messages in one datagram.
+    /// - Parameter atOnce: where systemd's queue is full, it throws instead of blocking.
     /// - Throws: When the environment names no usable socket, or nobody takes what is sent there.
-    func send(_ messages: Message...) throws(SystemError) {
-        try send(messages, flags: 0)
-    }
-
-    /// The same, but where systemd's queue is full it throws instead of blocking.
-    func sendAtOnce(_ messages: Message...) throws(SystemError) {
-        try send(messages, flags: Int32(MSG_DONTWAIT))
-    }
-
-    private func send(_ messages: [Message], flags: Int32) throws(SystemError) {
+    func send(_ messages: Message..., atOnce: Bool = false) throws(SystemError) {
+        let flags = Int32(MSG_NOSIGNAL) | (atOnce ? Int32(MSG_DONTWAIT) : 0)
         guard let name else { return }
         let isAbstract = name.hasPrefix("@")
         guard isAbstract || name.hasPrefix("/"), name.utf8.count > 1 else {
@@ -56,7 +49,7 @@ struct SystemdNotifier: Sendable, Equatable {
         defer { close(descriptor) }
         let text = Array(messages.map(\.text).joined(separator: "\n").utf8)
         _ = try retryingInterrupts("notify systemd at \(quoted(name))") {
-            address.withSocketAddress { sendto(descriptor, text, text.count, Int32(MSG_NOSIGNAL) | flags, $0, $1) }
+            address.withSocketAddress { sendto(descriptor, text, text.count, flags, $0, $1) }
         }
     }
 }

@@ -1,5 +1,9 @@
+import DiskStore
+import ImageFetcher
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
+import NIOCore
 import ThumbnailCache
 
 /// Feeds systemd's watchdog as long as all that must live does its own work (F48).
@@ -7,7 +11,7 @@ import ThumbnailCache
 /// At every beat each check is asked for a sign of life, which it gives by the work that it is there for: an event loop by running
 /// a task, the downloads' thread by coming round. When a vital check has not answered by the next beat, the watchdog goes
 /// unfed, and systemd restarts the daemon. A check that is not vital is only told of in the log.
-final class Watchdog: Sendable {
+struct Watchdog: Sendable {
     struct HealthCheck: Sendable {
         let name: String
         /// Whether a restart is right when it is stuck. It is not for what waits for a disk: memory hits are still served
@@ -26,25 +30,32 @@ final class Watchdog: Sendable {
         var isStopped = false
     }
 
-    private let checks: [HealthCheck]
-    private let pause: Int64
-    private let time: any Timekeeping
-    private let feed: @Sendable () -> Void
-    private let log: Logger
+    let checks: [HealthCheck]
+    /// Milliseconds between beats. The second beat is the first that feeds: twice this must be less than what systemd waits for.
+    let pause: Int64
+    let time: any Timekeeping
+    /// Tells systemd that the daemon is alive. Must not block. Where it throws, the next one comes in time.
+    let feed: @Sendable () throws -> Void
+    let log: Logger
     private let state = NIOLockedValueBox(State())
 
-    /// - Parameters:
-    ///   - pause: milliseconds between beats. Fed is at the second beat first: twice this must be less than what systemd
-    ///     waits for.
-    ///   - feed: tells systemd that the daemon is alive. Must not block.
-    init(
-        checks: [HealthCheck], pause: Int64, time: any Timekeeping, feed: @escaping @Sendable () -> Void, log: Logger
-    ) {
-        self.checks = checks
-        self.pause = max(1, pause)
-        self.time = time
-        self.feed = feed
-        self.log = log
+    /// What has to live, and the threads that wait for the disk.
+    static func checks(
+        loops: any EventLoopGroup, tasks: TaskThreads, fetcher: CurlImageFetcher,
+        pools: [(name: String, pool: FairPool)]
+    ) -> [HealthCheck] {
+        var checks = loops.makeIterator().enumerated().map { index, loop in
+            HealthCheck(name: "event loop \(index)", isVital: true) { loop.execute($0) }
+        }
+        checks.append(
+            HealthCheck(name: "log-ins and log-outs", isVital: true) { alive in
+                Task(executorPreference: tasks) { alive() }
+            })
+        checks.append(HealthCheck(name: "downloads", isVital: true) { fetcher.whenAlive($0) })
+        return checks
+            + pools.map { name, pool in
+                HealthCheck(name: "disk of \(name)", isVital: false) { pool.submit(for: 0, $0) }
+            }
     }
 
     /// Begins to ask. Called once.
@@ -65,7 +76,7 @@ final class Watchdog: Sendable {
     private func wait() {
         state.withLockedValue { state in
             guard !state.isStopped else { return }
-            state.timer = time.after(milliseconds: pause) { self.beat() }
+            state.timer = time.after(milliseconds: max(1, pause)) { beat() }
         }
     }
 
@@ -76,7 +87,9 @@ final class Watchdog: Sendable {
         }
         if isStopped { return }
         for index in checks.indices { tell(checks[index], unanswered.contains(index), before.contains(index)) }
-        if !unanswered.contains(where: { checks[$0].isVital }) { feed() }
+        if !unanswered.contains(where: { checks[$0].isVital }) {
+            log.attempt("systemd's watchdog could not be fed", .debug) { try feed() }
+        }
         ask()
         wait()
     }
@@ -98,7 +111,7 @@ final class Watchdog: Sendable {
             return asked
         }
         for index in asked {
-            checks[index].ask { _ = self.state.withLockedValue { $0.unanswered.remove(index) } }
+            checks[index].ask { _ = state.withLockedValue { $0.unanswered.remove(index) } }
         }
     }
 }

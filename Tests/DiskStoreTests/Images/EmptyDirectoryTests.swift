@@ -37,8 +37,8 @@ import ThumbnailCache
             #expect(try store.load(carol)?.vault.bytes(slot("bob")) == picture(2).content)
         }
         try tree.withStore { store in
-            let held = try store.load(carol)?.vault.bytes(slot("bob"))
-            #expect(held == picture(2).content)
+            let found = try store.load(carol)?.vault.bytes(slot("bob"))
+            #expect(found == picture(2).content)
         }
     }
 

@@ -147,12 +147,12 @@ import ThumbnailCache
     }
 
     /// What can change the meaning of a name between the moment its file is opened and the moment it would be kept open.
-    enum Overtaking: CaseIterable {
+    enum NameChange: CaseIterable {
         case put, purge, drop
     }
 
-    @Test(arguments: Overtaking.allCases)
-    func `I3, I7: a file that was opened before its name changed is not kept open after`(_ overtaking: Overtaking)
+    @Test(arguments: NameChange.allCases)
+    func `I3, I7: a file that was opened before its name changed is not kept open after`(_ change: NameChange)
         throws
     {
         try tree.withStore(system: system) { store in
@@ -164,7 +164,7 @@ import ThumbnailCache
                 // The older file is open, and about to be read.
                 guard call == .readCached, isFirst.take() else { return nil }
                 do {
-                    switch overtaking {
+                    switch change {
                     case .put: try vault.put(slot("bob"), picture(2))
                     case .purge: _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
                     case .drop: try vault.drop(slot("bob"), isCurrent: { true })
@@ -174,9 +174,9 @@ import ThumbnailCache
                 }
                 return nil
             }
-            // The look that was overtaken, which the cache throws away.
+            // The look that the change came before, which the cache throws away.
             #expect(readCached(vault) == picture(1).content)
-            #expect(readCached(vault) == (overtaking == .put ? picture(2).content : nil))
+            #expect(readCached(vault) == (change == .put ? picture(2).content : nil))
         }
     }
 

@@ -74,10 +74,10 @@ private struct Costs {
         let vault = try store.commitLogin(alice, .plain)
         for number in 0..<30 { try vault.put(slot("\(number)"), picture(1)) }
         vault.close()
-        let held = vault.usage
+        let before = vault.usage
         let renewed = try store.commitPurge(alice)
         vault.discard()
-        #expect(store.trashUsage == held)
+        #expect(store.trashUsage == before)
         for number in 0..<30 { try renewed.put(slot("\(number)"), picture(1)) }
         #expect(renewed.usage?.images == 30)
         #expect(store.counters[.evictedImages] == 0)
@@ -196,9 +196,9 @@ private struct Costs {
             usage
                 == Usage(images: tree.entries.count, bytes: tree.entries.count * entry + Costs(tree).directories(tree)))
         for number in 0..<40 {
-            let isHeld = try vault.bytes(slot("\(number)")) != nil
+            let wasThere = try vault.bytes(slot("\(number)")) != nil
             try vault.put(slot("\(number)"), picture(UInt8(number)))
-            #expect(try vault.bytes(slot("\(number)")) == picture(UInt8(number)).content, "held: \(isHeld)")
+            #expect(try vault.bytes(slot("\(number)")) == picture(UInt8(number)).content, "was there: \(wasThere)")
         }
     }
 }

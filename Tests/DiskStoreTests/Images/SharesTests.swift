@@ -7,7 +7,7 @@ import ThumbnailCache
 
 @testable import DiskStore
 
-/// The store's quota as ledger share it, and what would switch it off.
+/// The store's quota as accounts share it, and what would switch it off.
 @Suite struct SharesTests {
     private let tree: TestTree
     private let costs = DiskCosts(block: 4096, longest: 1 << 30)
@@ -65,18 +65,44 @@ import ThumbnailCache
         }
     }
 
-    @Test func `I8: who holds most and has nothing to give keeps nobody else from giving`() throws {
+    @Test func `I8: who uses most and has nothing to give keeps nobody else from giving`() throws {
         try tree.withStore(tree.configuration(quota: 100 * entryAlone)) { store in
             let full = try store.commitLogin(alice, .plain)
             let emptied = try store.commitLogin(bob, .plain)
             for number in 0..<20 { try full.put(slot("\(number)"), picture(1)) }
             for number in 0..<70 { try emptied.put(slot("\(number)"), picture(1)) }
-            // Its images go by hand; it is still thought to hold them.
+            // Its images go by hand; it is still thought to have them.
             for path in tree.entries where path.contains(try name(of: emptied)) { unlink(path) }
             for path in try directories(of: emptied) { rmdir(path) }
             for number in 20..<120 { try full.put(slot("\(number)"), picture(1)) }
             #expect(tree.entries.count < 50)
             #expect(store.usageTotal.bytes <= 100 * entryAlone)
+        }
+    }
+
+    @Test func `I3, I8: a purge of a user does not wait until its PUT has made room among others' images`() throws {
+        let system = FaultySystem()
+        try tree.withStore(tree.configuration(quota: 40 * entryAlone), system: system) { store in
+            let full = try store.commitLogin(carol, .plain)
+            for number in 0..<30 { try full.put(slot("\(number)"), picture(1)) }
+            let vault = try store.commitLogin(alice, .plain)
+            let isClosed = DispatchSemaphore(value: 0)
+            let didWait = NIOLockedValueBox<Bool?>(nil)
+            system.plan { call, _, ofKind in
+                // The first of the others' images is about to go.
+                guard call == .unlink, ofKind == 1 else { return nil }
+                Thread.detachNewThread {
+                    vault.close()
+                    isClosed.signal()
+                }
+                // So long only where it does wait.
+                let isDone = isClosed.wait(timeout: .now() + 20) == .success
+                didWait.withLockedValue { $0 = !isDone }
+                return nil
+            }
+            #expect(try vault.put(slot("bob"), picture(2, count: 150_000)))
+            #expect(didWait.withLockedValue { $0 } == false)
+            #expect(store.usageTotal.bytes <= 40 * entryAlone)
         }
     }
 
@@ -94,7 +120,7 @@ import ThumbnailCache
             let full = try store.commitLogin(carol, .plain)
             let empty = try store.commitLogin(alice, .plain)
             for number in 0..<90 { try empty.put(slot("\(number)"), picture(1)) }
-            // By hand; it is still thought to hold them, and its directories are there.
+            // By hand; it is still thought to have them, and its directories are there.
             for path in tree.entries { unlink(path) }
             for number in 0..<45 { try full.put(slot("\(number)"), picture(1)) }
             store.maintain()

@@ -6,26 +6,26 @@ import ThumbnailCache
 @Test func `I8: the uid most over its share gives first, down to its share and no further`() {
     struct Case {
         /// Bytes by generation; its uid is the generation through ten.
-        let held: [UInt64: Int]
+        let used: [UInt64: Int]
         let quota: Int
         let giver: UInt64?
         let bytes: Int
     }
     let cases = [
-        Case(held: [10: 100], quota: 100, giver: nil, bytes: 0),
-        Case(held: [10: 101], quota: 100, giver: 10, bytes: 1),
-        Case(held: [10: 60, 20: 41], quota: 100, giver: 10, bytes: 1),
-        Case(held: [10: 50, 20: 60], quota: 100, giver: 20, bytes: 10),
+        Case(used: [10: 100], quota: 100, giver: nil, bytes: 0),
+        Case(used: [10: 101], quota: 100, giver: 10, bytes: 1),
+        Case(used: [10: 60, 20: 41], quota: 100, giver: 10, bytes: 1),
+        Case(used: [10: 50, 20: 60], quota: 100, giver: 20, bytes: 10),
         // Two are over by a half each: neither gives for the other.
-        Case(held: [10: 52, 20: 51], quota: 100, giver: 10, bytes: 2),
+        Case(used: [10: 52, 20: 51], quota: 100, giver: 10, bytes: 2),
         // The uid with most in all, its largest user first.
-        Case(held: [10: 30, 11: 31, 20: 45], quota: 100, giver: 11, bytes: 6),
+        Case(used: [10: 30, 11: 31, 20: 45], quota: 100, giver: 11, bytes: 6),
         // A uid with nothing has a share that nobody else can take from it.
-        Case(held: [10: 101, 20: 0], quota: 100, giver: 10, bytes: 1),
+        Case(used: [10: 101, 20: 0], quota: 100, giver: 10, bytes: 1),
     ]
     for (index, test) in cases.enumerated() {
         var ledger = UsageLedger()
-        for (generation, bytes) in test.held {
+        for (generation, bytes) in test.used {
             ledger.open(generation, uid: UInt32(generation / 10), isEmpty: true)
             ledger.add(images: 1, bytes: bytes, to: generation, bucket: 0)
         }
@@ -97,10 +97,10 @@ import ThumbnailCache
     let sample = (0..<8).map { index in
         Eviction.Candidate(
             address: EntryAddress(profile: profile, size: UInt16(index)), size: 10,
-            lastUse: Eviction.LastUse(seconds: Int64((index * 3) % 8), nanoseconds: 0), inode: UInt64(index))
+            lastUse: .seconds((index * 3) % 8), inode: UInt64(index))
     }
     func uses(bytes: Int, isWhole: Bool) -> [Int64] {
-        Eviction.victims(of: sample, bytes: bytes, isWhole: isWhole).map(\.lastUse.seconds)
+        Eviction.victims(of: sample, bytes: bytes, isWhole: isWhole).map(\.lastUse.components.seconds)
     }
     #expect(uses(bytes: 1, isWhole: false) == [0])
     #expect(uses(bytes: 10, isWhole: false) == [0])

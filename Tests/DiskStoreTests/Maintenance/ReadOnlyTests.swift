@@ -8,7 +8,7 @@ import ThumbnailCache
 
 /// A file system on which nothing can be changed any more (F74, F76), or nothing without room (F77).
 @Suite struct ReadOnlyTests {
-    @Test func `F74: a log-in that could not be made durable, nor undone, is no log-in until it is settled`() throws {
+    @Test func `F74: a log-in that could not be made durable, nor undone, is no log-in until it is made anew`() throws {
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
@@ -55,16 +55,16 @@ import ThumbnailCache
         }
     }
 
-    @Test func `F76: a start on a read-only disk serves what is held`() throws {
+    @Test func `F76: a start on a read-only disk serves what there is`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            try store.settleBoot("one", endsLogins: true)
+            try store.recordBoot("one", endsLogins: true)
             try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
         }
         let system = FaultySystem()
         system.setReadOnly()
         try tree.withStore(system: system) { store in
-            try store.settleBoot("one", endsLogins: true)
+            try store.recordBoot("one", endsLogins: true)
             store.maintain()
             #expect(try store.users(of: 1000) == [alice.user])
             let vault = try #require(try store.load(alice)).vault
@@ -83,13 +83,13 @@ import ThumbnailCache
         let tree = try TestTree()
         try tree.withStore { store in
             _ = try store.commitLogin(alice, .plain)
-            try store.settleBoot("one", endsLogins: false)
+            try store.recordBoot("one", endsLogins: false)
         }
         let system = FaultySystem()
         system.setReadOnly()
         try tree.withStore(system: system) { store in
-            try store.settleBoot("two", endsLogins: false)
-            #expect(throws: StoreError.self) { try store.settleBoot("two", endsLogins: true) }
+            try store.recordBoot("two", endsLogins: false)
+            #expect(throws: StoreError.self) { try store.recordBoot("two", endsLogins: true) }
         }
     }
 

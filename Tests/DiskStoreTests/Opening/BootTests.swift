@@ -19,16 +19,16 @@ import ThumbnailCache
     @Test func `purge-on-boot: a start after a boot ends every log-in, another start ends none`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            try store.settleBoot(Self.boots[0], endsLogins: true)
+            try store.recordBoot(Self.boots[0], endsLogins: true)
             try fill(store)
         }
         try tree.withStore { store in
-            try store.settleBoot(Self.boots[0], endsLogins: true)
+            try store.recordBoot(Self.boots[0], endsLogins: true)
             #expect(try loggedIn(store) == 3)
             #expect(try store.load(alice)?.vault.bytes(slot("bob")) == picture(1).content)
         }
         try tree.withStore { store in
-            try store.settleBoot(Self.boots[1], endsLogins: true)
+            try store.recordBoot(Self.boots[1], endsLogins: true)
             #expect(try loggedIn(store) == 0)
             #expect(tree.keyFiles.isEmpty && tree.sessionFiles.isEmpty)
             store.maintain()
@@ -37,7 +37,7 @@ import ThumbnailCache
             try fill(store)
         }
         try tree.withStore { store in
-            try store.settleBoot(Self.boots[1], endsLogins: true)
+            try store.recordBoot(Self.boots[1], endsLogins: true)
             #expect(try loggedIn(store) == 3)
         }
     }
@@ -46,17 +46,17 @@ import ThumbnailCache
         let tree = try TestTree()
         for boot in Self.boots {
             try tree.withStore { store in
-                try store.settleBoot(boot, endsLogins: false)
+                try store.recordBoot(boot, endsLogins: false)
                 if boot == Self.boots[0] { try fill(store) }
                 #expect(try loggedIn(store) == 3)
             }
         }
         try tree.withStore { store in
-            try store.settleBoot(Self.boots[2], endsLogins: true)
+            try store.recordBoot(Self.boots[2], endsLogins: true)
             #expect(try loggedIn(store) == 3)
         }
         try tree.withStore { store in
-            try store.settleBoot(Self.boots[0], endsLogins: true)
+            try store.recordBoot(Self.boots[0], endsLogins: true)
             #expect(try loggedIn(store) == 0)
         }
     }
@@ -65,7 +65,7 @@ import ThumbnailCache
     func `I4: with purge-on-boot a record that says nothing counts as a boot`(record: String) throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            try store.settleBoot(Self.boots[0], endsLogins: true)
+            try store.recordBoot(Self.boots[0], endsLogins: true)
             try fill(store)
         }
         let path = tree.state + "/boot"
@@ -81,9 +81,9 @@ import ThumbnailCache
         try tree.withStore { store in
             if record == "a directory" {
                 // What the boot ends has ended; that it cannot be kept on record is an error, so nobody is served.
-                #expect(throws: StoreError.self) { try store.settleBoot(Self.boots[0], endsLogins: true) }
+                #expect(throws: StoreError.self) { try store.recordBoot(Self.boots[0], endsLogins: true) }
             } else {
-                try store.settleBoot(Self.boots[0], endsLogins: true)
+                try store.recordBoot(Self.boots[0], endsLogins: true)
             }
             #expect(try loggedIn(store) == 0)
         }
@@ -92,11 +92,11 @@ import ThumbnailCache
     @Test func `a damaged log-in does not survive a boot either`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            try store.settleBoot(Self.boots[0], endsLogins: true)
+            try store.recordBoot(Self.boots[0], endsLogins: true)
             try fill(store)
         }
         try Data([1, 2, 3]).write(to: URL(fileURLWithPath: try #require(tree.keyFiles.first)))
-        try tree.withStore { try $0.settleBoot(Self.boots[1], endsLogins: true) }
+        try tree.withStore { try $0.recordBoot(Self.boots[1], endsLogins: true) }
         #expect(tree.keyFiles.isEmpty)
     }
 
@@ -109,7 +109,7 @@ import ThumbnailCache
         while !isDone {
             let tree = try TestTree()
             try tree.withStore { store in
-                try store.settleBoot(Self.boots[0], endsLogins: true)
+                try store.recordBoot(Self.boots[0], endsLogins: true)
                 try fill(store)
             }
             let system = FaultySystem()
@@ -117,14 +117,14 @@ import ThumbnailCache
             try tree.withStore(system: system) { store in
                 system.plan { _, call, _ in call == last ? fault : nil }
                 do {
-                    try store.settleBoot(Self.boots[1], endsLogins: true)
+                    try store.recordBoot(Self.boots[1], endsLogins: true)
                     isDone = !system.isDead
                 } catch {
                     #expect(system.isDead)
                 }
             }
             try tree.withStore { store in
-                try store.settleBoot(Self.boots[1], endsLogins: true)
+                try store.recordBoot(Self.boots[1], endsLogins: true)
                 #expect(try loggedIn(store) == 0, "died at call \(number)")
                 #expect(tree.keyFiles.isEmpty)
             }
@@ -134,22 +134,22 @@ import ThumbnailCache
     }
 
     @Test(arguments: [SystemCall.unlink, .sync, .write])
-    func `I4, F7, F8: when a log-out cannot be made durable the boot is not settled, and the next start tries again`(
+    func `I4, F7, F8: when a log-out cannot be made durable the boot is not on record, and the next start tries again`(
         call: SystemCall
     ) throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            try store.settleBoot(Self.boots[0], endsLogins: true)
+            try store.recordBoot(Self.boots[0], endsLogins: true)
             try fill(store)
         }
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
             system.plan { made, _, _ in made == call ? .fail(EIO) : nil }
-            #expect(throws: StoreError.self) { try store.settleBoot(Self.boots[1], endsLogins: true) }
+            #expect(throws: StoreError.self) { try store.recordBoot(Self.boots[1], endsLogins: true) }
             system.heal()
         }
         try tree.withStore { store in
-            try store.settleBoot(Self.boots[1], endsLogins: true)
+            try store.recordBoot(Self.boots[1], endsLogins: true)
             #expect(try loggedIn(store) == 0)
         }
     }
@@ -160,13 +160,13 @@ import ThumbnailCache
             let tree = try TestTree()
             let configuration = tree.configuration(keys: .runtime)
             try tree.withStore(configuration) { store in
-                try store.settleBoot(Self.boots[0], endsLogins: endsLogins)
+                try store.recordBoot(Self.boots[0], endsLogins: endsLogins)
                 try fill(store)
             }
             // What a boot does to a tmpfs.
             try FileManager.default.removeItem(atPath: tree.runtime)
             try tree.withStore(configuration) { store in
-                try store.settleBoot(Self.boots[1], endsLogins: endsLogins)
+                try store.recordBoot(Self.boots[1], endsLogins: endsLogins)
                 #expect(try loggedIn(store) == 0)
                 #expect(try store.load(alice) == nil)
                 store.maintain()

@@ -33,7 +33,7 @@ private func failure(_ body: () throws -> Void) -> String? {
     for number: UInt64 in 1...5 { try tree.withStore { #expect($0.epochBase == number << 32) } }
     let path = URL(fileURLWithPath: tree.state + "/starts")
     var bytes = try Data(contentsOf: path)
-    // The newer copy is torn: it may have held 5, so it does not come again.
+    // The newer copy is torn: it may have had 5, so it does not come again.
     bytes[512 + 9] ^= 1
     try bytes.write(to: path)
     try tree.withStore { #expect($0.epochBase >> 32 == 6) }
@@ -127,6 +127,23 @@ func `F51: a names.key that is wrong stops the start, says what is wrong, and no
     }
 }
 
+@Test func `F51, F70: with names.key gone, a bad sector keeps no other key file from being destroyed`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in for owner in [alice, bob, carol] { _ = try store.commitLogin(owner, .plain) } }
+    try FileManager.default.removeItem(atPath: tree.state + "/names.key")
+    let system = FaultySystem()
+    // Both attempts at the first of them.
+    system.plan { call, _, ofKind in call == .write && ofKind <= 2 ? .fail(EIO) : nil }
+    let said = failure { _ = try tree.open(system: system) }
+    #expect(said?.contains("EIO") == true)
+    #expect(tree.keyFiles.isEmpty)
+    // Nobody was told that they are gone; the next start finds nothing.
+    try tree.withStore { store in
+        let found = try store.users(of: 1000) + store.users(of: 1001)
+        #expect(found == [])
+    }
+}
+
 @Test(arguments: ["short", "flipped", "zeros", "from another user", "from another uid"])
 func `F51: a damaged key file logs its user out and nobody else`(how: String) throws {
     let tree = try TestTree()
@@ -181,12 +198,12 @@ func `a session file that cannot be trusted ends the log-in durably`(how: String
     }
 }
 
-@Test func `log-ins whose sessions were all held by connections do not survive a restart, but live until then`() throws
+@Test func `log-ins whose sessions were all those of connections do not survive a restart, but live until then`() throws
 {
     let tree = try TestTree()
-    let held = LoginRecord(sessions: [], loggedInAt: 1)
+    let ofConnections = LoginRecord(sessions: [], loggedInAt: 1)
     try tree.withStore { store in
-        for owner in [alice, bob, carol] { try store.commitLogin(owner, held).put(slot("bob"), picture(1)) }
+        for owner in [alice, bob, carol] { try store.commitLogin(owner, ofConnections).put(slot("bob"), picture(1)) }
         store.maintain()
         #expect(try store.load(alice) != nil)
         #expect(tree.keyFiles.count == 3)
@@ -195,7 +212,7 @@ func `a session file that cannot be trusted ends the log-in durably`(how: String
         #expect(try store.load(alice) == nil)
         #expect(tree.keyFiles.count == 2)
         // One that comes back before the sweep is not swept.
-        try store.commitLogin(bob, held).put(slot("eve"), picture(2))
+        try store.commitLogin(bob, ofConnections).put(slot("eve"), picture(2))
         store.maintain()
         #expect(tree.keyFiles.count == 1)
         #expect(try store.users(of: 1000) == [bob.user])

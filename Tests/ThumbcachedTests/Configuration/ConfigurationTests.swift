@@ -1,3 +1,4 @@
+import DiskStore
 import Foundation
 import Logging
 import Testing
@@ -162,7 +163,7 @@ import Testing
         expected.origins["work"]?.tokenEndpoint = TokenEndpoint(url: "https://id.example.org/token", clientID: "c")
         expected.limits = .init(
             image: 1 << 20, dimension: 100, id: 64, arguments: 32, input: 2 << 20, output: 3 << 20,
-            memoryPerUID: 4 << 20, memory: 16 << 20, stall: .seconds(5), token: 1024, connections: 100,
+            memoryPerUID: 4 << 20, memory: 16 << 20, stall: 5_000, token: 1024, connections: 100,
             connectionsPerUID: 10,
             adminConnections: 2, usersPerUID: 3, sessionsPerUser: 4, downloads: 6,
             downloadsPerUID: 6, queuePerUID: 0, negativeEntries: 0)

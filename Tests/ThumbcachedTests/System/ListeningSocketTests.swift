@@ -1,4 +1,5 @@
 import Foundation
+import LinuxSupport
 import Testing
 
 @testable import thumbcached
@@ -28,7 +29,7 @@ import Testing
         try Fixture.withDirectory { directory in
             for permissions in [0o600, 0o666, 0o660] as [UInt32] {
                 let path = "\(directory)/run/s"
-                try Directories.make("\(directory)/run", mode: 0o755)
+                try makeDirectories("\(directory)/run", mode: 0o755)
                 let socket = try ListeningSocket(path: path, mode: permissions)
                 #expect(mode(path) == permissions)
                 #expect(fcntl(socket.descriptor, F_GETFD) == FD_CLOEXEC)

@@ -16,7 +16,7 @@ import Testing
     }
 
     private func accounts() -> LiveAccounts {
-        LiveAccounts(path, log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        LiveAccounts(path: path, log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
     }
 
     @Test func `F80: a uid whose range was given after the start counts for its account from its next connection on`()

@@ -52,13 +52,13 @@ import Testing
                 try #require(stat(path, &status) == 0)
                 return status.st_mode & 0o7777
             }
-            try Directories.make("\(directory)/a/b", mode: 0o1777)
+            try makeDirectories("\(directory)/a/b", mode: 0o1777)
             #expect(try mode("\(directory)/a/b") == 0o1777)
             #expect(try mode("\(directory)/a") == 0o755)
-            try Directories.make("\(directory)/a/b", mode: 0o700)
+            try makeDirectories("\(directory)/a/b", mode: 0o700)
             #expect(try mode("\(directory)/a/b") == 0o1777)
             #expect(throws: SystemError("make the directory /proc/thumbcached", code: ENOENT)) {
-                try Directories.make("/proc/thumbcached", mode: 0o700)
+                try makeDirectories("/proc/thumbcached", mode: 0o700)
             }
         }
     }

@@ -163,9 +163,11 @@ import Testing
         for day in stride(from: Int64(-141_000), to: 146_097, by: 1) {
             let parts = calendar.dateComponents(
                 [.year, .month, .day], from: Date(timeIntervalSince1970: Double(day) * 86_400))
-            let (year, month, dayOfMonth) = UTCTime.civil(day)
-            guard parts.year == Int(year), parts.month == Int(month), parts.day == Int(dayOfMonth) else {
-                Issue.record("day \(day) is \(parts), not \(year)-\(month)-\(dayOfMonth)")
+            let date = [(parts.year ?? 0, 4), (parts.month ?? 0, 2), (parts.day ?? 0, 2)].map { number, width in
+                String(repeating: "0", count: width - "\(number)".count) + "\(number)"
+            }.joined(separator: "-")
+            guard UTCTime.format(seconds: day * 86_400, nanoseconds: 0) == "\(date)T00:00:00.000Z" else {
+                Issue.record("day \(day) is \(date), not \(UTCTime.format(seconds: day * 86_400, nanoseconds: 0))")
                 return
             }
         }

@@ -1,6 +1,18 @@
 import NIOConcurrencyHelpers
 
-/// Keeps the directories of a uid in place while somebody is about to make something in them: they go when they are empty,
+/// A fixed number of locks that stand for any number of things: two things may share one, one thing always has the same.
+/// Nobody takes two at a time.
+struct StripedLocks: Sendable {
+    private let locks: [NIOLock]
+
+    init(count: Int) { locks = (0..<count).map { _ in NIOLock() } }
+
+    func withLock<Result>(for thing: some Hashable, _ body: () throws -> Result) rethrows -> Result {
+        try locks[Int(UInt(bitPattern: thing.hashValue) % UInt(locks.count))].withLock(body)
+    }
+}
+
+/// Keeps the directories of a uid while somebody is about to make something in them: they go when they are empty,
 /// and between making one and filling it it is.
 final class DirectoryClaims: Sendable {
     /// How many are at it, by uid.

@@ -1,6 +1,5 @@
 import Logging
 import NIOConcurrencyHelpers
-import Synchronization
 import ThumbnailCache
 
 extension ImageFiles {
@@ -28,10 +27,10 @@ extension ImageFiles {
 
     /// Evicts a batch from a user that is over its own quota. False when another batch would bring it on.
     func makeRoom(in generation: Generation, keeping: EntryAddress?) throws -> Bool {
-        let held = ledger.withLockedValue { $0.counted(of: generation.number).bytes }
-        guard held > userQuota else { return true }
-        let freed = try evict(from: generation, bytes: held - Eviction.lowWater(of: userQuota), keeping: keeping)
-        return freed.bytes == 0 || held - freed.bytes <= userQuota
+        let used = ledger.withLockedValue { $0.counted(of: generation.number).bytes }
+        guard used > userQuota else { return true }
+        let freed = try evict(from: generation, bytes: used - Eviction.lowWater(of: userQuota), keeping: keeping)
+        return freed.bytes == 0 || used - freed.bytes <= userQuota
     }
 
     /// Evicts a batch from whoever is most over its share and has something to give. False when another call would
@@ -84,17 +83,16 @@ extension ImageFiles {
     }
 
     /// Some images of a generation, from buckets in random order, and whether that is all of them.
-    /// - Parameter freed: grows by the buckets that held nothing and are gone now.
+    /// - Parameter freed: grows by the buckets that were empty and are gone now.
     private func sample(
         of generation: Generation, keeping: EntryAddress?, freed: inout Usage
     ) throws -> (sample: [Eviction.Candidate], isWhole: Bool) {
         guard let directory = try existingDirectory(of: generation) else { return ([], true) }
         var buckets = try disk.names(in: directory).compactMap { BucketName.bucket(of: $0.name) }
         var sample: [Eviction.Candidate] = []
-        while !buckets.isEmpty {
-            let bucket = buckets.swapRemove(at: try random.index(below: buckets.count))
-            guard let place = try disk.existingDirectory(BucketName.fileName(bucket), in: directory) else { continue }
-            let names = try disk.names(in: place, limit: 4096)
+        while let bucket = buckets.popRandom() {
+            guard let found = try disk.existingDirectory(BucketName.fileName(bucket), in: directory) else { continue }
+            let names = try disk.names(in: found, limit: 4096)
             if names.isEmpty {
                 let isGone = try withLock(generation, bucket) {
                     try removeDirectoryIfEmpty(of: generation, bucket: bucket)
@@ -103,10 +101,9 @@ extension ImageFiles {
                 continue
             }
             var addresses = names.compactMap { EntryAddress($0.name) }
-            while !addresses.isEmpty {
+            while let address = addresses.popRandom() {
                 if sample.count == Eviction.sampleSize { return (sample, false) }
-                let address = addresses.swapRemove(at: try random.index(below: addresses.count))
-                guard address != keeping, let status = try disk.status(of: address.fileName, in: place),
+                guard address != keeping, let status = try disk.status(of: address.fileName, in: found),
                     status.kind == .file
                 else { continue }
                 sample.append(candidate(address, status))
@@ -120,11 +117,11 @@ extension ImageFiles {
         let bucket = victim.address.bucket
         return try withLock(generation, bucket) {
             let name = victim.address.fileName
-            guard let place = try existingDirectory(of: generation, bucket: bucket),
-                let status = try disk.status(of: name, in: place), status.kind == .file,
+            guard let directory = try existingDirectory(of: generation, bucket: bucket),
+                let status = try disk.status(of: name, in: directory), status.kind == .file,
                 candidate(victim.address, status) == victim
             else { return nil }
-            try remove(name, status, from: place, bucket, of: generation)
+            try remove(name, status, from: directory, bucket, of: generation)
             let isBucketGone = try removeDirectoryIfEmpty(of: generation, bucket: bucket)
             return victim.size + (isBucketGone ? costs.directory : 0)
         }
@@ -133,24 +130,59 @@ extension ImageFiles {
     private func candidate(_ address: EntryAddress, _ status: FileStatus) -> Eviction.Candidate {
         Eviction.Candidate(
             address: address, size: costs.file(status.size),
-            lastUse: Eviction.LastUse(seconds: status.modifiedSeconds, nanoseconds: status.modifiedNanoseconds),
+            lastUse: .seconds(status.modifiedSeconds) + .nanoseconds(status.modifiedNanoseconds),
             inode: status.inode)
     }
 }
 
-extension RandomSource {
-    /// A number from 0 on, below `count`, which is at least 1.
-    fileprivate func index(below count: Int) throws -> Int {
-        var number: UInt64 = 0
-        try withUnsafeMutableBytes(of: &number) { try fill($0) }
-        return Int(number % UInt64(count))
+extension Array {
+    /// Removes any element, without moving the others up; nil where there is none.
+    fileprivate mutating func popRandom() -> Element? {
+        guard let index = indices.randomElement() else { return nil }
+        swapAt(index, count - 1)
+        return removeLast()
     }
 }
 
-extension Array {
-    /// Removes an element without moving the others up.
-    fileprivate mutating func swapRemove(at index: Int) -> Element {
-        swapAt(index, count - 1)
-        return removeLast()
+/// Which images go when there are too many: the least recently used of a sample, which comes close to the least
+/// recently used of all at a small part of the cost. Decisions only; ``ImageFiles`` acts on them.
+enum Eviction {
+    /// An image that could go.
+    struct Candidate: Equatable {
+        let address: EntryAddress
+        /// Bytes that it takes on disk.
+        let size: Int
+        /// When it was last used, at a grain of an hour, since 1970: its file's modification time.
+        let lastUse: Duration
+        let inode: UInt64
+    }
+
+    /// Images looked at before any is chosen.
+    static let sampleSize = 32
+    /// Images that go on one thread that has something else to do; what is left over is left to maintenance.
+    static let batch = 64
+    /// How far back a use must lie before another one is noted, in seconds: a hit costs no write.
+    static let grain: Int64 = 3600
+
+    /// Where eviction for a user's own quota ends: 95 %, so that it is not needed at every write.
+    static func lowWater(of quota: Int) -> Int { quota - quota / 20 }
+
+    /// Those that go, longest unused first: as many as make `bytes`, but at most a quarter of a sample, since the rest of
+    /// it is not old compared to what was not sampled.
+    /// - Parameter isWhole: whether the sample holds all there is.
+    static func victims(of sample: [Candidate], bytes: Int, isWhole: Bool) -> [Candidate] {
+        let limit = isWhole ? sample.count : max(1, sample.count / 4)
+        var left = bytes
+        return sample.sorted { $0.lastUse < $1.lastUse }.prefix(limit).prefix { candidate in
+            defer { left -= candidate.size }
+            return left > 0
+        }
+    }
+
+    /// Whether a use is worth noting: the last one noted lies more than a grain back, or in a future that a clock set
+    /// back has made (F14).
+    static func isWorthNoting(lastUse: Int64, now: Int64) -> Bool {
+        let (age, overflow) = now.subtractingReportingOverflow(lastUse)
+        return overflow || age >= grain || age <= -grain
     }
 }

@@ -1,0 +1,140 @@
+import Glibc
+import LinuxSupport
+import Logging
+
+/// Log records on standard error: one line, one write. Handed to each logger; nothing is registered globally.
+///
+/// To the journal (systemd sets JOURNAL_STREAM) a line begins with its priority as `<6>` and has no time, since the
+/// journal keeps its own (sd-daemon(3)); anywhere else it begins with the time. The rest is logfmt:
+/// `level=info message="…" key=value`.
+struct StructuredLog: LogHandler {
+    let label: String
+    /// The least level that is written. Asked anew for each record, so that a reload takes effect on every logger.
+    let threshold: @Sendable () -> Logger.Level
+    let isJournal: Bool
+    var output = StandardError()
+    var clock = UTCTime.wallClock
+    var metadata: Logger.Metadata = [:]
+    var metadataProvider: Logger.MetadataProvider?
+    /// Set on this logger alone.
+    var ownLevel: Logger.Level?
+
+    /// The threshold, until a level is set on this logger alone.
+    var logLevel: Logger.Level {
+        get { ownLevel ?? threshold() }
+        set { ownLevel = newValue }
+    }
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) { output.write(line(event)) }
+
+    func line(_ event: LogEvent) -> String {
+        var all = metadata
+        if let provided = metadataProvider?.get() { all.merge(provided) { $1 } }
+        if let own = event.metadata { all.merge(own) { $1 } }
+        if let error = event.error { all["error"] = .string("\(error)") }
+        let start: String
+        if isJournal {
+            start = "<\(event.level.priority)>"
+        } else {
+            let now = clock()
+            start = "time=\(UTCTime.format(seconds: now.seconds, nanoseconds: now.nanoseconds)) "
+        }
+        let fields = all.sorted { $0.key < $1.key }.map { (key: $0.key, value: $0.value.description) }
+        return start
+            + LogFormat.line([("level", event.level.rawValue), ("message", event.message.description)] + fields)
+    }
+}
+
+/// Standard error, or what a test takes for it.
+struct StandardError: Sendable {
+    var descriptor = STDERR_FILENO
+
+    /// Writes all of a text in one call where the system takes it at once, so that lines of several threads do not mix.
+    func write(_ text: String) {
+        do throws(SystemError) {
+            try writeAll(Array(text.utf8), to: descriptor)
+        } catch {
+            // There is nobody left to tell.
+        }
+    }
+}
+
+extension Logger.Level {
+    /// syslog(3).
+    fileprivate var priority: Int {
+        switch self {
+        case .trace, .debug: 7
+        case .info: 6
+        case .notice: 5
+        case .warning: 4
+        case .error: 3
+        case .critical: 2
+        }
+    }
+}
+
+/// logfmt: `key=value key="a value"`, on one line whatever the values hold.
+enum LogFormat {
+    /// Characters of one value; more are cut, so that no value can flood the log.
+    static let longestValue = 2048
+
+    static func line(_ fields: [(key: String, value: String)]) -> String {
+        fields.map { "\(key($0.key))=\(value($0.value))" }.joined(separator: " ") + "\n"
+    }
+
+    private static func key(_ text: String) -> String {
+        let safe = text.unicodeScalars.map { isPlain($0) ? Character($0) : "_" }
+        return safe.isEmpty ? "_" : String(safe)
+    }
+
+    private static func value(_ text: String) -> String {
+        let scalars = text.unicodeScalars
+        if !scalars.isEmpty, scalars.allSatisfy(isPlain), scalars.count <= longestValue { return text }
+        var result = "\""
+        for scalar in scalars.prefix(longestValue) {
+            switch scalar {
+            case "\"", "\\": result += "\\\(scalar)"
+            case "\n": result += "\\n"
+            case "\t": result += "\\t"
+            case "\r": result += "\\r"
+            default: result += oneLine(String(scalar))
+            }
+        }
+        return result + (scalars.count > longestValue ? "…\"" : "\"")
+    }
+
+    /// Needs no quotes.
+    private static func isPlain(_ scalar: Unicode.Scalar) -> Bool {
+        ("!"..."~").contains(scalar) && scalar != "\"" && scalar != "=" && scalar != "\\"
+    }
+}
+
+/// Times in UTC.
+enum UTCTime {
+    /// Seconds and nanoseconds since 1970.
+    typealias WallClock = @Sendable () -> (seconds: Int64, nanoseconds: Int64)
+
+    static let wallClock: WallClock = {
+        let now = nanoseconds(of: CLOCK_REALTIME)
+        return (now / 1_000_000_000, now % 1_000_000_000)
+    }
+
+    /// RFC 3339, to the millisecond: `2026-11-21T11:04:05.006Z`.
+    static func format(seconds: Int64, nanoseconds: Int64) -> String {
+        var (moment, parts) = (time_t(seconds), tm())
+        gmtime_r(&moment, &parts)
+        let numbers = [
+            (Int(parts.tm_year) + 1900, 4), (Int(parts.tm_mon) + 1, 2), (Int(parts.tm_mday), 2),
+            (Int(parts.tm_hour), 2), (Int(parts.tm_min), 2), (Int(parts.tm_sec), 2), (Int(nanoseconds / 1_000_000), 3),
+        ].map { number, width in
+            let digits = "\(number)"
+            return String(repeating: "0", count: max(0, width - digits.count)) + digits
+        }
+        return "\(numbers[0])-\(numbers[1])-\(numbers[2])T\(numbers[3]):\(numbers[4]):\(numbers[5]).\(numbers[6])Z"
+    }
+}
