@@ -37,7 +37,7 @@ public final class DiskStore: ImageStore {
         pause: @escaping @Sendable () -> Void = { usleep(2_000) }, yield: @escaping YieldToOthers, log: Logger
     ) throws {
         let disk = try Disk(
-            system: system, openDirectories: configuration.openDirectories, openEntries: configuration.openEntries,
+            system: system, openDirectories: configuration.openDirectories,
             random: random)
         algorithms = try Algorithms()
         let opened = try storeErrors("opening the store") { [algorithms] in
@@ -252,13 +252,10 @@ public struct DiskStoreConfiguration: Sendable {
     public var userQuota: Int
     /// Directories kept open, each of which costs a descriptor.
     public var openDirectories: Int
-    /// Images whose files are kept open, each of which costs a descriptor; 0 for none.
-    public var openEntries: Int
 
     public init(
         cacheDirectory: String, stateDirectory: String, runtimeDirectory: String? = nil, keys: KeyStorage = .disk,
-        pendingLogouts: String? = nil, quota: Int = 1 << 30, userQuota: Int = 64 << 20, openDirectories: Int = 256,
-        openEntries: Int = 1024
+        pendingLogouts: String? = nil, quota: Int = 1 << 30, userQuota: Int = 64 << 20, openDirectories: Int = 256
     ) {
         self.cacheDirectory = cacheDirectory
         self.stateDirectory = stateDirectory
@@ -268,7 +265,6 @@ public struct DiskStoreConfiguration: Sendable {
         self.quota = quota
         self.userQuota = userQuota
         self.openDirectories = openDirectories
-        self.openEntries = openEntries
     }
 }
 

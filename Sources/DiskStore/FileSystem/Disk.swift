@@ -4,23 +4,19 @@ import NIOConcurrencyHelpers
 
 /// The file system with its interruptions and short counts completed (F9). Everything above the seam goes through it.
 ///
-/// When the process runs out of descriptors, those of ``OpenEntries`` and ``DirectoryCache`` are given up and the call is tried
+/// When the process runs out of descriptors, those of ``DirectoryCache`` are given up and the call is tried
 /// once more: they are a reserve that keeps hits and purges going (I9).
 final class Disk: Sendable {
     let system: any FileSystem
     let directories: DirectoryCache
-    let openEntries: OpenEntries
     let temporaries: TemporaryNames
     /// Directories whose last fsync failed.
     let failedSyncs = NIOLockedValueBox(FailedSyncs())
 
-    /// - Parameters:
-    ///   - openDirectories: that are kept open at most.
-    ///   - openEntries: the same.
-    init(system: any FileSystem, openDirectories: Int, openEntries: Int, random: any RandomSource) throws {
+    /// - Parameter openDirectories: that are kept open at most.
+    init(system: any FileSystem, openDirectories: Int, random: any RandomSource) throws {
         self.system = system
         directories = DirectoryCache(capacity: openDirectories)
-        self.openEntries = OpenEntries(capacity: openEntries)
         temporaries = try TemporaryNames(random: random)
     }
 
@@ -118,8 +114,7 @@ final class Disk: Sendable {
             }
         } catch {
             guard error.isOutOfDescriptors else { throw error }
-            let areEntriesGivenUp = openEntries.giveUpAll()
-            guard directories.giveUpAll() || areEntriesGivenUp else { throw error }
+            guard directories.giveUpAll() else { throw error }
         }
         return try retryingInterrupts { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
     }

@@ -25,11 +25,7 @@ extension ImageFiles {
             let old = try disk.status(of: name, in: bucket)
             if old?.kind == .directory { try trash.take(name, from: bucket) }
             let replaced = old?.kind == .file ? old : nil
-            do {
-                // Also when it fails: the system may have said so of something that it did.
-                defer { disk.openEntries.forget(address, of: generation.number) }
-                try appear(temporary, in: directory, as: name, in: bucket, isSwap: replaced != nil, of: generation)
-            }
+            try appear(temporary, in: directory, as: name, in: bucket, isSwap: replaced != nil, of: generation)
             isPlaced = true
             let freed = replaced.map { costs.file($0.size) } ?? 0
             ledger.withLockedValue { ledger in
@@ -196,7 +192,6 @@ extension ImageFiles {
     func remove(
         _ name: FileName, _ status: FileStatus, from bucket: Directory, _ number: UInt8, of generation: Generation
     ) throws {
-        defer { if let address = EntryAddress(name) { disk.openEntries.forget(address, of: generation.number) } }
         if status.kind == .directory { return try trash.take(name, from: bucket) }
         try disk.unlink(name, in: bucket)
         guard status.kind == .file else { return }

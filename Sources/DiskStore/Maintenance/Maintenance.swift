@@ -38,7 +38,6 @@ struct Maintenance: Sendable {
             }
             step("deleting trash") { try emptyTrash() }
             evict()
-            images.disk.openEntries.removeAll(notOpenedAt: images.now())
             log.attempt("no room for the reserve", .debug) { try logins.reserve.restore() }
         }
     }

@@ -41,7 +41,7 @@ extension Vault {
             return try image(in: file, of: Int(status.size), at: address, with: crypter, framing: framing) {
                 file, buffer throws(SystemError) in
                 try file.read(into: buffer)
-            }?.image
+            }
         } catch {
             // The disk cannot give it back (F6): as good as torn.
             return nil
@@ -56,38 +56,34 @@ extension Vault {
 
     /// Reads an entry of `size` bytes into the buffer that is later sent, and opens it there. Nil when anything about it is not
     /// as it was sealed (I5), or when not all of it was read.
-    /// - Parameter known: what was read from this file before. Its record is that of the image as long as the tag is the same.
     func image(
-        in file: borrowing OpenFile, of size: Int, at address: EntryAddress, known: SealedRecord? = nil,
-        with crypter: Crypter, framing: ReplyFraming,
+        in file: borrowing OpenFile, of size: Int, at address: EntryAddress, with crypter: Crypter, framing: ReplyFraming,
         read: (borrowing OpenFile, UnsafeMutableRawBufferPointer) throws(SystemError) -> Int
-    ) throws(SystemError) -> (image: Image, sealed: SealedRecord)? {
+    ) throws(SystemError) -> Image? {
         // The header goes into the room that the builder keeps before the image, which the reply's prefix takes later.
         let start = ImageBytes.Builder.headroom - EntryHeader.size
         var builder = ImageBytes.Builder(capacity: size - EntryHeader.size)
         builder.buffer.moveWriterIndex(to: start + size)
         let opened = try builder.buffer.withUnsafeMutableReadableBytes { bytes throws(SystemError) in
             let entry = UnsafeMutableRawBufferPointer(rebasing: bytes[start...])
-            return try read(file, entry) == size ? open(entry, at: address, known: known, with: crypter) : nil
+            return try read(file, entry) == size ? open(entry, at: address, with: crypter) : nil
         }
-        guard let (sealed, length) = opened else { return nil }
+        guard let (record, length) = opened else { return nil }
         builder.buffer.moveWriterIndex(to: ImageBytes.Builder.headroom + length)
-        return (Image(sealed.record, bytes: builder.finish(framing)), sealed)
+        return Image(record, bytes: builder.finish(framing))
     }
 
     /// Opens and verifies an entry where it lies. Nil when anything about it is not as it was sealed (I5).
     private func open(
-        _ entry: UnsafeMutableRawBufferPointer, at address: EntryAddress, known: SealedRecord?, with crypter: Crypter
-    ) -> (SealedRecord, imageLength: Int)? {
+        _ entry: UnsafeMutableRawBufferPointer, at address: EntryAddress, with crypter: Crypter
+    ) -> (HeldRecord, imageLength: Int)? {
         guard let header = EntryHeader(UnsafeRawBufferPointer(entry), fileSize: entry.count) else { return nil }
         let opened = header.withBound(of: owner, at: address) { bound in
             crypter.open(UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.boxStart...]), bound: bound)
         }
         guard let opened else { return nil }
-        let tag = entry.loadUnaligned(fromByteOffset: entry.count - Crypter.tagLength, as: SealedRecord.Tag.self)
-        if let known, known.tag == tag { return (known, header.imageLength) }
         let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: opened[header.imageLength...]))
-        return record.map { (SealedRecord(record: HeldRecord($0), tag: tag), header.imageLength) }
+        return record.map { (HeldRecord($0), header.imageLength) }
     }
 
     /// Marks an image as used, at most once an hour.

@@ -85,7 +85,6 @@ final class Vault: ImageVault {
         gate.drain()
         key.withLockedValue { $0 = nil }
         crypters.removeAll(of: generation.number)
-        files.disk.openEntries.removeAll(of: generation.number)
         // Its open directories, 257 at most, are closed when it is discarded: a receipt does not wait for that.
     }
 

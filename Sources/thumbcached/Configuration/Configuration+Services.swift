@@ -8,15 +8,12 @@ import ThumbnailCache
 // What each part of the program takes of the configuration.
 
 extension Configuration {
-    /// - Parameters:
-    ///   - openDirectories: as many as there are descriptors for.
-    ///   - openEntries: the same.
-    func store(openDirectories: Int, openEntries: Int) -> DiskStoreConfiguration {
+    /// - Parameter openDirectories: as many as there are descriptors for.
+    func store(openDirectories: Int) -> DiskStoreConfiguration {
         DiskStoreConfiguration(
             cacheDirectory: storage.cache, stateDirectory: storage.state, runtimeDirectory: storage.runtime,
             keys: storage.keys, pendingLogouts: sessions.pendingLogouts.isEmpty ? nil : sessions.pendingLogouts,
-            quota: storage.quota, userQuota: storage.userQuota, openDirectories: openDirectories,
-            openEntries: openEntries)
+            quota: storage.quota, userQuota: storage.userQuota, openDirectories: openDirectories)
     }
 
     var cacheSettings: CacheSettings {

@@ -52,7 +52,7 @@ enum Daemon {
         }
         let store = try DiskStore(
             configuration: configuration.store(
-                openDirectories: descriptors.directories, openEntries: descriptors.entries),
+                openDirectories: descriptors.directories),
             accountOf: accountOf, yield: backgroundYield().yield, log: log)
         try endWhatABootEnds(store, environment, configuration, log)
         try store.start(after: restAtStart)

@@ -8,16 +8,13 @@ import Logging
 /// (I9, F15).
 ///
 /// Connections are refused before descriptors run out: what is left is for the disk, downloads and the store's own
-/// files. Where the system allows too few for what is configured, the daemon keeps fewer images open, then fewer directories,
+/// files. Where the system allows too few for what is configured, the daemon keeps fewer directories open,
 /// then makes fewer downloads at once, then takes fewer connections; and says so.
 struct DescriptorBudget: Equatable, Sendable {
-    var entries: Int
     var directories: Int
     var downloads: Int
     var connections: Int
 
-    /// Images that the store keeps open when there is room. They are a matter of speed alone, so there may be none.
-    static let entries = 1024
     /// Directories that the store keeps open when there is room.
     static let directories = 256
     private static let fewestDirectories = 16
@@ -37,7 +34,7 @@ struct DescriptorBudget: Equatable, Sendable {
 
     /// All that a configuration can take.
     static func needed(_ configuration: Configuration, diskThreads: Int) -> Int {
-        fixed(threads: configuration.threads, diskThreads: diskThreads) + entries + directories
+        fixed(threads: configuration.threads, diskThreads: diskThreads) + directories
             + perTransfer * configuration.limits.downloads + configuration.limits.connections
     }
 
@@ -60,7 +57,6 @@ struct DescriptorBudget: Equatable, Sendable {
         connections = fewest + take(limits.connections - fewest, 1)
         downloads = fewestDownloads + take(limits.downloads - fewestDownloads, Self.perTransfer)
         directories = Self.fewestDirectories + take(Self.directories - Self.fewestDirectories, 1)
-        entries = take(Self.entries, 1)
     }
 
     /// What of the configuration does not fit, with what it has become.

@@ -14,7 +14,7 @@ import ThumbnailCache
 
     init() throws {
         tree = try TestTree()
-        disk = try Disk(system: system, openDirectories: 1, openEntries: 0, random: SecureRandom())
+        disk = try Disk(system: system, openDirectories: 1, random: SecureRandom())
         directory = try disk.openRoot(tree.root)
     }
 

@@ -38,7 +38,7 @@ import ThumbnailCache
 
     @Test func `F73: a directory that may be the one that was removed meanwhile is not kept open`() throws {
         let tree = try TestTree()
-        let disk = try Disk(system: LinuxFileSystem(), openDirectories: 4, openEntries: 0, random: SecureRandom())
+        let disk = try Disk(system: LinuxFileSystem(), openDirectories: 4, random: SecureRandom())
         let cache = disk.directories
         let directory = try disk.openRoot(tree.root)
         let (key, other) = (DirectoryCache.Key(generation: 1, bucket: 2), DirectoryCache.Key(generation: 1, bucket: 3))
