@@ -7,12 +7,10 @@ import ThumbcacheProtocol
 /// The Unix socket: takes connections, asks the kernel who they are, and gives each a ``Connection``.
 public final class DaemonServer: Sendable {
     private let context: ServerContext
-    private let group: SocketLoopGroup
     private let listener: Listener
 
-    private init(context: ServerContext, group: SocketLoopGroup, listener: Listener) {
+    private init(context: ServerContext, listener: Listener) {
         self.context = context
-        self.group = group
         self.listener = listener
     }
 
@@ -23,58 +21,44 @@ public final class DaemonServer: Sendable {
     /// - Parameter overflowUID: what the kernel says of a peer whose uid has no number in this user namespace
     ///   (user_namespaces(7)). Whoever has it is refused: it may be anybody.
     public static func start(
-        on descriptor: CInt, context: ServerContext, admins: AdminRule, overflowUID: UInt32 = 65_534,
-        group: SocketLoopGroup
+        on descriptor: CInt, context: ServerContext, admins: AdminRule, overflowUID: UInt32 = 65_534
     ) async throws -> DaemonServer {
-        try await start(
-            on: descriptor, context: context,
-            identify: { try Peer.of($0, admins: admins).refused(asUID: overflowUID) }, group: group)
+        try await start(on: descriptor, context: context) {
+            try Peer.of($0, admins: admins).refused(asUID: overflowUID)
+        }
     }
 
     /// - Parameter identify: says who is at the other end; called on the connection's loop.
     static func start(
-        on descriptor: CInt, context: ServerContext, identify: @escaping @Sendable (CInt) throws -> Peer,
-        group: SocketLoopGroup
+        on descriptor: CInt, context: ServerContext, identify: @escaping @Sendable (CInt) throws -> Peer
     ) async throws -> DaemonServer {
-        var serving = context
-        serving.loops = group.loops
-        let served = serving
-        let turns = try await turns(of: group)
-        let listener = try await Listener.start(
-            on: descriptor, loop: group.loops[0], log: context.log
-        ) { connection in
-            let loop = group.nextForSocket()
-            loop.execute { take(connection, served, identify, turns[ObjectIdentifier(loop)], on: loop) }
+        let loops = context.loops
+        let turns = Dictionary(uniqueKeysWithValues: loops.loops.map { (ObjectIdentifier($0), makeTurns(of: $0)) })
+        let listener = try await Listener.start(on: descriptor, loop: loops.loops[0], log: context.log) { connection in
+            let loop = loops.nextForSocket()
+            loop.execute { take(connection, context, identify, turns[ObjectIdentifier(loop)], on: loop) }
         }
-        return DaemonServer(context: served, group: group, listener: listener)
+        return DaemonServer(context: context, listener: listener)
     }
 
-    private static func turns(of group: SocketLoopGroup) async throws -> [ObjectIdentifier: NIOLoopBound<LoopTurns>] {
-        var turns: [ObjectIdentifier: NIOLoopBound<LoopTurns>] = [:]
-        for loop in group.loops {
-            turns[ObjectIdentifier(loop)] = try await loop.submit {
-                let turns = LoopTurns(round: loop.round) { work in
-                    let work = NIOLoopBound(work, eventLoop: loop)
-                    loop.execute { work.value() }
-                }
-                return NIOLoopBound(turns, eventLoop: loop)
-            }.get()
-        }
-        return turns
+    private static func makeTurns(of loop: SocketLoop) -> NIOLoopBoundBox<LoopTurns> {
+        NIOLoopBoundBox.makeBoxSendingValue(
+            LoopTurns(round: loop.round) { work in
+                let work = NIOLoopBound(work, eventLoop: loop)
+                loop.execute { work.value() }
+            }, eventLoop: loop)
     }
 
     private static func take(
         _ descriptor: CInt, _ context: ServerContext, _ identify: (CInt) throws -> Peer,
-        _ turns: NIOLoopBound<LoopTurns>?, on loop: SocketLoop
+        _ turns: NIOLoopBoundBox<LoopTurns>?, on loop: SocketLoop
     ) {
         do {
             let stream = try loop.adopt(descriptor)
             do {
                 try admit(stream, identify(descriptor), context, turns?.value, loop)
             } catch let error as CommandError {
-                let refusal = RefusedConnection(stream, registry: context.registry, limit: refusedAtOnce)
-                stream.handler = refusal
-                refusal.tell(error, on: loop)
+                RefusedConnection(stream, registry: context.registry).tell(error, on: loop)
             } catch {
                 stream.close()
                 throw error
@@ -90,23 +74,12 @@ public final class DaemonServer: Sendable {
         guard let turns else { throw CommandError.stopping }
         let limits = context.limits()
         let onLoop = NIOLoopBound(stream, eventLoop: loop)
-        let place: PeerRegistry.Place
-        do throws(PeerRegistry.Refusal) {
-            place = try context.registry.enter(
-                peer, limits: limits,
-                // The connection does not exist yet when the registry takes it in.
-                .init(
-                    drain: { loop.execute { (onLoop.value.handler as? Connection)?.drain() } },
-                    close: { loop.execute { onLoop.value.close() } },
-                    giveWay: { reason in loop.execute { (onLoop.value.handler as? Connection)?.giveWay(reason) } }))
-        } catch {
-            switch error {
-            case .tooMany(let reason): throw CommandError(.busy, reason)
-            case .draining: throw CommandError.stopping
-            }
+        let registration = try context.registry.enter(peer, limits: limits) { order in
+            // The connection does not exist yet when the registry takes it in.
+            loop.execute { (onLoop.value.handler as? Connection)?.obey(order) }
         }
         stream.handler = Connection(
-            context: context, limits: limits, peer: peer, place: place, turns: turns, stream: stream,
+            context: context, limits: limits, peer: peer, registration: registration, turns: turns, stream: stream,
             eventLoop: loop)
     }
 
@@ -120,8 +93,8 @@ public final class DaemonServer: Sendable {
     public func drain(grace: TimeAmount) async throws {
         try await listener.stop()
         // Who was let in before, by an accept(2) whose connection has yet to come to its loop, is no later than the stop.
-        for loop in group.loops { try await loop.submit {}.get() }
-        let drained = group.next().makePromise(of: Void.self)
+        try await context.loops.barrier()
+        let drained = context.loops.next().makePromise(of: Void.self)
         let deadline = drained.futureResult.eventLoop.scheduleTask(in: grace) { drained.succeed() }
         context.registry.drain { drained.succeed() }
         try await drained.futureResult.get()

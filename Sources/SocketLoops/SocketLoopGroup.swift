@@ -27,6 +27,11 @@ public final class SocketLoopGroup: EventLoopGroup {
         }
     }
 
+    /// Returns when every loop has done what it had before it.
+    public func barrier() async throws {
+        for loop in loops { try await loop.submit {}.get() }
+    }
+
     public func any() -> any EventLoop { loops[0] }
     public func makeIterator() -> EventLoopIterator { EventLoopIterator(loops) }
 

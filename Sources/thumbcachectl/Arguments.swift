@@ -2,28 +2,15 @@ import ArgumentParser
 import NIOCore
 import ThumbcacheProtocol
 
-/// The arguments of a request while they are put together.
-struct RequestArguments {
-    private(set) var buffers: [ByteBuffer]
+/// Arguments of a request.
+func words(_ words: String...) -> [ByteBuffer] { words.map(ByteBuffer.init(string:)) }
 
-    init(_ command: String, _ operands: String...) {
-        buffers = [ByteBuffer(string: command)] + operands.map(ByteBuffer.init(string:))
-    }
-
-    mutating func append(_ operand: ByteBuffer) { buffers.append(operand) }
-    mutating func append(_ operand: String) { buffers.append(ByteBuffer(string: operand)) }
-
-    /// An option with its value; nothing where there is none.
-    mutating func option(_ name: String, _ value: (some CustomStringConvertible)?) {
-        guard let value else { return }
-        append(name)
-        append(value.description)
-    }
-
-    mutating func flag(_ name: String, _ isSet: Bool) {
-        if isSet { append(name) }
-    }
+/// An option with its value; nothing where there is none.
+func option(_ name: String, _ value: (some CustomStringConvertible)?) -> [ByteBuffer] {
+    value.map { words(name, $0.description) } ?? []
 }
+
+func flag(_ name: String, _ isSet: Bool) -> [ByteBuffer] { isSet ? words(name) : [] }
 
 /// `*` stands for every user in the protocol. A shell puts it there too easily for it to mean that here.
 func validate(user: String) throws {

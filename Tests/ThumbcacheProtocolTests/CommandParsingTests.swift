@@ -138,7 +138,7 @@ import Testing
         ("ECHO hi", .echo(bytes("hi"))),
         ("QUIT", .quit),
         ("RESET", .reset),
-        ("SELECT 0", .select(0)),
+        ("SELECT 0", .select),
         ("CLIENT ID", .client(.id)),
         ("client getname", .client(.getName)),
         ("CLIENT SETNAME worker-1", .client(.setName(bytes("worker-1")))),

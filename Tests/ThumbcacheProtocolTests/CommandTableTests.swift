@@ -9,8 +9,7 @@ import Testing
 
     private func reply(_ query: CommandQuery, _ version: RESPVersion) throws -> Value {
         var buffer = table.reply(to: query, version: version)
-        var decoder = ReplyDecoder()
-        let value = try #require(try decoder.next(&buffer))
+        let value = try #require(try buffer.readReply())
         #expect(buffer.readableBytes == 0, "a reply is one value")
         return value
     }

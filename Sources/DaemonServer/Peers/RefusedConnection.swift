@@ -8,23 +8,24 @@ import ThumbcacheProtocol
 /// the reason. So the close waits until the peer has seen the end, for a moment at most.
 final class RefusedConnection: StreamHandler {
     /// How long a refused peer may keep a descriptor busy.
-    static var patience: TimeAmount { .milliseconds(100) }
+    static var linger: TimeAmount { .milliseconds(100) }
 
     private let stream: Stream
     private let registry: PeerRegistry
+    /// Beyond so many it closes without waiting.
     private let mayLinger: Bool
     private var deadline: Scheduled<Void>?
 
-    /// - Parameter limit: how many may wait at once; beyond it the connection closes without waiting.
-    init(_ stream: Stream, registry: PeerRegistry, limit: Int) {
+    init(_ stream: Stream, registry: PeerRegistry) {
         self.stream = stream
         self.registry = registry
-        mayLinger = registry.linger(limit: limit)
+        mayLinger = registry.linger(limit: DaemonServer.refusedAtOnce)
     }
 
-    func tell(_ error: CommandError, on eventLoop: any EventLoop) {
+    func tell(_ error: CommandError, on eventLoop: SocketLoop) {
+        stream.handler = self
         if mayLinger {
-            deadline = eventLoop.assumeIsolated().scheduleTask(in: Self.patience) { [stream] in stream.close() }
+            deadline = eventLoop.assumeIsolated().scheduleTask(in: Self.linger) { [stream] in stream.close() }
         }
         stream.write(.error(error))
         stream.flush()

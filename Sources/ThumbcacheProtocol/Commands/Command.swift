@@ -18,7 +18,8 @@ public enum Command: Sendable, Equatable {
     case echo(ByteBuffer)
     case quit
     case reset
-    case select(Int)
+    /// Of database 0: there is no other.
+    case select
     case client(ClientCommand)
     case command(CommandQuery)
     /// INFO, with the sections named, in lower case.
@@ -40,11 +41,6 @@ public struct GetCommand: Sendable, Equatable {
     public var ifNot: ByteBuffer?
     public var meta = false
 
-    public init(user: ByteBuffer, profile: ByteBuffer) {
-        self.user = user
-        self.profile = profile
-    }
-
     /// Whether any image held in the slot will do, and nothing is wanted but the image.
     public var isPlain: Bool { url == nil && ifNot == nil && !meta }
 }
@@ -59,11 +55,6 @@ public struct MGetCommand: Sendable, Equatable {
     /// Milliseconds, 0 to 600000.
     public var wait: Int64?
     public var cachedOnly = false
-
-    public init(user: ByteBuffer, profiles: [ByteBuffer]) {
-        self.user = user
-        self.profiles = profiles
-    }
 }
 
 /// `PUT user profile image [SIZE px] [TTL seconds]`
@@ -76,12 +67,6 @@ public struct PutCommand: Sendable, Equatable {
     public var size: UInt16 = 0
     /// Seconds, at least 1; nil: fresh until purged, evicted or put again.
     public var ttl: Int64?
-
-    public init(user: ByteBuffer, profile: ByteBuffer, image: ByteBuffer) {
-        self.user = user
-        self.profile = profile
-        self.image = image
-    }
 }
 
 /// Whom a purge or a log-out is for.
@@ -98,10 +83,6 @@ public struct PurgeCommand: Sendable, Equatable {
     public var profiles: [ByteBuffer] = []
     /// Another uid than the caller's, for admins.
     public var uid: UInt32?
-
-    public init(target: UserTarget) {
-        self.target = target
-    }
 }
 
 /// `STAT user [profile [SIZE px]]`
@@ -110,10 +91,6 @@ public struct StatCommand: Sendable, Equatable {
     public var profile: ByteBuffer?
     /// Pixels, 1 to 4096; 0 for none.
     public var size: UInt16 = 0
-
-    public init(user: ByteBuffer) {
-        self.user = user
-    }
 }
 
 /// `LOGIN user [SESSION id] [HOLD] [ORIGIN name] [TOKEN t] [REFRESH t]`
@@ -128,10 +105,6 @@ public struct LoginCommand: Sendable, Equatable {
     public var token: ByteBuffer?
     /// Printable ASCII: 1*VSCHAR of RFC 6749, appendix A.17.
     public var refresh: ByteBuffer?
-
-    public init(user: ByteBuffer) {
-        self.user = user
-    }
 }
 
 /// `LOGOUT user|* [SESSION id] [UID n]`
@@ -141,10 +114,6 @@ public struct LogoutCommand: Sendable, Equatable {
     public var session: ByteBuffer?
     /// Another uid than the caller's, for admins.
     public var uid: UInt32?
-
-    public init(target: UserTarget) {
-        self.target = target
-    }
 }
 
 /// `HELLO [2|3 [AUTH name password] [SETNAME n]]`
@@ -153,8 +122,6 @@ public struct HelloCommand: Sendable, Equatable {
     public var version: Int?
     public var hasAuth = false
     public var name: ByteBuffer?
-
-    public init() {}
 }
 
 /// `CLIENT ID|GETNAME|SETNAME n|SETINFO k v`

@@ -40,8 +40,4 @@ public struct CommandError: Error, Sendable, Equatable {
         self.code = code
         self.message = message
     }
-
-    public init(code: ErrorCode, message: String) {
-        self.init(code, message)
-    }
 }

@@ -54,14 +54,10 @@ struct Get: DaemonCommand {
         let printsImage = output == nil && !wantsMeta
         // Before anything is downloaded for nothing.
         if printsImage, environment.output.isTerminal {
-            throw .usage("an image is not written to a terminal; name a file with --output, or use a pipe")
+            throw Failure(.usage, "an image is not written to a terminal; name a file with --output, or use a pipe")
         }
-        var request = RequestArguments("GET", user, profile)
-        request.option("SIZE", size)
-        request.option("URL", url)
-        request.flag("CACHED", cached)
-        request.flag("META", wantsMeta)
-        let reply = try environment.ask(request, daemon)
+        let options = option("SIZE", size) + option("URL", url) + flag("CACHED", cached) + flag("META", wantsMeta)
+        let reply = try environment.ask(words("GET", user, profile) + options, daemon)
         guard let image = (wantsMeta ? reply[MetaKey.image.rawValue] : reply)?.bytes else {
             let reason = cached ? "none is held" : "neither the cache nor the origin has one"
             throw try environment.noImage(format, "there is no such image: \(reason)")
@@ -69,6 +65,8 @@ struct Get: DaemonCommand {
         let bytes = Array(image.readableBytesView)
         if let output { try OutputFile.write(bytes, to: output) }
         if printsImage { try environment.output.write(bytes) }
-        if wantsMeta { try environment.printer(format).pairs(reply.pairs.filter { $0.key != MetaKey.image.rawValue }) }
+        guard wantsMeta else { return }
+        let description = (reply.entries ?? []).filter { $0.key.text != MetaKey.image.rawValue }
+        try environment.show(.map(description.flatMap { [$0.key, $0.value] }), format)
     }
 }

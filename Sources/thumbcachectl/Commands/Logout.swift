@@ -34,7 +34,7 @@ struct Logout: DaemonCommand {
     var pending: String?
 
     @Option(help: ArgumentHelp("How long all of it may take, in seconds.", valueName: "seconds"))
-    var timeout = Connection.patience
+    var timeout = Connection.timeout
 
     @OptionGroup var target: TargetOptions
     @OptionGroup var output: OutputOptions
@@ -58,13 +58,11 @@ struct Logout: DaemonCommand {
             } else {
                 try ask(environment)
             }
-        environment.show(receipt, output, behind: "the log-out is done")
+        environment.showReceipt(receipt, output, behind: "the log-out is done")
     }
 
     private func ask(_ environment: Environment) throws(Failure) -> Value {
-        var request = RequestArguments("LOGOUT", user ?? "*")
-        request.option("SESSION", session)
-        request.option("UID", target.uid)
+        let request = words("LOGOUT", user ?? "*") + option("SESSION", session) + option("UID", target.uid)
         return try environment.ask(request, daemon, within: timeout)
     }
 
@@ -73,7 +71,7 @@ struct Logout: DaemonCommand {
         let uid = target.uid ?? geteuid()
         let marker: MarkerDirectory.Marker
         do throws(SystemError) {
-            marker = try directory.leave(uid: uid, random: environment.random)
+            marker = try directory.leave(uid: uid)
         } catch {
             environment.warn("cannot \(error); the daemon is asked without a marker")
             return try ask(environment)
@@ -83,7 +81,8 @@ struct Logout: DaemonCommand {
             receipt = try ask(environment)
         } catch {
             remove(marker.older, from: directory, environment)
-            throw .pending(
+            throw Failure(
+                .pending,
                 "\(error.message); left the marker \(directory.path)/\(marker.name): the daemon honours it before it "
                     + "serves anyone after a start, and within seconds where it runs")
         }

@@ -45,10 +45,7 @@ struct Put: DaemonCommand {
 
     func run(in environment: Environment) throws(Failure) {
         let image = try InputFile.read(file, what: "an image", limit: Self.largestImage, input: environment.input)
-        var request = RequestArguments("PUT", user, profile)
-        request.append(ByteBuffer(bytes: image))
-        request.option("SIZE", size)
-        request.option("TTL", ttl)
-        _ = try environment.ask(request, daemon)
+        let request = words("PUT", user, profile) + [ByteBuffer(bytes: image)]
+        _ = try environment.ask(request + option("SIZE", size) + option("TTL", ttl), daemon)
     }
 }

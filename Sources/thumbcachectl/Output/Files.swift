@@ -15,12 +15,12 @@ enum InputFile {
                 path == "-"
                 ? try readAll(input.descriptor, limit: limit) : try File(path, O_RDONLY).readAll(limit: limit)
         } catch {
-            throw .usage("cannot read \(name): \(error.reason)")
+            throw Failure(.usage, "cannot read \(name): \(error.reason)")
         }
         guard bytes.count <= limit else {
-            throw .usage("\(name) has more than \(limit) bytes; that is too much for \(what)")
+            throw Failure(.usage, "\(name) has more than \(limit) bytes; that is too much for \(what)")
         }
-        guard !bytes.isEmpty else { throw .usage("\(name) is empty; it has to hold \(what)") }
+        guard !bytes.isEmpty else { throw Failure(.usage, "\(name) is empty; it has to hold \(what)") }
         return bytes
     }
 }
@@ -37,7 +37,7 @@ enum OutputFile {
                 try replace(path, bytes)
             }
         } catch {
-            throw .usage("cannot write \(path): \(error.reason)")
+            throw Failure(.usage, "cannot write \(path): \(error.reason)")
         }
     }
 

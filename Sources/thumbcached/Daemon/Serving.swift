@@ -2,7 +2,7 @@ import DaemonServer
 import LinuxSupport
 import Logging
 import NIOCore
-import SocketLoops
+import ThumbcacheProtocol
 import ThumbnailCache
 
 /// Serves on the socket until the stop: then answers what has begun, and closes.
@@ -17,7 +17,6 @@ struct Serving: Sendable {
     let admins: AdminRule
     /// Stands for every uid that has no number here.
     let overflowUID: UInt32
-    let group: SocketLoopGroup
     let reload: Reload
     let notifier: SystemdNotifier
     let log: Logger
@@ -30,11 +29,11 @@ struct Serving: Sendable {
         try events.takeSignals()
         let server = try tasks.wait {
             try await DaemonServer.start(
-                on: socket.descriptor, context: context, admins: admins, overflowUID: overflowUID, group: group)
+                on: socket.descriptor, context: context, admins: admins, overflowUID: overflowUID)
         }
         server.whenListenerCloses { events.tell(.listenerClosed) }
         attempt("tell systemd that it serves") { try notifier.send(.ready, .status("serving at \(socket.name)")) }
-        log.notice("serving", metadata: ["version": "\(context.version)", "socket": "\(socket.name)"])
+        log.notice("serving", metadata: ["version": "\(Version.current)", "socket": "\(socket.name)"])
 
         while true {
             switch events.next() {

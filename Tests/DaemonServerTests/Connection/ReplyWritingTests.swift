@@ -21,8 +21,7 @@ import ThumbnailCache
 
     private func value(_ reply: ByteBuffer) throws -> Value? {
         var reply = reply
-        var decoder = ReplyDecoder()
-        return try decoder.next(&reply)
+        return try reply.readReply()
     }
 
     @Test func `an image alone is sent from where it lies`() {

@@ -1,0 +1,213 @@
+import NIOCore
+import RESP
+
+/// The arguments of a request, read one after another: those at a fixed place, then the options.
+struct Arguments {
+    let request: Request
+    let command: CommandName
+    let limits: CommandLimits
+    /// Of the argument that comes next.
+    private(set) var index = 1
+    /// One bit for each option that has been read.
+    private var seen: UInt32 = 0
+    /// The one whose value comes next.
+    private(set) var current = Option.size
+
+    /// - Parameter counts: how many arguments there may be, the command's name included.
+    init(
+        _ request: borrowing Request, of command: CommandName, _ counts: some RangeExpression<Int>,
+        _ limits: CommandLimits
+    ) throws(CommandError) {
+        try request.requireCount(counts, of: command)
+        self.request = copy request
+        self.command = command
+        self.limits = limits
+    }
+
+    var isAtEnd: Bool { index >= request.count }
+
+    mutating func next() -> ByteBuffer {
+        defer { index += 1 }
+        return request[index]
+    }
+
+    /// An id of a user, a profile or a session: opaque, of 1 to ``CommandLimits/id`` bytes. Its value is never shown.
+    mutating func id(_ what: String) throws(CommandError) -> ByteBuffer {
+        let id = next()
+        guard id.readableBytes > 0 else {
+            throw CommandError(.err, "\(what) is empty: expected 1 to \(limits.id) bytes")
+        }
+        guard id.readableBytes <= limits.id else {
+            throw CommandError(.err, "\(what) has \(id.readableBytes) bytes: expected 1 to \(limits.id)")
+        }
+        return id
+    }
+
+    /// One user, or all of them.
+    mutating func target() throws(CommandError) -> UserTarget {
+        let user = try id("user")
+        let isStar = user.readableBytes == 1 && user.getInteger(at: user.readerIndex) == UInt8(ascii: "*")
+        return isStar ? .all : .user(user)
+    }
+
+    /// `*` is nobody's name.
+    mutating func user() throws(CommandError) -> ByteBuffer {
+        guard case .user(let user) = try target() else {
+            throw CommandError(.err, "user '*' is reserved: it means every user, and only LOGOUT and PURGE take it")
+        }
+        return user
+    }
+
+    /// A count and as many profiles. Whatever they look like, they are ids: the count says where they end.
+    mutating func profiles() throws(CommandError) -> [ByteBuffer] {
+        // A count that is no number is not shown: it may be the id of a profile, whose count was forgotten.
+        guard let count = request.withBytes(of: index, { wholeNumber($0) }) else {
+            throw CommandError(
+                .err, "the count of profiles is not a whole number of decimal digits: \(command.specification.syntax)")
+        }
+        guard count >= 1 else { throw CommandError(.err, "the count of profiles is 0: expected at least 1") }
+        let available = request.count - index - 1
+        guard count <= available else {
+            throw CommandError(
+                .err,
+                "the count of profiles is \(request.shown(at: index)), more than the arguments that follow (\(available))"
+            )
+        }
+        index += 1
+        var profiles: [ByteBuffer] = []
+        profiles.reserveCapacity(count)
+        for number in 1...count { profiles.append(try id("profile \(number)")) }
+        return profiles
+    }
+
+    // MARK: Options
+
+    /// Whether an option comes next.
+    var isAtOption: Bool { !isAtEnd && Option(request.withBytes(of: index) { Word($0) }) != nil }
+
+    /// The next option, each at most once; nil at the end.
+    mutating func option() throws(CommandError) -> Option? {
+        guard !isAtEnd else { return nil }
+        guard let option = Option(request.withBytes(of: index) { Word($0) }) else {
+            // Not shown: what stands where an option is due may well be an id or a token.
+            throw CommandError(.err, "bad option (argument \(index)) for '\(command.rawValue)': \(expected)")
+        }
+        let bit = UInt32(1) << UInt32(option.rawValue)
+        guard seen & bit == 0 else {
+            throw CommandError(.err, "option \(option.name) of '\(command.rawValue)' is given twice")
+        }
+        seen |= bit
+        current = option
+        index += 1
+        return option
+    }
+
+    /// What to throw for an option that this command does not take.
+    func notTaken() -> CommandError {
+        CommandError(.err, "bad option '\(current.name)' for '\(command.rawValue)': \(expected)")
+    }
+
+    private var expected: String {
+        let names = command.specification.options
+        guard let last = names.last else { return "it takes none" }
+        return "expected " + (names.count == 1 ? last : names.dropLast().joined(separator: ", ") + " or " + last)
+    }
+
+    /// There is a value for the option.
+    func requireValue() throws(CommandError) {
+        guard !isAtEnd else {
+            throw CommandError(.err, "option \(current.name) of '\(command.rawValue)' lacks its value")
+        }
+    }
+}
+
+extension Request {
+    /// Whether this is `GET user profile`, without options. What it names is not checked.
+    public var isPlainGet: Bool { count == 3 && withBytes(of: 0) { Word($0) } == "GET" }
+
+    func requireCount(_ counts: some RangeExpression<Int>, of command: CommandName) throws(CommandError) {
+        guard counts.contains(count) else {
+            throw CommandError(
+                .err, "wrong number of arguments for '\(command.rawValue)': \(command.specification.syntax)")
+        }
+    }
+
+    /// A name that a client gives its connection: no spaces and no control characters, as in Redis.
+    func connectionName(at index: Int, _ what: String) throws(CommandError) -> ByteBuffer {
+        let isName = withBytes(of: index) { bytes in
+            bytes.count <= CommandLimits.name && bytes.allSatisfy { 0x21...0x7E ~= $0 }
+        }
+        guard isName else {
+            throw CommandError(
+                .err,
+                "bad \(what): expected at most \(CommandLimits.name) printable ASCII characters without spaces")
+        }
+        return self[index]
+    }
+
+    /// Arguments as names, which are short: one as long as an image is not made a string of.
+    func names(_ range: Range<Int>) throws(CommandError) -> [String] {
+        var names: [String] = []
+        for index in range {
+            let name = withBytes(of: index) {
+                $0.count <= CommandLimits.word ? String(decoding: $0, as: UTF8.self) : nil
+            }
+            guard let name else {
+                throw CommandError(
+                    .err, "argument \(index) is too long: expected a name of at most \(CommandLimits.word) bytes")
+            }
+            names.append(name)
+        }
+        return names
+    }
+
+    /// Text of the client's, fit for an error message.
+    func shown(at index: Int) -> String {
+        withBytes(of: index) { printableText($0) }
+    }
+}
+
+/// A number of at most 32 decimal digits, without sign or leading zeros; `Int.max` stands for all that do not fit; else nil.
+func wholeNumber(_ bytes: UnsafeRawBufferPointer) -> Int? {
+    guard let first = bytes.first, bytes.count <= 32, bytes.count == 1 || first != UInt8(ascii: "0") else { return nil }
+    var value = 0
+    for byte in bytes {
+        let digit = byte &- UInt8(ascii: "0")
+        guard digit <= 9 else { return nil }
+        let (tens, isOver) = value.multipliedReportingOverflow(by: 10)
+        let (sum, isOverToo) = tens.addingReportingOverflow(Int(digit))
+        value = isOver || isOverToo || value == .max ? .max : sum
+    }
+    return value
+}
+
+/// A name of the protocol, of a command or an option, with its case folded: at most eight letters in one machine word,
+/// so that telling commands apart makes no string and costs one comparison each.
+struct Word: Equatable, Sendable, ExpressibleByStringLiteral {
+    /// The letters in upper case, the last one lowest; 0 for what is no name at all.
+    private let letters: UInt64
+
+    @inline(__always)
+    init(_ bytes: UnsafeRawBufferPointer) {
+        var letters: UInt64 = 0
+        guard bytes.count <= 8 else {
+            self.letters = 0
+            return
+        }
+        for byte in bytes {
+            let letter = byte & 0xDF
+            guard letter &- UInt8(ascii: "A") < 26 else {
+                self.letters = 0
+                return
+            }
+            letters = letters &<< 8 | UInt64(letter)
+        }
+        self.letters = letters
+    }
+
+    /// Of upper-case letters, eight at most.
+    @inline(__always)
+    init(stringLiteral text: StaticString) {
+        self.init(UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+    }
+}
