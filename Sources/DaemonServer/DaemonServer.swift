@@ -18,18 +18,8 @@ public final class DaemonServer: Sendable {
     public static var refusedAtOnce: Int { 64 }
 
     /// Starts serving on a socket that listens, whoever made it; the descriptor is the server's from now on.
-    /// - Parameter overflowUID: what the kernel says of a peer whose uid has no number in this user namespace
-    ///   (user_namespaces(7)). Whoever has it is refused: it may be anybody.
+    /// - Parameter identify: says who is at the other end, as ``Peer/of(_:admins:)``; called on the connection's loop.
     public static func start(
-        on descriptor: CInt, context: ServerContext, admins: AdminRule, overflowUID: UInt32 = 65_534
-    ) async throws -> DaemonServer {
-        try await start(on: descriptor, context: context) {
-            try Peer.of($0, admins: admins).refused(asUID: overflowUID)
-        }
-    }
-
-    /// - Parameter identify: says who is at the other end; called on the connection's loop.
-    static func start(
         on descriptor: CInt, context: ServerContext, identify: @escaping @Sendable (CInt) throws -> Peer
     ) async throws -> DaemonServer {
         let loops = context.loops
@@ -58,7 +48,10 @@ public final class DaemonServer: Sendable {
             do {
                 try admit(stream, identify(descriptor), context, turns?.value, loop)
             } catch let error as CommandError {
-                RefusedConnection(stream, registry: context.registry).tell(error, on: loop)
+                stream.write(.error(error))
+                stream.flush()
+                stream.endOutput()
+                context.registry.closeSoon(stream, on: loop)
             } catch {
                 stream.close()
                 throw error

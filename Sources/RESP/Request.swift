@@ -13,17 +13,6 @@ public struct Request: Sendable {
         self.arguments = arguments
     }
 
-    /// A request that was not read from a connection. Copies the arguments.
-    public init(_ arguments: [ByteBuffer]) {
-        var frame = ByteBuffer()
-        var list = ArgumentList()
-        for argument in arguments {
-            list.append(ArgumentSpan(offset: frame.readableBytes, length: argument.readableBytes))
-            frame.writeImmutableBuffer(argument)
-        }
-        self.init(frame: frame, arguments: list)
-    }
-
     /// Arguments, the command's name included; at least 1 in what a ``RequestDecoder`` returns.
     @inlinable public var count: Int { arguments.count }
 

@@ -32,7 +32,7 @@ public final class SocketLoop: EventLoop {
     private let late = NIOLockedValueBox(())
     private let wakeup: Wakeup
     // Touched on the loop's thread alone.
-    private nonisolated(unsafe) let poller: Poller
+    nonisolated(unsafe) let poller: Poller
     private nonisolated(unsafe) let buffers: StreamBuffers
     /// For what is shared out anew in each round. On the loop only.
     public nonisolated(unsafe) let round = LoopRound()
@@ -41,14 +41,15 @@ public final class SocketLoop: EventLoop {
     static var longestRound: TimeAmount { .milliseconds(5) }
 
     /// Starts the loop's thread.
-    /// - Throws: ``LoopStartError``; `ThreadError` if there is no thread to be had.
+    /// - Throws: ``IOError`` if the system does not give what it waits with, two descriptors and memory of its own for them; `ThreadError`
+    ///   if there is no thread to be had.
     public init() throws {
         do {
             wakeup = try Wakeup()
             poller = try Poller()
             try wakeup.watch(with: poller)
         } catch let error as IOError {
-            throw LoopStartError(code: error.errnoCode)
+            throw IOError(errnoCode: error.errnoCode, reason: "no event loop could be started")
         }
         buffers = StreamBuffers()
         try start()
@@ -69,22 +70,6 @@ public final class SocketLoop: EventLoop {
             throw error
         }
         return stream
-    }
-
-    /// Watches a socket that others connect to, for connections or, while it pauses, for nothing. On the loop only.
-    func watch(_ listener: Listener, _ descriptor: CInt) throws {
-        preconditionInEventLoop()
-        try poller.add(descriptor, for: .readable, listener)
-    }
-
-    func watch(_ descriptor: CInt, for events: Readiness) throws {
-        preconditionInEventLoop()
-        try poller.change(descriptor, for: events)
-    }
-
-    func forget(_ descriptor: CInt) {
-        preconditionInEventLoop()
-        poller.remove(descriptor)
     }
 
     // MARK: Work
@@ -253,12 +238,4 @@ public final class SocketLoop: EventLoop {
         for timer in timers { timer.drop() }
         return !due.isEmpty || !timers.isEmpty
     }
-}
-
-/// The system did not give what an event loop waits with: two descriptors, and memory of its own for them.
-public struct LoopStartError: Error, Equatable, CustomStringConvertible {
-    /// The errno.
-    public let code: CInt
-
-    public var description: String { "no event loop could be started: \(String(cString: strerror(code)))" }
 }

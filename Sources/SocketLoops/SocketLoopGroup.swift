@@ -44,15 +44,9 @@ public final class SocketLoopGroup: EventLoopGroup {
 
     /// The same as ``end()``.
     public func shutdownGracefully(queue: DispatchQueue, _ callback: @escaping @Sendable ((any Error)?) -> Void) {
-        let running = NIOLockedValueBox(loops.count)
-        for loop in loops {
-            loop.shutdownGracefully(queue: queue) { _ in
-                let isLast = running.withLockedValue { running in
-                    running -= 1
-                    return running == 0
-                }
-                if isLast { callback(nil) }
-            }
+        Task {
+            await end()
+            queue.async { callback(nil) }
         }
     }
 }

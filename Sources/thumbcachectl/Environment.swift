@@ -7,9 +7,6 @@ import RESP
 struct Environment {
     /// An environment variable.
     let variable: (_ name: String) -> String?
-    var input = StandardStream(descriptor: STDIN_FILENO)
-    var output = StandardStream(descriptor: STDOUT_FILENO)
-    var errors = StandardStream(descriptor: STDERR_FILENO)
 
     /// The daemon's reply to one request.
     /// - Parameters:
@@ -48,16 +45,16 @@ struct Environment {
 
     /// Says something on standard error, in one line or more; to the journal, with its priority.
     func complain(_ message: String, _ priority: Journal.Priority) {
-        let isJournal = Journal.isBehind(errors.descriptor, variable("JOURNAL_STREAM"))
+        let isJournal = Journal.isBehind(STDERR_FILENO, variable("JOURNAL_STREAM"))
         do throws(Failure) {
-            try errors.write(Array(Journal.lines(message, priority, toJournal: isJournal).utf8))
+            try write(Array(Journal.lines(message, priority, toJournal: isJournal).utf8), to: STDERR_FILENO)
         } catch {
             // There is nobody to tell; the exit status still says it.
         }
     }
 
     func printer(_ options: OutputOptions) -> Printer {
-        Printer(output: output, style: options.json ? .json : output.isTerminal ? .aligned : .plain)
+        Printer(style: options.json ? .json : isTerminal(STDOUT_FILENO) ? .aligned : .plain)
     }
 }
 
@@ -83,17 +80,12 @@ enum SocketPath {
     }
 }
 
-/// Standard input, output or error.
-struct StandardStream {
-    let descriptor: Int32
+func isTerminal(_ descriptor: Int32) -> Bool { isatty(descriptor) == 1 }
 
-    var isTerminal: Bool { isatty(descriptor) == 1 }
-
-    func write(_ bytes: [UInt8]) throws(Failure) {
-        do throws(SystemError) {
-            try writeAll(bytes, to: descriptor)
-        } catch {
-            throw Failure(.usage, "cannot write the output: \(error.reason)")
-        }
+func write(_ bytes: [UInt8], to descriptor: Int32 = STDOUT_FILENO) throws(Failure) {
+    do throws(SystemError) {
+        try writeAll(bytes, to: descriptor)
+    } catch {
+        throw Failure(.usage, "cannot write the output: \(error.reason)")
     }
 }

@@ -161,7 +161,7 @@ import Testing
 
     @Test(arguments: CommandName.allCases)
     func `Every command that is described is known, in any case`(name: CommandName) {
-        for name in [name.rawValue, name.rawValue.uppercased()] {
+        for name in [name.name, name.name.uppercased()] {
             #expect(refusal(name)?.message.hasPrefix("unknown command") != true)
         }
     }

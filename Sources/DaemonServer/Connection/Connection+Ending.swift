@@ -94,12 +94,7 @@ extension Connection {
             work()
         }
         guard !isClosed else { return }
-        let registry = context.registry
-        guard registry.linger(limit: DaemonServer.refusedAtOnce) else { return stream.close() }
-        eventLoop.assumeIsolated().scheduleTask(in: RefusedConnection.linger) { [stream] in
-            registry.endLingering()
-            stream.close()
-        }
+        context.registry.closeSoon(stream, on: eventLoop)
     }
 
     // MARK: Peers that stall

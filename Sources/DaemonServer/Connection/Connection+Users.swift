@@ -70,14 +70,14 @@ extension Connection {
     // MARK: Log-out and purge
 
     func logOut(_ command: LogoutCommand) {
+        let session = command.session.map { OpaqueID($0) }
         end(command.target, of: command.uid) { endings, owner, uid in
-            let session = command.session.map { OpaqueID($0) }
             guard let owner else { return try await endings.logOutAll(uid: uid, session: session) }
             return try await endings.logOut(owner, session: session)
-        } then: { connection, uid in
+        } then: { connection, owner, uid in
             // What has ended need not be ended again.
-            connection.heldSessions = connection.heldSessions.filter {
-                !command.ends($0.session, of: $0.owner, uid: uid)
+            connection.heldSessions = connection.heldSessions.filter { held in
+                held.owner.uid != uid || held.owner != owner ?? held.owner || held.session != session ?? held.session
             }
         }
     }
@@ -92,12 +92,12 @@ extension Connection {
 
     /// Ends caches of the caller's uid or, for admins, of whichever is named.
     /// - Parameters:
-    ///   - body: is told whose; nil for all users of the uid.
+    ///   - body: is told whose; nil for every user of the uid.
     ///   - then: only once it has ended.
     private func end(
         _ target: UserTarget, of named: UInt32?,
         _ body: @escaping @Sendable (EndingService, Owner?, _ uid: UInt32) async throws -> Receipt,
-        then: @escaping @Sendable (Connection, _ uid: UInt32) -> Void = { _, _ in }
+        then: @escaping @Sendable (Connection, Owner?, _ uid: UInt32) -> Void = { _, _, _ in }
     ) {
         let uid = named ?? peer.uid
         guard uid == peer.uid || peer.isAdmin else {
@@ -114,7 +114,7 @@ extension Connection {
             let receipt = try await body(endings, owner, uid)
             return .reply { $0.writeReceipt(receipt, version) }
         } then: {
-            then($0, uid)
+            then($0, owner, uid)
         }
     }
 
@@ -174,17 +174,5 @@ extension UserList {
                 for user in users { user.withBytes { buffer.writeBulkString($0) } }
             }
         }
-    }
-}
-
-extension LogoutCommand {
-    /// - Parameter uid: whose sessions the command is about.
-    fileprivate func ends(_ session: OpaqueID, of owner: Owner, uid: UInt32) -> Bool {
-        let isUser =
-            switch target {
-            case .all: true
-            case .user(let user): owner.user == OpaqueID(user)
-            }
-        return owner.uid == uid && isUser && (self.session.map { OpaqueID($0) == session } ?? true)
     }
 }

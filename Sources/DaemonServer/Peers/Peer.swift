@@ -10,12 +10,6 @@ public struct Peer: Sendable, Equatable {
     public let pid: Int32
     /// May log out and purge in another uid's name.
     public let isAdmin: Bool
-
-    public init(uid: UInt32, pid: Int32, isAdmin: Bool) {
-        self.uid = uid
-        self.pid = pid
-        self.isAdmin = isAdmin
-    }
 }
 
 /// The uids and groups that may act for others.
@@ -35,7 +29,7 @@ extension Peer {
 
     /// Asks the kernel who is at the other end of a Unix socket.
     /// - Throws: ``IOError`` if it cannot say.
-    static func of(_ descriptor: CInt, admins: AdminRule) throws(IOError) -> Peer {
+    public static func of(_ descriptor: CInt, admins: AdminRule) throws(IOError) -> Peer {
         var (uid, gid, pid) = (UInt32(0), UInt32(0), Int32(0))
         guard clinux_peer_credentials(descriptor, &uid, &gid, &pid) == 0 else {
             throw IOError(errnoCode: errno, reason: "SO_PEERCRED")
@@ -62,7 +56,8 @@ extension Peer {
 
 extension Peer {
     /// The peer, unless the kernel could not say who it is: no uid of ours stands for whoever it may be (F29).
-    func refused(asUID overflowUID: UInt32) throws(CommandError) -> Peer {
+    /// - Parameter overflowUID: what it says of a peer whose uid has no number in this user namespace (user_namespaces(7)).
+    public func refused(asUID overflowUID: UInt32) throws(CommandError) -> Peer {
         // All ones is no uid but the absence of one: setresuid(2).
         guard uid != overflowUID, uid != .max else {
             throw CommandError(

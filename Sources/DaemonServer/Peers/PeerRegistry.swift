@@ -1,5 +1,6 @@
 import NIOConcurrencyHelpers
 import NIOCore
+import SocketLoops
 import Synchronization
 import ThumbcacheProtocol
 
@@ -32,16 +33,14 @@ public final class PeerRegistry: Sendable {
 
     fileprivate struct Account {
         let load = PeerLoad()
-        var connections: Set<UInt64> = []
-        /// Those of them that are admins', and give way to nobody.
-        var admins: Set<UInt64> = []
-
-        /// How many can give way to others.
-        var evictable: Int { connections.count - admins.count }
+        var connections = 0
+        /// Those of them that can give way to others: an admin's never does.
+        var evictable = 0
     }
 
     fileprivate struct Member: Sendable {
         let account: UInt32
+        let isEvictable: Bool
         let activity: ConnectionActivity
         let tell: @Sendable (Order) -> Void
     }
@@ -84,7 +83,7 @@ public final class PeerRegistry: Sendable {
         let account = accountOf(peer.uid)
         let (result, evicted) = state.withLockedValue { state -> (Result<Registration, CommandError>, Member?) in
             if state.isDraining { return (.failure(.stopping), nil) }
-            let own = state.accounts[account]?.connections.count ?? 0
+            let own = state.accounts[account]?.connections ?? 0
             let all = peer.isAdmin ? limits.connections : limits.connections - limits.adminConnections
             var evicted: Member?
             if !peer.isAdmin && own >= limits.connectionsPerUID {
@@ -116,6 +115,16 @@ public final class PeerRegistry: Sendable {
             return state.drained
         }
         drained?()
+    }
+
+    /// Closes a connection that counts nowhere, whose peer was just told why. Not at once: a client that writes its first requests before it
+    /// reads would find the connection broken, and never see the reason. In a moment, or at once where many wait for theirs.
+    func closeSoon(_ stream: Stream, on loop: SocketLoop) {
+        guard linger(limit: DaemonServer.refusedAtOnce) else { return stream.close() }
+        loop.assumeIsolated().scheduleTask(in: .milliseconds(100)) {
+            self.endLingering()
+            stream.close()
+        }
     }
 
     /// Counts one more of the refused connections that stay open for a moment; false when `limit` do already.
@@ -153,7 +162,7 @@ public final class PeerRegistry: Sendable {
     /// What INFO says of clients: of the caller's own account, and to admins of all.
     public func lines(for peer: Peer) -> [(name: String, value: String)] {
         let account = accountOf(peer.uid)
-        let (own, all) = state.withLockedValue { ($0.accounts[account]?.connections.count ?? 0, $0.statistics) }
+        let (own, all) = state.withLockedValue { ($0.accounts[account]?.connections ?? 0, $0.statistics) }
         guard peer.isAdmin else { return [("connected_clients", "\(own)")] }
         return [
             ("connected_clients", "\(all.connections)"),
@@ -198,10 +207,11 @@ extension PeerRegistry.State {
         lastID += 1
         lastClientIDs[uid, default: 0] += 1
         let activity = ConnectionActivity()
-        connections[lastID] = PeerRegistry.Member(account: uid, activity: activity, tell: tell)
-        var account = accounts.removeValue(forKey: uid) ?? PeerRegistry.Account()
-        account.connections.insert(lastID)
-        if isAdmin { account.admins.insert(lastID) }
+        connections[lastID] = PeerRegistry.Member(
+            account: uid, isEvictable: !isAdmin, activity: activity, tell: tell)
+        var account = accounts[uid] ?? PeerRegistry.Account()
+        account.connections += 1
+        account.evictable += isAdmin ? 0 : 1
         accounts[uid] = account
         statistics.accepted += 1
         statistics.connections += 1
@@ -217,20 +227,20 @@ extension PeerRegistry.State {
     fileprivate mutating func remove(_ id: UInt64) -> PeerRegistry.Member? {
         guard let member = connections.removeValue(forKey: id) else { return nil }
         statistics.connections -= 1
-        accounts[member.account]?.connections.remove(id)
-        accounts[member.account]?.admins.remove(id)
-        if accounts[member.account]?.connections.isEmpty == true { accounts[member.account] = nil }
+        accounts[member.account]?.connections -= 1
+        accounts[member.account]?.evictable -= member.isEvictable ? 1 : 0
+        if accounts[member.account]?.connections == 0 { accounts[member.account] = nil }
         return member
     }
 
     /// Makes room for a connection of an account that has so many, at the cost of the account that has most. Admins keep theirs.
     fileprivate mutating func evict(inFavourOf own: Int) -> PeerRegistry.Member? {
-        let most = accounts.values.max { $0.evictable < $1.evictable }
-        guard let most, most.evictable > own + 1 else { return nil }
-        let idlest = most.connections.subtracting(most.admins)
-            .min { (connections[$0]?.activity.last ?? 0, $0) < (connections[$1]?.activity.last ?? 0, $1) }
+        let most = accounts.max { $0.value.evictable < $1.value.evictable }
+        guard let most, most.value.evictable > own + 1 else { return nil }
+        let idlest = connections.filter { $0.value.account == most.key && $0.value.isEvictable }
+            .min { ($0.value.activity.last, $0.key) < ($1.value.activity.last, $1.key) }
         guard let idlest else { return nil }
         statistics.evicted += 1
-        return remove(idlest)
+        return remove(idlest.key)
     }
 }

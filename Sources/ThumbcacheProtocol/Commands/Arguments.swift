@@ -13,12 +13,7 @@ struct Arguments {
     /// The one whose value comes next.
     private(set) var current = Option.size
 
-    /// - Parameter counts: how many arguments there may be, the command's name included.
-    init(
-        _ request: borrowing Request, of command: CommandName, _ counts: some RangeExpression<Int>,
-        _ limits: CommandLimits
-    ) throws(CommandError) {
-        try request.requireCount(counts, of: command)
+    init(_ request: borrowing Request, of command: CommandName, _ limits: CommandLimits) {
         self.request = copy request
         self.command = command
         self.limits = limits
@@ -90,11 +85,11 @@ struct Arguments {
         guard !isAtEnd else { return nil }
         guard let option = Option(request.withBytes(of: index) { Word($0) }) else {
             // Not shown: what stands where an option is due may well be an id or a token.
-            throw CommandError(.err, "bad option (argument \(index)) for '\(command.rawValue)': \(expected)")
+            throw CommandError(.err, "bad option (argument \(index)) for '\(command.name)': \(expected)")
         }
         let bit = UInt32(1) << UInt32(option.rawValue)
         guard seen & bit == 0 else {
-            throw CommandError(.err, "option \(option.name) of '\(command.rawValue)' is given twice")
+            throw CommandError(.err, "option \(option.name) of '\(command.name)' is given twice")
         }
         seen |= bit
         current = option
@@ -104,19 +99,17 @@ struct Arguments {
 
     /// What to throw for an option that this command does not take.
     func notTaken() -> CommandError {
-        CommandError(.err, "bad option '\(current.name)' for '\(command.rawValue)': \(expected)")
+        CommandError(.err, "bad option '\(current.name)' for '\(command.name)': \(expected)")
     }
 
     private var expected: String {
-        let names = command.specification.options
-        guard let last = names.last else { return "it takes none" }
-        return "expected " + (names.count == 1 ? last : names.dropLast().joined(separator: ", ") + " or " + last)
+        "expected \(oneOf(command.specification.options))"
     }
 
     /// There is a value for the option.
     func requireValue() throws(CommandError) {
         guard !isAtEnd else {
-            throw CommandError(.err, "option \(current.name) of '\(command.rawValue)' lacks its value")
+            throw CommandError(.err, "option \(current.name) of '\(command.name)' lacks its value")
         }
     }
 }
@@ -125,11 +118,25 @@ extension Request {
     /// Whether this is `GET user profile`, without options. What it names is not checked.
     public var isPlainGet: Bool { count == 3 && withBytes(of: 0) { Word($0) } == "GET" }
 
-    func requireCount(_ counts: some RangeExpression<Int>, of command: CommandName) throws(CommandError) {
+    /// - Parameter counts: how many arguments the command may have, its name included.
+    func requireCount(_ counts: ClosedRange<Int>, of command: CommandName) throws(CommandError) {
         guard counts.contains(count) else {
             throw CommandError(
-                .err, "wrong number of arguments for '\(command.rawValue)': \(command.specification.syntax)")
+                .err, "wrong number of arguments for '\(command.name)': \(command.specification.syntax)")
         }
+    }
+
+    /// Which of the subcommands of `command` it asks for, as `client|id`.
+    func subcommand(of command: CommandName) throws(CommandError) -> String {
+        let all = command.specification.subcommands
+        let words = all.map { $0.name.drop { $0 != "|" }.dropFirst().uppercased() }
+        guard let index = words.map({ Word($0) }).firstIndex(of: withBytes(of: 1) { Word($0) }) else {
+            throw CommandError(
+                .err,
+                "unknown subcommand '\(shown(at: 1))' of '\(command.name)': expected \(oneOf(words))")
+        }
+        try requireCount(all[index].counts, of: command)
+        return words[index]
     }
 
     /// A name that a client gives its connection: no spaces and no control characters, as in Redis.
@@ -167,18 +174,9 @@ extension Request {
     }
 }
 
-/// A number of at most 32 decimal digits, without sign or leading zeros; `Int.max` stands for all that do not fit; else nil.
-func wholeNumber(_ bytes: UnsafeRawBufferPointer) -> Int? {
-    guard let first = bytes.first, bytes.count <= 32, bytes.count == 1 || first != UInt8(ascii: "0") else { return nil }
-    var value = 0
-    for byte in bytes {
-        let digit = byte &- UInt8(ascii: "0")
-        guard digit <= 9 else { return nil }
-        let (tens, isOver) = value.multipliedReportingOverflow(by: 10)
-        let (sum, isOverToo) = tens.addingReportingOverflow(Int(digit))
-        value = isOver || isOverToo || value == .max ? .max : sum
-    }
-    return value
+/// `A, B or C`.
+private func oneOf(_ words: [String]) -> String {
+    (words.count > 1 ? words.dropLast().joined(separator: ", ") + " or " : "") + (words.last ?? "nothing")
 }
 
 /// A name of the protocol, of a command or an option, with its case folded: at most eight letters in one machine word,
@@ -203,6 +201,11 @@ struct Word: Equatable, Sendable, ExpressibleByStringLiteral {
             letters = letters &<< 8 | UInt64(letter)
         }
         self.letters = letters
+    }
+
+    init(_ text: String) {
+        var text = text
+        self = text.withUTF8 { Word(UnsafeRawBufferPointer($0)) }
     }
 
     /// Of upper-case letters, eight at most.

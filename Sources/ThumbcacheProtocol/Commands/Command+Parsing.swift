@@ -8,40 +8,33 @@ extension Command {
     /// - Throws: ``CommandError`` that names what is wrong with the request and says what would be right.
     public init(_ request: borrowing Request, limits: CommandLimits = CommandLimits()) throws(CommandError) {
         guard request.count > 0 else { throw CommandError(.err, "the request is empty: expected a command") }
-        switch request.withBytes(of: 0, { Word($0) }) {
-        case "GET": self = .get(try GetCommand(request, limits))
-        case "MGET": self = .mget(try MGetCommand(request, limits))
-        case "PUT": self = .put(try PutCommand(request, limits))
-        case "PURGE": self = .purge(try PurgeCommand(request, limits))
-        case "STAT": self = .stat(try StatCommand(request, limits))
-        case "LOGIN": self = .login(try LoginCommand(request, limits))
-        case "LOGOUT": self = .logout(try LogoutCommand(request, limits))
-        case "USERS":
-            try request.requireCount(1...1, of: .users)
-            self = .users
-        case "HELLO": self = .hello(try HelloCommand(request, limits))
-        case "PING":
-            try request.requireCount(1...2, of: .ping)
-            self = .ping(request.count == 2 ? request[1] : nil)
-        case "ECHO":
-            try request.requireCount(2...2, of: .echo)
-            self = .echo(request[1])
-        case "QUIT":
-            try request.requireCount(1...1, of: .quit)
-            self = .quit
-        case "RESET":
-            try request.requireCount(1...1, of: .reset)
-            self = .reset
-        case "SELECT":
-            try request.requireCount(2...2, of: .select)
+        guard let name = CommandName(request.withBytes(of: 0) { Word($0) }) else {
+            throw CommandError(.err, "unknown command '\(request.shown(at: 0))', see COMMAND")
+        }
+        try request.requireCount(name.counts, of: name)
+        let arguments = Arguments(request, of: name, limits)
+        switch name {
+        case .get: self = .get(try GetCommand(arguments))
+        case .mget: self = .mget(try MGetCommand(arguments))
+        case .put: self = .put(try PutCommand(arguments))
+        case .purge: self = .purge(try PurgeCommand(arguments))
+        case .stat: self = .stat(try StatCommand(arguments))
+        case .login: self = .login(try LoginCommand(arguments))
+        case .logout: self = .logout(try LogoutCommand(arguments))
+        case .users: self = .users
+        case .hello: self = .hello(try HelloCommand(arguments))
+        case .ping: self = .ping(request.count == 2 ? request[1] : nil)
+        case .echo: self = .echo(request[1])
+        case .quit: self = .quit
+        case .reset: self = .reset
+        case .select:
             guard request.withBytes(of: 1, { wholeNumber($0) }) == 0 else {
                 throw CommandError(.err, "no database '\(request.shown(at: 1))': there is only 0")
             }
             self = .select
-        case "CLIENT": self = .client(try ClientCommand(request))
-        case "COMMAND": self = .command(try CommandQuery(request))
-        case "INFO": self = .info(try request.names(1..<request.count).map { $0.lowercased() })
-        default: throw CommandError(.err, "unknown command '\(request.shown(at: 0))', see COMMAND")
+        case .client: self = .client(try ClientCommand(request))
+        case .command: self = .command(try CommandQuery(request))
+        case .info: self = .info(try request.names(1..<request.count).map { $0.lowercased() })
         }
     }
 }
@@ -49,8 +42,7 @@ extension Command {
 // MARK: Images
 
 extension GetCommand {
-    init(_ request: borrowing Request, _ limits: CommandLimits) throws(CommandError) {
-        var arguments = try Arguments(request, of: .get, 3..., limits)
+    init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(user: try arguments.user(), profile: try arguments.id("profile"))
         while let option = try arguments.option() {
             switch option {
@@ -67,8 +59,7 @@ extension GetCommand {
 }
 
 extension MGetCommand {
-    init(_ request: borrowing Request, _ limits: CommandLimits) throws(CommandError) {
-        var arguments = try Arguments(request, of: .mget, 4..., limits)
+    init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(user: try arguments.user(), profiles: try arguments.profiles())
         while let option = try arguments.option() {
             switch option {
@@ -82,12 +73,11 @@ extension MGetCommand {
 }
 
 extension PutCommand {
-    init(_ request: borrowing Request, _ limits: CommandLimits) throws(CommandError) {
-        var arguments = try Arguments(request, of: .put, 4..., limits)
+    init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(user: try arguments.user(), profile: try arguments.id("profile"), image: arguments.next())
-        guard image.readableBytes <= limits.image else {
+        guard image.readableBytes <= arguments.limits.image else {
             throw CommandError(
-                .tooLarge, "the image has \(image.readableBytes) bytes: at most \(limits.image) are accepted")
+                .tooLarge, "the image has \(image.readableBytes) bytes: at most \(arguments.limits.image) are accepted")
         }
         while let option = try arguments.option() {
             switch option {
@@ -100,8 +90,7 @@ extension PutCommand {
 }
 
 extension PurgeCommand {
-    init(_ request: borrowing Request, _ limits: CommandLimits) throws(CommandError) {
-        var arguments = try Arguments(request, of: .purge, 2..., limits)
+    init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(target: try arguments.target())
         // No option's name is a number, so what is none has to be the count.
         if !arguments.isAtEnd && !arguments.isAtOption { profiles = try arguments.profiles() }
@@ -113,8 +102,7 @@ extension PurgeCommand {
 }
 
 extension StatCommand {
-    init(_ request: borrowing Request, _ limits: CommandLimits) throws(CommandError) {
-        var arguments = try Arguments(request, of: .stat, 2..., limits)
+    init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(user: try arguments.user())
         if !arguments.isAtEnd { profile = try arguments.id("profile") }
         while let option = try arguments.option() {
@@ -127,8 +115,7 @@ extension StatCommand {
 // MARK: Users
 
 extension LoginCommand {
-    init(_ request: borrowing Request, _ limits: CommandLimits) throws(CommandError) {
-        var arguments = try Arguments(request, of: .login, 2..., limits)
+    init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(user: try arguments.user())
         while let option = try arguments.option() {
             switch option {
@@ -144,8 +131,7 @@ extension LoginCommand {
 }
 
 extension LogoutCommand {
-    init(_ request: borrowing Request, _ limits: CommandLimits) throws(CommandError) {
-        var arguments = try Arguments(request, of: .logout, 2..., limits)
+    init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(target: try arguments.target())
         while let option = try arguments.option() {
             switch option {
@@ -160,13 +146,12 @@ extension LogoutCommand {
 // MARK: The connection
 
 extension HelloCommand {
-    init(_ request: borrowing Request, _ limits: CommandLimits) throws(CommandError) {
-        var arguments = try Arguments(request, of: .hello, 1..., limits)
+    init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init()
         guard !arguments.isAtEnd else { return }
         version = arguments.next().withUnsafeReadableBytes { wholeNumber($0) }
         guard version == 2 || version == 3 else {
-            throw CommandError(.noProto, "no protocol version '\(request.shown(at: 1))': expected 2 or 3")
+            throw CommandError(.noProto, "no protocol version '\(arguments.request.shown(at: 1))': expected 2 or 3")
         }
         while let option = try arguments.option() {
             switch option {
@@ -184,30 +169,17 @@ extension HelloCommand {
 
 extension ClientCommand {
     init(_ request: borrowing Request) throws(CommandError) {
-        try request.requireCount(2..., of: .client)
-        switch request.withBytes(of: 1, { Word($0) }) {
-        case "ID":
-            try request.requireCount(2...2, of: .client)
-            self = .id
-        case "GETNAME":
-            try request.requireCount(2...2, of: .client)
-            self = .getName
-        case "SETNAME":
-            try request.requireCount(3...3, of: .client)
-            self = .setName(try request.connectionName(at: 2, "name"))
-        case "SETINFO":
-            try request.requireCount(4...4, of: .client)
+        switch try request.subcommand(of: .client) {
+        case "ID": self = .id
+        case "GETNAME": self = .getName
+        case "SETNAME": self = .setName(try request.connectionName(at: 2, "name"))
+        default:
             let key = try request.names(2..<3)[0].lowercased()
             guard key == "lib-name" || key == "lib-ver" else {
                 throw CommandError(
                     .err, "bad attribute '\(request.shown(at: 2))' for 'client setinfo': expected LIB-NAME or LIB-VER")
             }
             self = .setInfo(key: key, value: try request.connectionName(at: 3, key))
-        default:
-            throw CommandError(
-                .err,
-                "unknown subcommand '\(request.shown(at: 1))' of 'client': "
-                    + "expected ID, GETNAME, SETNAME or SETINFO")
         }
     }
 }
@@ -218,15 +190,10 @@ extension CommandQuery {
             self = .all
             return
         }
-        switch request.withBytes(of: 1, { Word($0) }) {
-        case "COUNT":
-            try request.requireCount(2...2, of: .command)
-            self = .count
+        switch try request.subcommand(of: .command) {
+        case "COUNT": self = .count
         case "INFO": self = .info(try Self.names(of: request))
-        case "DOCS": self = .docs(try Self.names(of: request))
-        default:
-            throw CommandError(
-                .err, "unknown subcommand '\(request.shown(at: 1))' of 'command': expected COUNT, INFO or DOCS")
+        default: self = .docs(try Self.names(of: request))
         }
     }
 

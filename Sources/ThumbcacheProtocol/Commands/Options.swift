@@ -6,26 +6,11 @@ import RESP
 enum Option: UInt8, CaseIterable, Sendable {
     case size, url, wait, cached, noWait, ifNot, meta, ttl, uid, session, hold, origin, token, refresh, auth, setName
 
+    private static let words = allCases.map { Word($0.name) }
+
     init?(_ word: Word) {
-        switch word {
-        case "SIZE": self = .size
-        case "URL": self = .url
-        case "WAIT": self = .wait
-        case "CACHED": self = .cached
-        case "NOWAIT": self = .noWait
-        case "IFNOT": self = .ifNot
-        case "META": self = .meta
-        case "TTL": self = .ttl
-        case "UID": self = .uid
-        case "SESSION": self = .session
-        case "HOLD": self = .hold
-        case "ORIGIN": self = .origin
-        case "TOKEN": self = .token
-        case "REFRESH": self = .refresh
-        case "AUTH": self = .auth
-        case "SETNAME": self = .setName
-        default: return nil
-        }
+        guard let index = Self.words.firstIndex(of: word) else { return nil }
+        self.init(rawValue: UInt8(index))
     }
 
     var name: String { "\(self)".uppercased() }

@@ -1,15 +1,32 @@
-/// Every command there is, by its name in lower case.
-public enum CommandName: String, Sendable, CaseIterable {
+/// Every command there is.
+enum CommandName: Int, CaseIterable {
     case get, mget, put, purge, stat
     case login, logout, users
     case hello, ping, echo, quit, reset, select, client
     case command, info
 
-    /// What this command takes. Costs a few allocations.
-    var specification: CommandSpecification {
+    private static let words = allCases.map { Word($0.name) }
+    private static let specifications = allCases.map(\.described)
+    private static let counts = specifications.map(\.counts)
+
+    init?(_ word: Word) {
+        guard let index = Self.words.firstIndex(of: word) else { return nil }
+        self.init(rawValue: index)
+    }
+
+    /// In lower case.
+    var name: String { "\(self)" }
+
+    /// What this command takes: by this its arguments are counted, its errors worded and COMMAND answered.
+    var specification: CommandSpecification { Self.specifications[rawValue] }
+
+    /// How many arguments it may have, with the name. Looked at for each request.
+    var counts: ClosedRange<Int> { Self.counts[rawValue] }
+
+    private var described: CommandSpecification {
         func takes(_ summary: String, _ group: String, _ flags: [String], _ arguments: CommandArgument...)
             -> CommandSpecification
-        { CommandSpecification(rawValue, summary, group, flags, arguments) }
+        { CommandSpecification(name: name, summary: summary, group: group, flags: flags, arguments: arguments) }
         let connection = ["noscript", "loading", "stale", "fast"]
         let server = ["loading", "stale"]
         return switch self {
@@ -50,7 +67,7 @@ public enum CommandName: String, Sendable, CaseIterable {
                 "Says who the server is, and switches the version of the protocol", "connection", connection,
                 .block(
                     "arguments", .integer("version"),
-                    CommandArgument("auth", .block, token: "AUTH", [.string("name"), .string("password")]).optional,
+                    .block("auth", token: "AUTH", .string("name"), .string("password")).optional,
                     .option("SETNAME", "name")
                 ).optional)
         case .ping:
@@ -69,33 +86,31 @@ public enum CommandName: String, Sendable, CaseIterable {
     private var clientSpecification: CommandSpecification {
         func part(_ name: String, _ summary: String, _ arguments: CommandArgument...) -> CommandSpecification {
             CommandSpecification(
-                "client|\(name)", summary, "connection", ["noscript", "loading", "stale"], arguments)
+                name: "client|\(name)", summary: summary, group: "connection", flags: ["noscript", "loading", "stale"],
+                arguments: arguments)
         }
         return CommandSpecification(
-            "client", "Commands about the connection", "connection", [], [],
+            name: "client", summary: "Commands about the connection", group: "connection", flags: [],
             subcommands: [
                 part("id", "Returns the number of the connection"),
                 part("getname", "Returns the name of the connection"),
                 part("setname", "Names the connection", .string("name")),
                 part(
                     "setinfo", "Says which library the client uses",
-                    CommandArgument(
-                        "attribute", .oneOf,
-                        [
-                            CommandArgument("lib-name", .pureToken, token: "LIB-NAME"),
-                            CommandArgument("lib-ver", .pureToken, token: "LIB-VER"),
-                        ]),
+                    .oneOf("attribute", .word("LIB-NAME", "lib-name"), .word("LIB-VER", "lib-ver")),
                     .string("value")),
             ], mayStandAlone: false)
     }
 
     private var commandSpecification: CommandSpecification {
         func part(_ name: String, _ summary: String, _ arguments: CommandArgument...) -> CommandSpecification {
-            CommandSpecification("command|\(name)", summary, "server", ["loading", "stale"], arguments)
+            CommandSpecification(
+                name: "command|\(name)", summary: summary, group: "server", flags: ["loading", "stale"],
+                arguments: arguments)
         }
         let names = CommandArgument.string("name").optional.multiple
         return CommandSpecification(
-            "command", "Returns what commands there are", "server", ["loading", "stale"], [],
+            name: "command", summary: "Returns what commands there are", group: "server", flags: ["loading", "stale"],
             subcommands: [
                 part("count", "Returns how many commands there are"),
                 part("info", "Returns the shape of commands", names),
@@ -105,6 +120,8 @@ public enum CommandName: String, Sendable, CaseIterable {
 }
 
 extension CommandArgument {
+    /// `user|*`
+    fileprivate static var target: CommandArgument { .oneOf("target", .string("user"), .word("*", "all")) }
     fileprivate static var size: CommandArgument { .option("SIZE", "px", .integer) }
     fileprivate static var wait: CommandArgument { .option("WAIT", "ms", .integer) }
     fileprivate static var uid: CommandArgument { .option("UID", "uid", .integer) }

@@ -7,23 +7,10 @@ struct CommandSpecification: Sendable {
     let group: String
     /// In the words of Redis.
     let flags: [String]
-    let arguments: [CommandArgument]
-    let subcommands: [CommandSpecification]
+    var arguments: [CommandArgument] = []
+    var subcommands: [CommandSpecification] = []
     /// Whether it may stand without one of its subcommands.
-    let mayStandAlone: Bool
-
-    init(
-        _ name: String, _ summary: String, _ group: String, _ flags: [String], _ arguments: [CommandArgument],
-        subcommands: [CommandSpecification] = [], mayStandAlone: Bool = true
-    ) {
-        self.name = name
-        self.summary = summary
-        self.group = group
-        self.flags = flags
-        self.arguments = arguments
-        self.subcommands = subcommands
-        self.mayStandAlone = mayStandAlone
-    }
+    var mayStandAlone = true
 
     private var words: [String] { name.split(separator: "|").map { $0.uppercased() } }
 
@@ -32,6 +19,13 @@ struct CommandSpecification: Sendable {
         let least = words.count + arguments.count { !$0.isOptional } + (mayStandAlone ? 0 : 1)
         let isExact = subcommands.isEmpty && !arguments.contains { $0.isOptional || $0.isMultiple }
         return isExact ? least : -least
+    }
+
+    /// How many there may be, with the name. Whoever reads options sees for himself where they end.
+    var counts: ClosedRange<Int> {
+        let isOpen =
+            !subcommands.isEmpty || arguments.contains { $0.isMultiple || $0.kind == .block || $0.token != nil }
+        return abs(arity)...(isOpen ? .max : words.count + arguments.count)
     }
 
     /// How to write it: `GET user profile [SIZE px]` and so on.
@@ -59,18 +53,11 @@ struct CommandArgument: Sendable {
     let name: String
     let kind: Kind
     /// The word that stands before the value.
-    let token: String?
-    let arguments: [CommandArgument]
+    var token: String?
+    var arguments: [CommandArgument] = []
     var isOptional = false
     /// May be there several times.
     var isMultiple = false
-
-    init(_ name: String, _ kind: Kind, token: String? = nil, _ arguments: [CommandArgument] = []) {
-        self.name = name
-        self.kind = kind
-        self.token = token
-        self.arguments = arguments
-    }
 
     var syntax: String {
         var text: String
@@ -92,24 +79,25 @@ struct CommandArgument: Sendable {
 
     // MARK: The ways to write one down
 
-    static func string(_ name: String) -> CommandArgument { CommandArgument(name, .string) }
-    static func integer(_ name: String) -> CommandArgument { CommandArgument(name, .integer) }
-    static func block(_ name: String, _ arguments: CommandArgument...) -> CommandArgument {
-        CommandArgument(name, .block, arguments)
+    static func string(_ name: String) -> CommandArgument { CommandArgument(name: name, kind: .string) }
+    static func integer(_ name: String) -> CommandArgument { CommandArgument(name: name, kind: .integer) }
+    static func word(_ token: String, _ name: String) -> CommandArgument {
+        CommandArgument(name: name, kind: .pureToken, token: token)
+    }
+    static func oneOf(_ name: String, _ arguments: CommandArgument...) -> CommandArgument {
+        CommandArgument(name: name, kind: .oneOf, arguments: arguments)
+    }
+    static func block(_ name: String, token: String? = nil, _ arguments: CommandArgument...) -> CommandArgument {
+        CommandArgument(name: name, kind: .block, token: token, arguments: arguments)
     }
 
     /// `[TOKEN name]`
     static func option(_ token: String, _ name: String, _ kind: Kind = .string) -> CommandArgument {
-        CommandArgument(name, kind, token: token).optional
+        CommandArgument(name: name, kind: kind, token: token, isOptional: true)
     }
 
     /// `[TOKEN]`
     static func flag(_ token: String) -> CommandArgument { option(token, token.lowercased(), .pureToken) }
-
-    /// `user|*`
-    static var target: CommandArgument {
-        CommandArgument("target", .oneOf, [.string("user"), CommandArgument("all", .pureToken, token: "*")])
-    }
 
     var optional: CommandArgument {
         var copy = self

@@ -88,11 +88,7 @@ extension CommandSpecification {
         buffer.writePair("summary", summary)
         buffer.writePair("since", "1.0.0")
         buffer.writePair("group", group)
-        if !arguments.isEmpty {
-            buffer.writeBulkString("arguments")
-            buffer.writeArrayHeader(count: arguments.count)
-            for argument in arguments { argument.writeDocs(version, into: &buffer) }
-        }
+        buffer.writeArguments(arguments, version)
         if !subcommands.isEmpty {
             buffer.writeBulkString("subcommands")
             buffer.writeMapHeader(count: subcommands.count, version: version)
@@ -113,11 +109,7 @@ extension CommandArgument {
             buffer.writeBulkString("flags")
             buffer.writeWords(flags, version)
         }
-        if !arguments.isEmpty {
-            buffer.writeBulkString("arguments")
-            buffer.writeArrayHeader(count: arguments.count)
-            for argument in arguments { argument.writeDocs(version, into: &buffer) }
-        }
+        buffer.writeArguments(arguments, version)
     }
 }
 
@@ -125,6 +117,13 @@ extension ByteBuffer {
     fileprivate mutating func writePair(_ key: String, _ value: String) {
         writeBulkString(key)
         writeBulkString(value)
+    }
+
+    fileprivate mutating func writeArguments(_ arguments: [CommandArgument], _ version: RESPVersion) {
+        guard !arguments.isEmpty else { return }
+        writeBulkString("arguments")
+        writeArrayHeader(count: arguments.count)
+        for argument in arguments { argument.writeDocs(version, into: &self) }
     }
 
     fileprivate mutating func writeWords(_ words: [String], _ version: RESPVersion) {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Glibc
 import NIOCore
 import RESP
 import ThumbcacheProtocol
@@ -53,7 +54,7 @@ struct Get: DaemonCommand {
         let wantsMeta = meta || format.json
         let printsImage = output == nil && !wantsMeta
         // Before anything is downloaded for nothing.
-        if printsImage, environment.output.isTerminal {
+        if printsImage, isTerminal(STDOUT_FILENO) {
             throw Failure(.usage, "an image is not written to a terminal; name a file with --output, or use a pipe")
         }
         let options = option("SIZE", size) + option("URL", url) + flag("CACHED", cached) + flag("META", wantsMeta)
@@ -64,7 +65,7 @@ struct Get: DaemonCommand {
         }
         let bytes = Array(image.readableBytesView)
         if let output { try OutputFile.write(bytes, to: output) }
-        if printsImage { try environment.output.write(bytes) }
+        if printsImage { try write(bytes) }
         guard wantsMeta else { return }
         let description = (reply.entries ?? []).filter { $0.key.text != MetaKey.image.rawValue }
         try environment.show(.map(description.flatMap { [$0.key, $0.value] }), format)

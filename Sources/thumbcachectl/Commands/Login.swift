@@ -1,4 +1,5 @@
 import ArgumentParser
+import Glibc
 import LinuxSupport
 import NIOCore
 
@@ -47,20 +48,20 @@ struct Login: DaemonCommand {
     }
 
     func run(in environment: Environment) throws(Failure) {
-        let token = try self.token("TOKEN", tokenFile, environment)
-        let refresh = try self.token("REFRESH", refreshTokenFile, environment)
+        let token = try self.token("TOKEN", tokenFile)
+        let refresh = try self.token("REFRESH", refreshTokenFile)
         let options = option("SESSION", session) + option("ORIGIN", origin) + token + refresh
         _ = try environment.ask(words("LOGIN", user) + options, daemon)
     }
 
     /// A token from a file, without the line break that editors and `echo` put at its end; nothing where there is no file.
-    private func token(_ name: String, _ file: String?, _ environment: Environment) throws(Failure) -> [ByteBuffer] {
+    private func token(_ name: String, _ file: String?) throws(Failure) -> [ByteBuffer] {
         guard let file else { return [] }
-        if file == "-", environment.input.isTerminal {
+        if file == "-", isTerminal(STDIN_FILENO) {
             throw Failure(
                 .usage, "standard input is a terminal, which would show the token; pipe it in, or name a file")
         }
-        let bytes = try InputFile.read(file, what: "a token", limit: Self.longestToken, input: environment.input)
+        let bytes = try InputFile.read(file, what: "a token", limit: Self.longestToken)
         let token = bytes.withoutLineBreak
         guard !token.isEmpty else { throw Failure(.usage, "\(file == "-" ? "standard input" : file) holds no token") }
         return words(name) + [ByteBuffer(bytes: token)]

@@ -7,13 +7,13 @@ enum InputFile {
     /// - Parameters:
     ///   - what: What the file is to hold, for the message, as in "an image".
     ///   - limit: Bytes that it may have.
-    static func read(_ path: String, what: String, limit: Int, input: StandardStream) throws(Failure) -> [UInt8] {
+    static func read(_ path: String, what: String, limit: Int) throws(Failure) -> [UInt8] {
         let name = path == "-" ? "standard input" : path
         let bytes: [UInt8]
         do throws(SystemError) {
             bytes =
                 path == "-"
-                ? try readAll(input.descriptor, limit: limit) : try File(path, O_RDONLY).readAll(limit: limit)
+                ? try readAll(STDIN_FILENO, limit: limit) : try File(path, O_RDONLY).readAll(limit: limit)
         } catch {
             throw Failure(.usage, "cannot read \(name): \(error.reason)")
         }

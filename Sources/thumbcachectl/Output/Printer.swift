@@ -12,7 +12,6 @@ struct Printer {
         case json
     }
 
-    let output: StandardStream
     let style: Style
 
     /// The entries of a map or the elements of an array one a line, anything else on one line.
@@ -30,7 +29,7 @@ struct Printer {
     }
 
     func lines(_ lines: [String]) throws(Failure) {
-        try output.write(Array(lines.map { $0 + "\n" }.joined().utf8))
+        try write(Array(lines.map { $0 + "\n" }.joined().utf8))
     }
 }
 

@@ -28,8 +28,9 @@ struct Serving: Sendable {
         // From here on, so that a signal that comes the moment somebody is served does what it should.
         try events.takeSignals()
         let server = try tasks.wait {
-            try await DaemonServer.start(
-                on: socket.descriptor, context: context, admins: admins, overflowUID: overflowUID)
+            try await DaemonServer.start(on: socket.descriptor, context: context) {
+                try Peer.of($0, admins: admins).refused(asUID: overflowUID)
+            }
         }
         server.whenListenerCloses { events.tell(.listenerClosed) }
         attempt("tell systemd that it serves") { try notifier.send(.ready, .status("serving at \(socket.name)")) }
