@@ -39,6 +39,7 @@ public final class DaemonServer: Sendable {
             }, eventLoop: loop)
     }
 
+    /// Lets a connection in, or tells it why not.
     private static func take(
         _ descriptor: CInt, _ context: ServerContext, _ identify: (CInt) throws -> Peer,
         _ turns: NIOLoopBoundBox<LoopTurns>?, on loop: SocketLoop
@@ -46,7 +47,16 @@ public final class DaemonServer: Sendable {
         do {
             let stream = try loop.adopt(descriptor)
             do {
-                try admit(stream, identify(descriptor), context, turns?.value, loop)
+                guard let turns else { throw CommandError.stopping }
+                let (peer, limits) = (try identify(descriptor), context.limits())
+                let onLoop = NIOLoopBound(stream, eventLoop: loop)
+                let registration = try context.registry.enter(peer, limits: limits) { order in
+                    // The connection does not exist yet when the registry takes it in.
+                    loop.execute { (onLoop.value.handler as? Connection)?.obey(order) }
+                }
+                stream.handler = Connection(
+                    context: context, limits: limits, peer: peer, registration: registration, turns: turns.value,
+                    stream: stream, eventLoop: loop)
             } catch let error as CommandError {
                 stream.write(.error(error))
                 stream.flush()
@@ -59,21 +69,6 @@ public final class DaemonServer: Sendable {
         } catch {
             context.log.warning("a connection could not be served", metadata: ["error": "\(error)"])
         }
-    }
-
-    private static func admit(
-        _ stream: Stream, _ peer: Peer, _ context: ServerContext, _ turns: LoopTurns?, _ loop: SocketLoop
-    ) throws(CommandError) {
-        guard let turns else { throw CommandError.stopping }
-        let limits = context.limits()
-        let onLoop = NIOLoopBound(stream, eventLoop: loop)
-        let registration = try context.registry.enter(peer, limits: limits) { order in
-            // The connection does not exist yet when the registry takes it in.
-            loop.execute { (onLoop.value.handler as? Connection)?.obey(order) }
-        }
-        stream.handler = Connection(
-            context: context, limits: limits, peer: peer, registration: registration, turns: turns, stream: stream,
-            eventLoop: loop)
     }
 
     /// Calls `body` when nobody can connect any more: after ``drain(grace:)``, or because the system gave up the socket.

@@ -1,3 +1,4 @@
+import CLinux
 import Dispatch
 import Glibc
 import LinuxSupport
@@ -91,15 +92,14 @@ public final class SocketLoop: EventLoop {
     @discardableResult @preconcurrency
     public func scheduleTask<T>(deadline: NIODeadline, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
         let promise = makePromise(of: T.self)
-        let timer = LoopTasks.Timer {
+        let timer: LoopTasks.Timer = { isDue in
+            guard isDue else { return promise.fail(EventLoopError.shutdown) }
             // What it returns does not leave the loop's thread on the way.
             let onLoop = promise.assumeIsolatedUnsafeUnchecked()
             do { onLoop.succeed(try task()) } catch { promise.fail(error) }
-        } drop: {
-            promise.fail(EventLoopError.shutdown)
         }
         guard let number = tell({ $0.add(timer, at: deadline) }) else {
-            standIn(timer.drop)
+            standIn { timer(false) }
             return Scheduled(promise: promise, cancellationTask: {})
         }
         return Scheduled(promise: promise) { self.state.withLockedValue { $0.tasks.cancel(number) } }
@@ -235,7 +235,50 @@ public final class SocketLoop: EventLoop {
             return (due, timers)
         }
         for work in due { work() }
-        for timer in timers { timer.drop() }
+        for timer in timers { timer(false) }
         return !due.isEmpty || !timers.isEmpty
     }
+}
+
+/// The round that a loop is in: a new one begins each time it has waited for its sockets. Used on the loop alone.
+public final class LoopRound {
+    public private(set) var number: UInt64 = 0
+    public private(set) var began = NIODeadline.uptimeNanoseconds(0)
+    private var lapBegan = NIODeadline.uptimeNanoseconds(0)
+
+    public init() {}
+
+    public func begin(at now: NIODeadline) {
+        number &+= 1
+        began = now
+        lapBegan = now
+    }
+
+    /// The loop goes on with something else, from `now` on.
+    func beginLap(at now: NIODeadline) { lapBegan = now }
+
+    /// How long the loop has worked since it was last asked that, or went on with something else. Costs a look at the clock.
+    public func lap() -> TimeAmount {
+        let now = NIODeadline.now()
+        defer { lapBegan = now }
+        return now - lapBegan
+    }
+}
+
+/// What all streams of a loop read into and send from, one at a time: so an idle stream holds no memory.
+final class StreamBuffers {
+    /// Lent to whoever is told what came. Should they keep it, there is a new one for the next.
+    var input = ByteBuffer()
+    /// As many replies as leave in one go.
+    let spans = UnsafeMutableBufferPointer<clinux_span>.allocate(capacity: 64)
+
+    /// Bytes read at once.
+    static var inputSize: Int { 64 << 10 }
+
+    /// Zeroes what was read. Who has kept it keeps the storage: it is not read into again, lest what nobody wipes stay there.
+    func forgetInput() {
+        if !input.wipeReadableBytes() { input = ByteBuffer() }
+    }
+
+    deinit { spans.deallocate() }
 }

@@ -17,12 +17,11 @@ func validate(user: String) throws {
     guard user != "*" else { throw ValidationError("'*' is no user; for all users there is --all") }
 }
 
-func validate(size: Int?) throws {
-    if let size, !CommandLimits.size.contains(size) {
-        let range = CommandLimits.size
-        throw ValidationError(
-            "--size \(size) is out of range: \(range.lowerBound) to \(range.upperBound) pixels can be")
-    }
+/// - Parameter unit: what the number counts.
+func validate(_ option: String, _ value: Int?, in range: ClosedRange<Int>, _ unit: String) throws {
+    guard let value, !range.contains(value) else { return }
+    throw ValidationError(
+        "--\(option) \(value) is out of range: \(range.lowerBound) to \(range.upperBound) \(unit) can be")
 }
 
 /// A user, or all.

@@ -44,7 +44,7 @@ extension Connection {
         case .purge(let purge): self.purge(purge)
         case .users: users()
         case .hello(let hello): self.hello(hello)
-        case .ping(nil): respond(.reply { $0.writeSimpleString(ReplyWord.pong) })
+        case .ping(nil): respond(.reply { $0.writeSimpleString("PONG") })
         case .ping(let message?), .echo(let message): respond(.reply { $0.writeBulkString(message) })
         case .quit:
             respond(.ok)
@@ -52,7 +52,7 @@ extension Connection {
         case .reset:
             version = .two
             name = ByteBuffer()
-            respond(.reply { $0.writeSimpleString(ReplyWord.reset) })
+            respond(.reply { $0.writeSimpleString("RESET") })
         case .select: respond(.ok)
         case .client(let client): self.client(client)
         case .command(let query): respond(context.commands.reply(to: query, version: version))

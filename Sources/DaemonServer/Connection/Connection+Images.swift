@@ -55,14 +55,22 @@ extension Connection {
 
     func mget(_ command: MGetCommand) {
         let header = ByteBuffer.reply { $0.writeArrayHeader(count: command.profiles.count) }
+        let queries = command.profiles.map {
+            ImageQuery(
+                slot: Slot(profile: OpaqueID($0), size: command.size), cachedOnly: command.cachedOnly,
+                largerWillDo: true)
+        }
+        let batch = { @Sendable cache in
+            Batch(cache: cache, queries: queries[...], shape: ImageReplyShape(), wait: command.wait)
+        }
         guard let cache = context.sessions.openCache(owner(command.user)) else {
             return lookUp(command.user) { connection, cache, ticket in
-                connection.batch = Batch(command, from: cache)
+                connection.batch = batch(cache)
                 connection.answer(ticket, header)
             }
         }
         respond(header)
-        batch = Batch(command, from: cache)
+        self.batch = batch(cache)
     }
 
     /// Asks for the next image of a batch. False when it has to wait: for another to be answered, or for the peer to read.
@@ -183,16 +191,5 @@ extension Request {
     /// An argument as an id, for a look-up.
     func id(at index: Int) -> OpaqueID {
         withBytes(of: index) { OpaqueID(short: $0) } ?? OpaqueID(self[index])
-    }
-}
-
-extension Connection.Batch {
-    fileprivate init(_ command: MGetCommand, from cache: UserCache) {
-        let queries = command.profiles.map {
-            ImageQuery(
-                slot: Slot(profile: OpaqueID($0), size: command.size), cachedOnly: command.cachedOnly,
-                largerWillDo: true)
-        }
-        self.init(cache: cache, queries: queries[...], shape: .plain, wait: command.wait)
     }
 }

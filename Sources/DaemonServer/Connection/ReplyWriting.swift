@@ -42,7 +42,7 @@ extension ByteBuffer {
         reply { $0.writeRESPError(code: error.code.rawValue, message: error.message) }
     }
 
-    static var ok: ByteBuffer { reply { $0.writeSimpleString(ReplyWord.ok) } }
+    static var ok: ByteBuffer { reply { $0.writeSimpleString("OK") } }
 
     mutating func writeReceipt(_ receipt: Receipt, _ version: RESPVersion) {
         writeMapHeader(count: ReceiptKey.allCases.count, version: version)
@@ -111,8 +111,6 @@ struct ImageReplyShape: Sendable {
     /// A digest with which the answer is UNCHANGED: 64 lower-case hexadecimal digits.
     var ifNot: ByteBuffer?
 
-    static let plain = ImageReplyShape()
-
     /// The same, to be kept beyond the request it came with.
     func detached() -> ImageReplyShape {
         ImageReplyShape(keys: keys, ifNot: ifNot.map { ByteBuffer(bytes: $0.readableBytesView) })
@@ -127,7 +125,7 @@ struct ImageReplyShape: Sendable {
             return .reply { $0.writeNull(kind: keys == nil ? .bulk : .map, version: version) }
         case .success(let served?):
             if let ifNot, ifNot.readableBytesView.elementsEqual(served.image.record.digest.hex.utf8) {
-                return .reply { $0.writeSimpleString(ReplyWord.unchanged) }
+                return .reply { $0.writeSimpleString("UNCHANGED") }
             }
             guard let keys else { return served.image.bytes.framed }
             return .reply { $0.writeMeta(served, keys: keys, epoch: epoch, now: now, version) }

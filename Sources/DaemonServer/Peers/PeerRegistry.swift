@@ -87,7 +87,9 @@ public final class PeerRegistry: Sendable {
             let all = peer.isAdmin ? limits.connections : limits.connections - limits.adminConnections
             var evicted: Member?
             if !peer.isAdmin && own >= limits.connectionsPerUID {
-                return (state.refuse(Self.tooMany(of: account, limits)), nil)
+                let reason =
+                    "uid \(account) has \(limits.connectionsPerUID) connections (limit connections-per-uid): close one, or try again"
+                return (state.refuse(reason), nil)
             }
             if state.connections.count >= all {
                 evicted = state.evict(inFavourOf: own)
@@ -102,10 +104,6 @@ public final class PeerRegistry: Sendable {
                 "all connections are taken (limit connections), and uid \(evicted?.account ?? account) has most of them: this one, idle "
                     + "longest of those, is closed"))
         return try result.get()
-    }
-
-    private static func tooMany(of account: UInt32, _ limits: ServerLimits) -> String {
-        "uid \(account) has \(limits.connectionsPerUID) connections (limit connections-per-uid): close one, or try again"
     }
 
     func leave(_ id: UInt64) {

@@ -139,19 +139,6 @@ extension Request {
         return words[index]
     }
 
-    /// A name that a client gives its connection: no spaces and no control characters, as in Redis.
-    func connectionName(at index: Int, _ what: String) throws(CommandError) -> ByteBuffer {
-        let isName = withBytes(of: index) { bytes in
-            bytes.count <= CommandLimits.name && bytes.allSatisfy { 0x21...0x7E ~= $0 }
-        }
-        guard isName else {
-            throw CommandError(
-                .err,
-                "bad \(what): expected at most \(CommandLimits.name) printable ASCII characters without spaces")
-        }
-        return self[index]
-    }
-
     /// Arguments as names, which are short: one as long as an image is not made a string of.
     func names(_ range: Range<Int>) throws(CommandError) -> [String] {
         var names: [String] = []
@@ -171,6 +158,18 @@ extension Request {
     /// Text of the client's, fit for an error message.
     func shown(at index: Int) -> String {
         withBytes(of: index) { printableText($0) }
+    }
+}
+
+extension ByteBuffer {
+    /// A name that a client gives its connection: no spaces and no control characters, as in Redis.
+    func connectionName(_ what: String) throws(CommandError) -> ByteBuffer {
+        guard readableBytes <= CommandLimits.name && readableBytesView.allSatisfy({ 0x21...0x7E ~= $0 }) else {
+            throw CommandError(
+                .err,
+                "bad \(what): expected at most \(CommandLimits.name) printable ASCII characters without spaces")
+        }
+        return self
     }
 }
 

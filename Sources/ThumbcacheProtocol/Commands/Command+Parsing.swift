@@ -172,14 +172,14 @@ extension ClientCommand {
         switch try request.subcommand(of: .client) {
         case "ID": self = .id
         case "GETNAME": self = .getName
-        case "SETNAME": self = .setName(try request.connectionName(at: 2, "name"))
+        case "SETNAME": self = .setName(try request[2].connectionName("name"))
         default:
             let key = try request.names(2..<3)[0].lowercased()
             guard key == "lib-name" || key == "lib-ver" else {
                 throw CommandError(
                     .err, "bad attribute '\(request.shown(at: 2))' for 'client setinfo': expected LIB-NAME or LIB-VER")
             }
-            self = .setInfo(key: key, value: try request.connectionName(at: 3, key))
+            self = .setInfo(key: key, value: try request[3].connectionName(key))
         }
     }
 }

@@ -3,7 +3,8 @@ import RESP
 
 /// What a client asks for: a request whose every argument has been checked.
 ///
-/// Ids and images share the storage of the request; what is kept longer has to be copied.
+/// Ids and images share the storage of the request; what is kept longer has to be copied. A `size` is in pixels, 1 to 4096, and 0 where none
+/// is named; a `wait` in milliseconds, 0 to 600000; a `uid` is another than the caller's, for admins.
 public enum Command: Sendable, Equatable {
     case get(GetCommand)
     case mget(MGetCommand)
@@ -30,11 +31,9 @@ public enum Command: Sendable, Equatable {
 public struct GetCommand: Sendable, Equatable {
     public var user: ByteBuffer
     public var profile: ByteBuffer
-    /// Pixels, 1 to 4096; 0 for none.
     public var size: UInt16 = 0
     /// Printable ASCII; what it points to is not yet checked.
     public var url: String?
-    /// Milliseconds, 0 to 600000.
     public var wait: Int64?
     public var cachedOnly = false
     /// 64 lower-case hexadecimal digits.
@@ -50,9 +49,7 @@ public struct MGetCommand: Sendable, Equatable {
     public var user: ByteBuffer
     /// At least one; the same one may stand there twice.
     public var profiles: [ByteBuffer]
-    /// Pixels, 1 to 4096; 0 for none.
     public var size: UInt16 = 0
-    /// Milliseconds, 0 to 600000.
     public var wait: Int64?
     public var cachedOnly = false
 }
@@ -63,7 +60,6 @@ public struct PutCommand: Sendable, Equatable {
     public var profile: ByteBuffer
     /// Within the limit; whether it is an image is not yet checked. May be empty.
     public var image: ByteBuffer
-    /// Pixels, 1 to 4096; 0 for none.
     public var size: UInt16 = 0
     /// Seconds, at least 1; nil: fresh until purged, evicted or put again.
     public var ttl: Int64?
@@ -81,7 +77,6 @@ public struct PurgeCommand: Sendable, Equatable {
     public var target: UserTarget
     /// Empty: all that the user has.
     public var profiles: [ByteBuffer] = []
-    /// Another uid than the caller's, for admins.
     public var uid: UInt32?
 }
 
@@ -89,7 +84,6 @@ public struct PurgeCommand: Sendable, Equatable {
 public struct StatCommand: Sendable, Equatable {
     public var user: ByteBuffer
     public var profile: ByteBuffer?
-    /// Pixels, 1 to 4096; 0 for none.
     public var size: UInt16 = 0
 }
 
@@ -112,7 +106,6 @@ public struct LogoutCommand: Sendable, Equatable {
     public var target: UserTarget
     /// nil: every session.
     public var session: ByteBuffer?
-    /// Another uid than the caller's, for admins.
     public var uid: UInt32?
 }
 

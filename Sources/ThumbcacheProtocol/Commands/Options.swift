@@ -95,9 +95,6 @@ extension Arguments {
     }
 
     mutating func connectionName() throws(CommandError) -> ByteBuffer {
-        try requireValue()
-        let name = try request.connectionName(at: index, current.name)
-        _ = next()
-        return name
+        try value().connectionName(current.name)
     }
 }

@@ -54,13 +54,3 @@ public enum StatKey: String, Sendable, CaseIterable {
 public enum HelloKey: String, Sendable, CaseIterable {
     case server, version, proto, id, mode, role, modules
 }
-
-/// Replies that are one word.
-public enum ReplyWord {
-    public static let ok = "OK"
-    public static let pong = "PONG"
-    /// GET with IFNOT, when the image has that digest.
-    public static let unchanged = "UNCHANGED"
-    /// RESET.
-    public static let reset = "RESET"
-}

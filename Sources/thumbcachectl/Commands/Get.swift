@@ -46,7 +46,7 @@ struct Get: DaemonCommand {
 
     func validate() throws {
         try thumbcachectl.validate(user: user)
-        try thumbcachectl.validate(size: size)
+        try thumbcachectl.validate("size", size, in: CommandLimits.size, "pixels")
         if output?.isEmpty == true { throw ValidationError("--output is empty; name a file") }
     }
 

@@ -46,9 +46,7 @@ struct Logout: DaemonCommand {
             throw ValidationError("--pending is for the log-out of a whole uid: it needs --all, and excludes --session")
         }
         if pending == "" { throw ValidationError("--pending is empty; name the directory of the markers") }
-        guard (1...86_400).contains(timeout) else {
-            throw ValidationError("--timeout \(timeout) is out of range: 1 to 86400 seconds can be")
-        }
+        try thumbcachectl.validate("timeout", timeout, in: 1...86_400, "seconds")
     }
 
     func run(in environment: Environment) throws(Failure) {

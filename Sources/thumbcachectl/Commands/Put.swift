@@ -35,12 +35,8 @@ struct Put: DaemonCommand {
 
     func validate() throws {
         try thumbcachectl.validate(user: user)
-        try thumbcachectl.validate(size: size)
-        if let ttl, !CommandLimits.ttl.contains(ttl) {
-            let range = CommandLimits.ttl
-            throw ValidationError(
-                "--ttl \(ttl) is out of range: \(range.lowerBound) to \(range.upperBound) seconds can be")
-        }
+        try thumbcachectl.validate("size", size, in: CommandLimits.size, "pixels")
+        try thumbcachectl.validate("ttl", ttl, in: CommandLimits.ttl, "seconds")
     }
 
     func run(in environment: Environment) throws(Failure) {
