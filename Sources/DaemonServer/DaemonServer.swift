@@ -5,14 +5,9 @@ import SocketLoops
 import ThumbcacheProtocol
 
 /// The Unix socket: takes connections, asks the kernel who they are, and gives each a ``Connection``.
-public final class DaemonServer: Sendable {
-    private let context: ServerContext
-    private let listener: Listener
-
-    private init(context: ServerContext, listener: Listener) {
-        self.context = context
-        self.listener = listener
-    }
+public struct DaemonServer: Sendable {
+    fileprivate let context: ServerContext
+    fileprivate let listener: Listener
 
     /// How many refused connections may linger until their peer has read why. Beyond it they close without waiting.
     public static var refusedAtOnce: Int { 64 }

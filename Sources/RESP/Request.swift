@@ -81,7 +81,7 @@ public struct Request: Sendable {
         count &+= 1
     }
 
-    /// Leaves the places as they are: what lies behind ``count`` is never looked at.
+    /// Leaves the spans as they are: what lies behind ``count`` is never looked at.
     mutating func removeAll() {
         count = 0
         if !others.isEmpty { others = [] }

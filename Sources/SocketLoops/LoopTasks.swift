@@ -46,11 +46,7 @@ struct LoopTasks {
     /// Forgets a timer. Nothing happens if it is not there any more.
     mutating func cancel(_ number: UInt64) {
         timers[number] = nil
-        forgetCancelled()
-    }
-
-    /// Those that were cancelled stay until their time has come, but never make up more than half, and a few.
-    private mutating func forgetCancelled() {
+        // The dates of those that were cancelled stay until they have come, but never make up more than half, and a few.
         guard dates.count > 2 * timers.count + 64 else { return }
         dates = Heap(dates.unordered.filter { timers[$0.number] != nil })
     }

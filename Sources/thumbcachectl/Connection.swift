@@ -70,7 +70,7 @@ final class Connection {
         try bound()
         guard address.withSocketAddress({ connect(descriptor, $0, $1) }) == 0 else {
             let code = errno
-            throw code == EAGAIN ? silent() : Failure(.unreachable, Self.advice(path, code))
+            throw code == EAGAIN ? silent : Failure(.unreachable, Self.advice(path, code))
         }
     }
 
@@ -92,7 +92,7 @@ final class Connection {
         var milliseconds = timeout * 1_000
         if let deadline { milliseconds = min(milliseconds, deadline - Self.now()) }
         // Zero would mean for ever.
-        guard milliseconds > 0 else { throw silent() }
+        guard milliseconds > 0 else { throw silent }
         var wait = timeval(tv_sec: milliseconds / 1_000, tv_usec: milliseconds % 1_000 * 1_000)
         let size = socklen_t(MemoryLayout<timeval>.size)
         for option in [SO_RCVTIMEO, SO_SNDTIMEO]
@@ -140,22 +140,21 @@ final class Connection {
         } catch {
             throw broken(error)
         }
-        if count == 0 { throw closed() }
+        if count == 0 { throw closed }
         received.writeBytes(chunk.prefix(count))
     }
 
-    private func silent() -> Failure {
-        Failure(.unreachable, "the daemon at \(path) did not answer within \(timeout) s; its log may say why")
-    }
+    private var silent: Failure { failed("did not answer within \(timeout) s") }
+    private var closed: Failure { failed("closed the connection before it answered") }
 
-    private func closed() -> Failure {
-        Failure(.unreachable, "the daemon at \(path) closed the connection before it answered; its log may say why")
+    private func failed(_ what: String) -> Failure {
+        Failure(.unreachable, "the daemon at \(path) \(what); its log may say why")
     }
 
     private func broken(_ error: SystemError) -> Failure {
         switch error.code {
-        case EAGAIN: silent()
-        case EPIPE, ECONNRESET: closed()
+        case EAGAIN: silent
+        case EPIPE, ECONNRESET: closed
         default: Failure(.unreachable, "cannot \(error): the connection to \(path) broke")
         }
     }

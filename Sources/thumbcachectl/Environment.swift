@@ -20,7 +20,9 @@ struct Environment {
         return try Connection(path: path, timeout: timeout, within: limit).request(request)
     }
 
-    func show(_ value: Value, _ options: OutputOptions) throws(Failure) { try printer(options).show(value) }
+    func show(_ value: Value, _ options: OutputOptions) throws(Failure) {
+        try Printer(style: options.json ? .json : isTerminal(STDOUT_FILENO) ? .aligned : .plain).show(value)
+    }
 
     /// There is no result: `null` for programs, and why for people.
     func noImage(_ options: OutputOptions, _ reason: String) throws(Failure) -> Failure {
@@ -51,10 +53,6 @@ struct Environment {
         } catch {
             // There is nobody to tell; the exit status still says it.
         }
-    }
-
-    func printer(_ options: OutputOptions) -> Printer {
-        Printer(style: options.json ? .json : isTerminal(STDOUT_FILENO) ? .aligned : .plain)
     }
 }
 

@@ -37,7 +37,7 @@ extension Connection {
         case .put(let put): self.put(put)
         case .stat(let stat): self.stat(stat)
         case .login(let login):
-            logIn(LoginRequest(login, connection: registration.id), of: owner(login.user).detached())
+            logIn(login)
             request.wipe()
             kept.wipe()
         case .logout(let logout): logOut(logout)

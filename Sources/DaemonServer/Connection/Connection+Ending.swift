@@ -15,18 +15,15 @@ extension Connection {
     /// Told by the registry.
     func obey(_ order: PeerRegistry.Order) {
         switch order {
-        case .drain: drain()
+        case .drain where phase == .serving:
+            phase = .stopping
+            // What has come by now is begun or answered: the peer need not wonder.
+            stream.receiveNow()
+            work()
+        case .drain: break
         case .close: stream.close()
         case .giveWay(let reason): giveWay(reason)
         }
-    }
-
-    /// The daemon stops. What has come by now is begun or answered: the peer need not wonder.
-    private func drain() {
-        guard phase == .serving else { return }
-        phase = .stopping
-        stream.receiveNow()
-        work()
     }
 
     /// Ends behind the last reply, if nothing more is to come. All that has come in is started.

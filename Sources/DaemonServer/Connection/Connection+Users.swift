@@ -9,9 +9,14 @@ import ThumbnailCache
 extension Connection {
     // MARK: Log-in
 
-    /// - Parameter request: with nothing in it that shares the bytes it came in.
-    func logIn(_ request: LoginRequest, of owner: Owner) {
-        let session = HeldSession(owner: owner, session: request.session)
+    /// Copies all that it takes of the command, so that what that came in can be wiped.
+    func logIn(_ command: LoginCommand) {
+        let request = LoginRequest(
+            session: command.session.map { OpaqueID($0).detached() } ?? OpaqueID("default"),
+            heldBy: command.hold ? registration.id : nil, origin: command.origin,
+            token: command.token.map { Secret($0.readableBytesView) },
+            refresh: command.refresh.map { Secret($0.readableBytesView) })
+        let session = HeldSession(owner: owner(command.user).detached(), session: request.session)
         if request.heldBy != nil, heldSessions.count >= Self.mostHeldSessions, !heldSessions.contains(session) {
             let reason =
                 "this connection holds \(Self.mostHeldSessions) sessions: log one out, or use another connection"
@@ -150,18 +155,6 @@ extension Connection {
             case .failure(let error): connection.endBarrier(ticket, with: .error(CommandError(error)))
             }
         }
-    }
-}
-
-extension LoginRequest {
-    /// Copies all it takes of the command, so that what that came in can be wiped.
-    /// - Parameter connection: the one that a session with HOLD ends with.
-    init(_ command: LoginCommand, connection: UInt64) {
-        self.init(
-            session: command.session.map { OpaqueID($0).detached() } ?? OpaqueID("default"),
-            heldBy: command.hold ? connection : nil, origin: command.origin,
-            token: command.token.map { Secret($0.readableBytesView) },
-            refresh: command.refresh.map { Secret($0.readableBytesView) })
     }
 }
 

@@ -187,13 +187,9 @@ struct Word: Equatable, Sendable, ExpressibleByStringLiteral {
     @inline(__always)
     init(_ bytes: UnsafeRawBufferPointer) {
         var letters: UInt64 = 0
-        guard bytes.count <= 8 else {
-            self.letters = 0
-            return
-        }
         for byte in bytes {
             let letter = byte & 0xDF
-            guard letter &- UInt8(ascii: "A") < 26 else {
+            guard bytes.count <= 8, letter &- UInt8(ascii: "A") < 26 else {
                 self.letters = 0
                 return
             }

@@ -40,7 +40,7 @@ public struct GetCommand: Sendable, Equatable {
     public var ifNot: ByteBuffer?
     public var meta = false
 
-    /// Whether any image held in the slot will do, and nothing is wanted but the image.
+    /// Whether any image of the slot will do, and nothing is wanted but the image.
     public var isPlain: Bool { url == nil && ifNot == nil && !meta }
 }
 

@@ -2,7 +2,7 @@
 public enum ReceiptKey: String, Sendable, CaseIterable {
     /// Caches ended or emptied.
     case users
-    /// What was held; null while not yet counted after a start.
+    /// What there was; null while not yet counted after a start.
     case images
     case bytes
     /// Downloads stopped.

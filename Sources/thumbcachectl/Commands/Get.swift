@@ -64,7 +64,7 @@ struct Get: DaemonCommand {
             throw try environment.noImage(format, "there is no such image: \(reason)")
         }
         let bytes = Array(image.readableBytesView)
-        if let output { try OutputFile.write(bytes, to: output) }
+        if let output { try writeFile(bytes, to: output) }
         if printsImage { try write(bytes) }
         guard wantsMeta else { return }
         let description = (reply.entries ?? []).filter { $0.key.text != MetaKey.image.rawValue }

@@ -16,8 +16,7 @@ struct Info: DaemonCommand {
         let text = try environment.ask(words("INFO"), daemon).text ?? ""
         var lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).map(String.init)
         if lines.last == "" { lines.removeLast() }
-        if output.json { return try environment.show(Self.sections(lines), output) }
-        try environment.printer(output).lines(lines.map { PlainText.escape($0) })
+        try environment.show(output.json ? Self.sections(lines) : .array(lines.map { .simpleString($0) }), output)
     }
 
     /// `# Section` and `key:value` lines as maps. Whole numbers become numbers.

@@ -61,7 +61,7 @@ struct Login: DaemonCommand {
             throw Failure(
                 .usage, "standard input is a terminal, which would show the token; pipe it in, or name a file")
         }
-        let bytes = try InputFile.read(file, what: "a token", limit: Self.longestToken)
+        let bytes = try readFile(file, what: "a token", limit: Self.longestToken)
         let token = bytes.withoutLineBreak
         guard !token.isEmpty else { throw Failure(.usage, "\(file == "-" ? "standard input" : file) holds no token") }
         return words(name) + [ByteBuffer(bytes: token)]

@@ -40,7 +40,7 @@ struct Put: DaemonCommand {
     }
 
     func run(in environment: Environment) throws(Failure) {
-        let image = try InputFile.read(file, what: "an image", limit: Self.largestImage)
+        let image = try readFile(file, what: "an image", limit: Self.largestImage)
         let request = words("PUT", user, profile) + [ByteBuffer(bytes: image)]
         _ = try environment.ask(request + option("SIZE", size) + option("TTL", ttl), daemon)
     }

@@ -28,7 +28,7 @@ struct Printer {
         }
     }
 
-    func lines(_ lines: [String]) throws(Failure) {
+    private func lines(_ lines: [String]) throws(Failure) {
         try write(Array(lines.map { $0 + "\n" }.joined().utf8))
     }
 }
