@@ -57,6 +57,11 @@ let package = Package(
             name: "LinuxSupport", dependencies: ["CLinux", nioCore, nioLocks, deque],
             swiftSettings: swiftRules + fuzzRules),
 
+        // Event loops: of the socket, and of downloads.
+        .target(
+            name: "SocketLoops", dependencies: ["LinuxSupport", "CLinux", nioCore, nioLocks, logging, deque, heap],
+            swiftSettings: swiftRules + fuzzRules),
+
         // What travels on the socket.
         .target(name: "RESP", dependencies: ["LinuxSupport", nioCore], swiftSettings: swiftRules + fuzzRules),
         .target(
@@ -75,13 +80,12 @@ let package = Package(
             swiftSettings: swiftRules + fuzzRules),
         .target(
             name: "ImageFetcher",
-            dependencies: ["ThumbnailCache", "LinuxSupport", "CCurl", "COpenSSL", nioCore, nioLocks, logging, deque],
+            dependencies: [
+                "ThumbnailCache", "SocketLoops", "LinuxSupport", "CCurl", "COpenSSL", nioCore, nioLocks, logging, deque,
+            ],
             swiftSettings: swiftRules + fuzzRules),
 
         // The socket.
-        .target(
-            name: "SocketLoops", dependencies: ["LinuxSupport", "CLinux", nioCore, nioLocks, logging, deque, heap],
-            swiftSettings: swiftRules),
         .target(
             name: "DaemonServer",
             dependencies: [

@@ -79,6 +79,10 @@ int clinux_epoll_change(int epoll, int fd, uint32_t events, uint64_t tag) {
     return set(epoll, EPOLL_CTL_MOD, fd, events, tag);
 }
 
+int clinux_epoll_remove(int epoll, int fd) {
+    return epoll_ctl(epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
 int clinux_epoll_wait(int epoll, struct clinux_ready *ready, int64_t nanoseconds) {
     struct epoll_event events[CLINUX_READY_AT_ONCE];
     struct timespec timeout = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};

@@ -4,6 +4,7 @@ import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
+import SocketLoops
 import ThumbnailCache
 
 /// Downloads images and renews access tokens with libcurl, on one thread of its own.
@@ -22,7 +23,8 @@ public final class CurlImageFetcher: ImageFetching {
     private let scheduler: TransferScheduler
     private let rulesCache = OriginRulesCache()
     private let log: Logger
-    private let thread = NIOLockedValueBox<pthread_t?>(nil)
+    /// The thread.
+    private let loop = NIOLockedValueBox<SocketLoop?>(nil)
 
     public init(configuration: FetcherConfiguration, log: Logger) {
         self.scheduler = TransferScheduler(configuration: configuration, log: log)
@@ -40,28 +42,24 @@ public final class CurlImageFetcher: ImageFetching {
         // Counted by libcurl, and never undone: a resolver's thread that was left behind may still run in it.
         let code = curl_global_init(Int(CURL_GLOBAL_DEFAULT))
         guard code == CURLE_OK else { throw FetcherError("libcurl: \(String(cString: curl_easy_strerror(code)))") }
-        guard let multi = curl_multi_init() else { throw FetcherError("libcurl: out of memory for a multi handle") }
-        // It goes without the descriptors to be woken by, where it gets none, and would be woken once in a minute.
-        let woken = curl_multi_wakeup(multi)
-        guard woken == CURLM_OK else {
-            curl_multi_cleanup(multi)
-            throw FetcherError("libcurl cannot be woken: \(String(cString: curl_multi_strerror(woken)))")
-        }
-        let wakeup = LoopWakeup(multi: multi)
-        guard scheduler.open(wake: wakeup.wake) else {
-            curl_multi_cleanup(multi)
-            throw FetcherError("a fetcher is started once")
-        }
-        do throws(ThreadError) {
-            let started = try startThread(named: "downloads") {
-                [scheduler, rulesCache, log] in
-                TransferLoop(scheduler: scheduler, rulesCache: rulesCache, multi: wakeup.multi, log: log).run()
-            }
-            thread.withLockedValue { $0 = started }
+        let loop: SocketLoop
+        do {
+            loop = try SocketLoop(named: "downloads")
         } catch {
-            _ = scheduler.close()
-            curl_multi_cleanup(multi)
             throw FetcherError("\(error)")
+        }
+        do {
+            let transfers = try loop.submit { [scheduler, rulesCache, log] in
+                NIOLoopBound(
+                    try TransferLoop(scheduler: scheduler, rulesCache: rulesCache, loop: loop, log: log), eventLoop: loop)
+            }.wait()
+            guard scheduler.open(wake: { loop.execute { transfers.value.takeWork() } }) else {
+                throw FetcherError("a fetcher is started once")
+            }
+            self.loop.withLockedValue { $0 = loop }
+        } catch {
+            loop.end {}
+            throw error as? FetcherError ?? FetcherError("\(error)")
         }
     }
 
@@ -69,8 +67,11 @@ public final class CurlImageFetcher: ImageFetching {
     /// idle connections are closed, and no `onEnd` runs any more. Idempotent; not to be called from an `onEnd`.
     public func shutdown() {
         scheduler.stop()
-        thread.withLockedValue { thread in
-            if let running = thread.take() { pthread_join(running, nil) }
+        loop.withLockedValue { loop in
+            guard let running = loop.take() else { return }
+            let hasEnded = Semaphore()
+            running.end(hasEnded.signal)
+            hasEnded.wait()
         }
     }
 

@@ -9,14 +9,26 @@ protocol PollHandler: AnyObject {
     func close()
 }
 
-/// What a descriptor is ready for, or is to be watched for.
-struct Readiness: OptionSet {
-    let rawValue: UInt32
+/// A descriptor that is somebody else's.
+final class PollClosure: PollHandler {
+    private let body: (Readiness) -> Void
 
-    static let readable = Readiness(rawValue: CLINUX_EPOLLIN)
-    static let writable = Readiness(rawValue: CLINUX_EPOLLOUT)
+    init(_ body: @escaping (Readiness) -> Void) { self.body = body }
+
+    func ready(_ events: Readiness) { body(events) }
+    func close() {}
+}
+
+/// What a descriptor is ready for, or is to be watched for.
+public struct Readiness: OptionSet, Sendable {
+    public let rawValue: UInt32
+
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    public static let readable = Readiness(rawValue: CLINUX_EPOLLIN)
+    public static let writable = Readiness(rawValue: CLINUX_EPOLLOUT)
     /// Nobody is at the other end any more, or it is broken. This comes without being watched for, again and again.
-    static let gone = Readiness(rawValue: CLINUX_EPOLLHUP | CLINUX_EPOLLERR)
+    public static let gone = Readiness(rawValue: CLINUX_EPOLLHUP | CLINUX_EPOLLERR)
 }
 
 /// The descriptors of one loop and who is told of them: epoll(7). Used on the loop alone.
@@ -64,6 +76,13 @@ final class Poller {
     /// Forgets a descriptor that is about to be closed, which is how the kernel is told.
     func remove(_ descriptor: CInt) {
         if entries.indices.contains(Int(descriptor)) { entries[Int(descriptor)].handler = nil }
+    }
+
+    /// Watches a descriptor no more that stays open, or has been closed already.
+    func stopWatching(_ descriptor: CInt) {
+        // There is nothing to be done about a descriptor that the kernel does not know.
+        _ = clinux_epoll_remove(epoll, descriptor)
+        remove(descriptor)
     }
 
     private func tag(_ descriptor: CInt, _ serial: UInt32) -> UInt64 {

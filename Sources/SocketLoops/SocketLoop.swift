@@ -42,9 +42,10 @@ public final class SocketLoop: EventLoop {
     static var longestRound: TimeAmount { .milliseconds(5) }
 
     /// Starts the loop's thread.
+    /// - Parameter name: of the thread; 15 characters at most.
     /// - Throws: ``IOError`` if the system does not give what it waits with, two descriptors and memory of its own for them; `ThreadError`
     ///   if there is no thread to be had.
-    public init() throws {
+    public init(named name: String = "sockets") throws {
         do {
             wakeup = try Wakeup()
             poller = try Poller()
@@ -53,7 +54,7 @@ public final class SocketLoop: EventLoop {
             throw IOError(errnoCode: error.errnoCode, reason: "no event loop could be started")
         }
         buffers = StreamBuffers()
-        try start()
+        try start(named: name)
     }
 
     // MARK: Sockets
@@ -71,6 +72,26 @@ public final class SocketLoop: EventLoop {
             throw error
         }
         return stream
+    }
+
+    /// Watches a descriptor that is somebody else's, and stays so. On the loop only.
+    /// - Parameter ready: told in each round what it is ready for.
+    /// - Throws: ``IOError`` if the kernel will not watch it.
+    public func watch(_ descriptor: CInt, for events: Readiness, _ ready: @escaping (Readiness) -> Void) throws {
+        preconditionInEventLoop()
+        try poller.add(descriptor, for: events, PollClosure(ready))
+    }
+
+    /// Watches for something else a descriptor that is watched already. On the loop only.
+    public func watch(_ descriptor: CInt, for events: Readiness) throws {
+        preconditionInEventLoop()
+        try poller.change(descriptor, for: events)
+    }
+
+    /// Watches a descriptor no more that may stay open. On the loop only.
+    public func stopWatching(_ descriptor: CInt) {
+        preconditionInEventLoop()
+        poller.stopWatching(descriptor)
     }
 
     // MARK: Work
@@ -130,8 +151,8 @@ public final class SocketLoop: EventLoop {
 
     // MARK: The thread
 
-    private func start() throws {
-        let started = try startThread(named: "sockets") {
+    private func start(named name: String) throws {
+        let started = try startThread(named: name) {
             self.thread.withLockedValue { $0 = pthread_self() }
             self.run()
         }
@@ -194,7 +215,7 @@ public final class SocketLoop: EventLoop {
 
     /// Ends the loop behind what it has begun: closes its sockets, does what they leave to do, and drops its timers.
     /// - Parameter report: called behind all of it, from any thread.
-    func end(_ report: @escaping @Sendable () -> Void) {
+    public func end(_ report: @escaping @Sendable () -> Void) {
         let (hasEnded, mustWake) = state.withLockedValue { state in
             if state.phase == .ended { return (true, false) }
             state.phase = .ending

@@ -4,6 +4,7 @@ Every function starts one and returns it running, with its address in `.address`
 """
 
 import os
+import resource
 
 from world import processes
 from world.processes import Server, find
@@ -38,15 +39,18 @@ def nginx(home, name, http, workers=1, listens=None):
     folder = home / name
     folder.mkdir()
     user = "user root;" if os.geteuid() == 0 else ""
+    # A worker that has opened all that it may answers 500: what it keeps open leaves room for connections.
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    kept_open = min(20_000, descriptors * 3 // 4)
     temporary = "".join(
         f"{kind}_temp_path {folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     (folder / "nginx.conf").write_text(f"""{user}
-daemon off; worker_processes {workers}; worker_rlimit_nofile 65536; pid {folder}/pid; error_log stderr error;
+daemon off; worker_processes {workers}; worker_rlimit_nofile {descriptors}; pid {folder}/pid; error_log stderr error;
 events {{ worker_connections 8192; }}
 http {{
 access_log off; default_type image/png; sendfile on; tcp_nopush on; server_tokens off;
 keepalive_timeout 600; keepalive_requests 1000000000; reset_timedout_connection on;
-open_file_cache max=20000 inactive=600s; open_file_cache_valid 600s;
+open_file_cache max={kept_open} inactive=600s; open_file_cache_valid 600s;
 {temporary}{http}
 }}
 """)

@@ -32,9 +32,10 @@ static const uint32_t CLINUX_EPOLLHUP = 0x010;
 /* A new epoll instance, closed on exec: epoll_create1(2). */
 int clinux_epoll_create(void);
 
-/* Watches a descriptor that is not watched yet, or changes what for one that is: epoll_ctl(2). */
+/* Watches a descriptor that is not watched yet, changes what for one that is, or watches it no more: epoll_ctl(2). */
 int clinux_epoll_add(int epoll, int fd, uint32_t events, uint64_t tag);
 int clinux_epoll_change(int epoll, int fd, uint32_t events, uint64_t tag);
+int clinux_epoll_remove(int epoll, int fd);
 
 /* Waits until something is ready, for so many nanoseconds at most (for ever if negative), and fills in what is: at most
  * CLINUX_READY_AT_ONCE, which there has to be room for. epoll_pwait2(2), Linux 5.11; where a filter knows no such call, a second one,

@@ -2,31 +2,59 @@ import CCurl
 import Glibc
 import Logging
 import NIOCore
+import SocketLoops
 import ThumbnailCache
 
-/// The fetcher's thread: takes work from the scheduler, hands it to libcurl, and tells how it ended.
+/// The fetcher's event loop: takes work from the scheduler, hands it to libcurl, and tells how it ended.
+///
+/// Whatever there is to do is a step of somebody's transfer, and accounts take turns: libcurl is told of one ready socket at a time.
+/// So somebody who downloads one image never waits for a step of each of somebody else's hundred.
 ///
 /// Nothing of it is ever seen by another thread, and nobody is told anything while a lock is held.
 final class TransferLoop {
+    /// Each costs some tenths of a millisecond at most.
+    private enum Step {
+        case begin(TransferTicket)
+        /// Sends the request of the current hop.
+        case send(Transfer)
+        /// Lets go of one that was cancelled.
+        case drop(TransferTicket)
+        /// Goes on with what a socket that is ready belongs to.
+        case proceed(TransferSockets.Watched)
+    }
+
     private let scheduler: TransferScheduler
     private let log: Logger
+    private let loop: NIOIsolatedEventLoop
     private let multi: UnsafeMutableRawPointer
     private let pools = ConnectionPools()
+    private var sockets: TransferSockets?
     private var context: TransferContext
     private var transfers: [UInt64: Transfer] = [:]
-    /// Milliseconds to sleep when nothing is known that would have to be done. Being woken up is not left to chance;
-    /// this is only so that a mistake would show as a delay and not as a standstill.
-    private static let longestSleep: Int64 = 60_000
-    /// The same while something may come over HTTP/2. libcurl 7.88 at times reads what belongs to one transfer on
-    /// behalf of another and tells neither; the one then stands still until one of its timers goes off, two seconds
-    /// later, or until libcurl is called for whatever reason. (Seen with nginx in about one of fifteen runs of 500
-    /// downloads; with this, in none.)
-    private static let longestSleepOverTLS: Int64 = 20
+    /// By account, in nanoseconds.
+    private var steps = FairQueue<UInt32, Step>(quantum: 100_000)
+    private var isInLine = false
+    private var isEnded = false
+    /// For those who have waited too long.
+    private let expiry: LoopAlarm
+    /// For what libcurl waits for but sockets.
+    private let timeout: LoopAlarm
+    private let nudge: LoopAlarm
 
-    /// Takes over the multi handle.
+    /// After which the sockets are looked at, however many steps there are.
+    private static let longestSlice = TimeAmount.microseconds(200)
+    /// How often libcurl is called while something may come over HTTP/2. libcurl 7.88 at times reads what belongs to
+    /// one transfer on behalf of another and tells neither; the one then stands still until one of its timers goes off, two
+    /// seconds later, or until libcurl is called for whatever reason. (Seen with nginx in about one of fifteen runs of 500
+    /// downloads; with this, in none.)
+    private static let nudgeEvery = TimeAmount.milliseconds(20)
+
+    /// On the loop only, as all the rest.
+    /// - Throws: ``FetcherError`` when libcurl lacks something.
     init(
-        scheduler: TransferScheduler, rulesCache: OriginRulesCache, multi: UnsafeMutableRawPointer, log: Logger
-    ) {
+        scheduler: TransferScheduler, rulesCache: OriginRulesCache, loop: SocketLoop, log: Logger
+    ) throws(FetcherError) {
+        guard let multi = curl_multi_init() else { throw FetcherError("libcurl: out of memory for a multi handle") }
         self.scheduler = scheduler
         let configuration = scheduler.configuration
         context = TransferContext(
@@ -34,33 +62,67 @@ final class TransferLoop {
             rulesCache: rulesCache, configuration: configuration)
         self.multi = multi
         self.log = log
+        self.loop = loop.assumeIsolated()
+        (expiry, timeout, nudge) = (LoopAlarm(loop), LoopAlarm(loop), LoopAlarm(loop))
+        sockets = TransferSockets(of: multi, loop: loop, log: log) { [weak self] in
+            self?.add(.proceed($0), of: $0.uid)
+        }
     }
 
     deinit {
+        guard !isEnded else { return }
         curl_multi_cleanup(multi)
         pools.close()
     }
 
-    func run() {
-        while let next = round() {
-            if scheduler.maySleep() { sleep(until: next.deadline) }
-        }
-        endAll()
-    }
+    // MARK: Rounds
 
-    /// Does what there is to do. A function of its own, so that the tickets, which hold tokens, are gone before the thread sleeps.
-    /// - Returns: when there is something to do again at the latest; nil when the fetcher is stopping.
-    private func round() -> (deadline: NIODeadline?, Void)? {
-        guard let work = scheduler.takeWork(at: .now()) else { return nil }
+    /// Takes what the scheduler has, and ends the loop's work when the fetcher is stopping.
+    func takeWork() {
+        guard !isEnded else { return }
+        guard let work = scheduler.takeWork(at: .now()) else { return endAll() }
         setLimits(work.configuration)
         for ticket in work.expired { giveUp(ticket) }
         for (ticket, why) in work.rejected { ticket.end(.failed(.rejected(ticket.entry.host.authority, why))) }
-        for ticket in work.begin { begin(ticket) }
-        for ticket in work.cancelled { drop(ticket) }
-        perform()
-        endFinished()
+        for ticket in work.begin { add(.begin(ticket), of: ticket.entry.uid) }
+        for ticket in work.cancelled { add(.drop(ticket), of: ticket.entry.uid) }
+        expiry.set(work.nextDeadline) { [weak self] in self?.takeWork() }
         for sign in work.signs { sign() }
-        return (work.nextDeadline, ())
+    }
+
+    private func add(_ step: Step, of uid: UInt32) {
+        steps.append(step, of: uid, cost: 0)
+        getInLine()
+    }
+
+    private func getInLine() {
+        guard !isInLine else { return }
+        isInLine = true
+        loop.execute { self.takeSteps() }
+    }
+
+    /// Takes steps by turns, and then lets the loop look at its sockets.
+    private func takeSteps() {
+        isInLine = false
+        let begin = NIODeadline.now()
+        var now = begin
+        while !isEnded, now - begin < Self.longestSlice, let (uid, step) = steps.popFirst() {
+            take(step)
+            let end = NIODeadline.now()
+            steps.charge(Int((end - now).nanoseconds), to: uid)
+            now = end
+        }
+        if !steps.isEmpty && !isEnded { getInLine() }
+    }
+
+    private func take(_ step: Step) {
+        switch step {
+        case .begin(let ticket): begin(ticket)
+        case .send(let transfer) where transfers[transfer.ticket.entry.id] === transfer: send(transfer)
+        case .drop(let ticket): drop(ticket)
+        case .proceed(let socket) where socket.isWatched: call(socket.descriptor, socket.takeFound())
+        case .send, .proceed: break
+        }
     }
 
     // MARK: One transfer
@@ -97,10 +159,15 @@ final class TransferLoop {
         } catch {
             return end(transfer, .failed(error))
         }
+        // It is let go of in a later step.
+        guard !transfer.ticket.isCancelled else { return }
         let code = curl_multi_add_handle(multi, transfer.easy.raw)
         guard code == CURLM_OK else {
             return end(transfer, .failed(.origin("libcurl: \(String(cString: curl_multi_strerror(code)))")))
         }
+        if Self.needsNudges(transfer) { nudgeLater() }
+        // A handle that was added waits for this, and its turn is now.
+        call(CURL_SOCKET_TIMEOUT, 0)
     }
 
     private func attach(_ transfer: Transfer) throws(TransferFailure) {
@@ -159,10 +226,32 @@ final class TransferLoop {
         ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, configuration.idleConnections(pools: pools.count))
     }
 
-    private func perform() {
+    /// Has libcurl go on with what waits for a socket, or with all whose time has come, and ends what has ended by that.
+    private func call(_ socket: curl_socket_t, _ events: Int32) {
         var running: Int32 = 0
-        let code = curl_multi_perform(multi, &running)
-        if code != CURLM_OK { pause(after: code) }
+        let code = curl_multi_socket_action(multi, socket, events, &running)
+        if code != CURLM_OK {
+            // For want of memory or descriptors: not to be tried again without a breath.
+            log.error("libcurl failed", metadata: ["why": "\(String(cString: curl_multi_strerror(code)))"])
+            usleep(10_000)
+        }
+        endFinished()
+        timeout.set(sockets?.deadline) { [weak self] in self?.call(CURL_SOCKET_TIMEOUT, 0) }
+    }
+
+    /// A token request speaks HTTP/1.1, and needs none.
+    private static func needsNudges(_ transfer: Transfer) -> Bool {
+        transfer.url.scheme == .https && transfer.ticket.job.kind == .download
+    }
+
+    private func nudgeLater() {
+        guard nudge.deadline == nil else { return }
+        nudge.set(.now() + Self.nudgeEvery) { [weak self] in
+            guard let self, transfers.values.contains(where: Self.needsNudges) else { return }
+            nudgeLater()
+            // Without events libcurl looks for itself.
+            for socket in sockets?.all ?? [] where socket.isWatched { call(socket.descriptor, 0) }
+        }
     }
 
     private func endFinished() {
@@ -171,34 +260,15 @@ final class TransferLoop {
             guard message.pointee.msg == CURLMSG_DONE, let easy = message.pointee.easy_handle else { continue }
             // The message is gone once the handle is removed.
             let code = ccurl_message_result(message)
-            var context: UnsafeMutableRawPointer?
-            ccurl_easy_get_pointer(easy, CURLINFO_PRIVATE, &context)
             curl_multi_remove_handle(multi, easy)
-            guard let context else { continue }
-            let transfer = Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
+            guard let transfer = Transfer.of(easy) else { continue }
             if let finding = transfer.finding(code) { report(transfer, finding) }
             if let outcome = transfer.conclude(code) {
                 end(transfer, outcome)
             } else {
-                send(transfer)
+                add(.send(transfer), of: transfer.ticket.entry.uid)
             }
         }
-    }
-
-    private func sleep(until deadline: NIODeadline?) {
-        // Rounded up, so as not to wake just before the time.
-        let left = deadline.map { max(0, ($0 - .now()).nanoseconds / 1_000_000 + 1) } ?? Self.longestSleep
-        // A token request speaks HTTP/1.1, and needs none of it.
-        let isOverTLS = transfers.values.contains { $0.url.scheme == .https && $0.ticket.job.kind == .download }
-        let longest = isOverTLS ? Self.longestSleepOverTLS : Self.longestSleep
-        let code = curl_multi_poll(multi, nil, 0, Int32(min(left, longest)), nil)
-        if code != CURLM_OK { pause(after: code) }
-    }
-
-    /// libcurl could not do its work, for want of memory or descriptors: not to be tried again without a breath.
-    private func pause(after code: CURLMcode) {
-        log.error("libcurl failed", metadata: ["why": "\(String(cString: curl_multi_strerror(code)))"])
-        usleep(10_000)
     }
 
     private func endAll() {
@@ -208,6 +278,35 @@ final class TransferLoop {
             curl_multi_remove_handle(multi, transfer.easy.raw)
             end(transfer, .failed(.shuttingDown))
         }
+        while let (_, step) = steps.popFirst() {
+            if case .begin(let ticket) = step { end(ticket, .failed(.shuttingDown)) }
+        }
         for ticket in rest { ticket.end(.failed(.shuttingDown)) }
+        isEnded = true
+        for alarm in [expiry, timeout, nudge] { alarm.set(nil) {} }
+        curl_multi_cleanup(multi)
+        pools.close()
+    }
+}
+
+/// Something that is done at a time, which may change.
+private final class LoopAlarm {
+    private let loop: NIOIsolatedEventLoop
+    private(set) var deadline: NIODeadline?
+    private var timer: Scheduled<Void>?
+
+    init(_ loop: SocketLoop) { self.loop = loop.assumeIsolated() }
+
+    /// - Parameter deadline: nil: never.
+    func set(_ deadline: NIODeadline?, _ work: @escaping () -> Void) {
+        guard deadline != self.deadline else { return }
+        timer?.cancel()
+        self.deadline = deadline
+        timer = deadline.map { deadline in
+            loop.scheduleTask(deadline: deadline) {
+                self.deadline = nil
+                work()
+            }
+        }
     }
 }

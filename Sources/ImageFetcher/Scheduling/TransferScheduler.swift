@@ -38,12 +38,10 @@ final class TransferScheduler: Sendable {
         var lastID: UInt64 = 0
         /// Those that wait, by id.
         var waiting: [UInt64: TransferTicket] = [:]
-        /// Wakes the thread up.
+        /// Has the thread call ``TransferScheduler/takeWork(at:)``, soon.
         var wake: (@Sendable () -> Void)?
-        /// Whether there is something that the thread has not yet looked at.
+        /// Whether the thread has been called, and has not come yet.
         var isCalled = false
-        /// Whether the thread sleeps, or is about to: then it takes a wakeup to call it.
-        var isAsleep = false
         /// When the thread looks by itself for those whose time is up.
         var nextLook = NIODeadline.distantFuture
     }
@@ -143,7 +141,7 @@ final class TransferScheduler: Sendable {
     // MARK: For the thread
 
     /// From now on jobs are taken. Answers false when that was so before, or will not be again.
-    /// - Parameter wake: wakes the thread up, should it sleep.
+    /// - Parameter wake: has the thread call ``takeWork(at:)``, soon.
     func open(wake: @escaping @Sendable () -> Void) -> Bool {
         state.withLockedValue { state in
             guard state.phase == .idle else { return false }
@@ -158,7 +156,6 @@ final class TransferScheduler: Sendable {
         state.withLockedValue { state in
             guard state.phase != .stopping else { return nil }
             state.isCalled = false
-            state.isAsleep = false
             let expired = state.queues.indices.flatMap { state.queues[$0].expire(at: now) }
                 .compactMap { state.waiting.removeValue(forKey: $0.id) }
             for ticket in expired { state.count(of: ticket.job) { $0.count(.failed(.timedOut(""))) } }
@@ -167,14 +164,6 @@ final class TransferScheduler: Sendable {
             state.work.nextDeadline = state.queues.compactMap(\.nextDeadline).min()
             state.nextLook = state.work.nextDeadline ?? .distantFuture
             return state.work
-        }
-    }
-
-    /// Whether the thread may sleep; not while there is something to look at. From then on it is woken up for that.
-    func maySleep() -> Bool {
-        state.withLockedValue { state in
-            state.isAsleep = !state.isCalled
-            return state.isAsleep
         }
     }
 
@@ -240,25 +229,10 @@ extension TransferScheduler.State {
         return !work.begin.isEmpty
     }
 
-    /// Has the thread look at what there is to do. Mostly it is awake and needs no wakeup, which takes both sides a
-    /// system call.
+    /// Has the thread look at what there is to do; once for all that comes until it does.
     mutating func call() {
         guard !isCalled else { return }
         isCalled = true
-        if isAsleep { wake?() }
-    }
-}
-
-/// libcurl's multi handle, as the thread gets it and as others wake that thread out of curl_multi_poll.
-///
-/// Unchecked, because a pointer is not Sendable: but curl_multi_wakeup is the one function of a multi handle that may
-/// be called from any thread, and nothing else is done with it but on the one that got it. The scheduler forgets it
-/// before it is cleaned up.
-struct LoopWakeup: @unchecked Sendable {
-    let multi: UnsafeMutableRawPointer
-
-    func wake() {
-        // It fails only where a pipe cannot be written; a full one wakes as well.
-        _ = curl_multi_wakeup(multi)
+        wake?()
     }
 }

@@ -10,7 +10,7 @@ import DequeModule
 ///
 /// A value without effects. To take a piece out costs three looks at every owner that has something in line, at most, however long their
 /// lines are and whatever they owe.
-public struct FairQueue<Owner: Hashable & Sendable, Element: Sendable>: Sendable {
+public struct FairQueue<Owner: Hashable, Element> {
     struct Line {
         var waiting: Deque<(element: Element, cost: Int)> = []
         /// What the owner may still spend; below zero when a piece cost more than was thought.
@@ -95,3 +95,6 @@ public struct FairQueue<Owner: Hashable & Sendable, Element: Sendable>: Sendable
         lines[owner]?.credit = min(quantum, max(-64 * quantum, line.credit - cost))
     }
 }
+
+extension FairQueue: Sendable where Owner: Sendable, Element: Sendable {}
+extension FairQueue.Line: Sendable where Owner: Sendable, Element: Sendable {}
