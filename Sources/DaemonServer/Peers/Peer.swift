@@ -24,9 +24,6 @@ public struct AdminRule: Sendable {
 }
 
 extension Peer {
-    /// Groups of a peer that are asked for: more than a process is likely to be in.
-    private static var groupsAtMost: Int { 1024 }
-
     /// Asks the kernel who is at the other end of a Unix socket.
     /// - Throws: ``IOError`` if it cannot say.
     public static func of(_ descriptor: CInt, admins: AdminRule) throws(IOError) -> Peer {
@@ -42,7 +39,8 @@ extension Peer {
     }
 
     private static func isMember(of gids: Set<UInt32>, _ descriptor: CInt) throws(IOError) -> Bool {
-        var groups = [UInt32](repeating: 0, count: groupsAtMost)
+        // More than a process is likely to be in.
+        var groups = [UInt32](repeating: 0, count: 1024)
         let count = clinux_peer_groups(descriptor, &groups, CInt(groups.count))
         if count < 0 {
             // Nobody is made an admin by a list that cannot be read.
