@@ -43,7 +43,8 @@ enum LengthLine {
         let text = start + 1..<end - 1
         let digits = bytes[text]
         if digits.elementsEqual("-1".utf8) { return .number(-1, end: end + 1) }
-        return wholeNumber(digits).map { .number($0, end: end + 1) } ?? .invalid(text: text)
+        let number = wholeNumber(UnsafeRawBufferPointer(rebasing: digits))
+        return number.map { .number($0, end: end + 1) } ?? .invalid(text: text)
     }
 
     /// The part of an invalid line that shows what is wrong with it: all up to the first byte that no number has.
@@ -58,7 +59,8 @@ enum LengthLine {
 }
 
 /// A number of at most 32 decimal digits, without sign or leading zeros; `Int.max` stands for all that do not fit; else nil.
-public func wholeNumber(_ digits: some Collection<UInt8>) -> Int? {
+/// Not generic: another module would call it through witness tables, at 400 instructions a number.
+public func wholeNumber(_ digits: UnsafeRawBufferPointer) -> Int? {
     guard let first = digits.first, digits.count <= 32, digits.count == 1 || first != UInt8(ascii: "0") else {
         return nil
     }

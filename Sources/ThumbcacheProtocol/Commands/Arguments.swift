@@ -26,6 +26,8 @@ struct Arguments {
         return request[index]
     }
 
+    mutating func skip() { index += 1 }
+
     /// An id of a user, a profile or a session: opaque, of 1 to ``CommandLimits/id`` bytes. Its value is never shown.
     mutating func id(_ what: String) throws(CommandError) -> ByteBuffer {
         let id = next()

@@ -35,13 +35,14 @@ extension Arguments {
     }
 
     private mutating func number(in range: ClosedRange<Int>, _ what: String) throws(CommandError) -> Int {
-        let value = try value()
-        guard let number = value.withUnsafeReadableBytes({ wholeNumber($0) }), range.contains(number) else {
+        try requireValue()
+        guard let number = request.withBytes(of: index, { wholeNumber($0) }), range.contains(number) else {
             throw CommandError(
                 .err,
-                "bad \(current.name) '\(printableText(value.readableBytesView))': "
+                "bad \(current.name) '\(request.shown(at: index))': "
                     + "expected a whole number (\(what)) from \(range.lowerBound) to \(range.upperBound)")
         }
+        skip()
         return number
     }
 
