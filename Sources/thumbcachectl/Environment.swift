@@ -37,12 +37,8 @@ struct Environment {
         do throws(Failure) {
             try show(receipt, options)
         } catch {
-            warn("\(fact), but \(error.message)")
+            complain("thumbcachectl: \(fact), but \(error.message)", .warning)
         }
-    }
-
-    func warn(_ message: String) {
-        complain("thumbcachectl: \(message)", .warning)
     }
 
     /// Says something on standard error, in one line or more; to the journal, with its priority.

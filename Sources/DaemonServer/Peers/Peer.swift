@@ -50,9 +50,7 @@ extension Peer {
         // Group 0 counts through the primary group alone.
         return groups.prefix(Int(count)).contains { $0 != 0 && gids.contains($0) }
     }
-}
 
-extension Peer {
     /// The peer, unless the kernel could not say who it is: no uid of ours stands for whoever it may be (F29).
     /// - Parameter overflowUID: what it says of a peer whose uid has no number in this user namespace (user_namespaces(7)).
     public func refused(asUID overflowUID: UInt32) throws(CommandError) -> Peer {

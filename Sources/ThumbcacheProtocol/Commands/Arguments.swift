@@ -7,7 +7,7 @@ struct Arguments {
     let command: CommandName
     let limits: CommandLimits
     /// Of the argument that comes next.
-    private(set) var index = 1
+    var index = 1
     /// One bit for each option that has been read.
     private var seen: UInt32 = 0
     /// The one whose value comes next.
@@ -25,8 +25,6 @@ struct Arguments {
         defer { index += 1 }
         return request[index]
     }
-
-    mutating func skip() { index += 1 }
 
     /// An id of a user, a profile or a session: opaque, of 1 to ``CommandLimits/id`` bytes. Its value is never shown.
     mutating func id(_ what: String) throws(CommandError) -> ByteBuffer {

@@ -42,7 +42,7 @@ extension Arguments {
                 "bad \(current.name) '\(request.shown(at: index))': "
                     + "expected a whole number (\(what)) from \(range.lowerBound) to \(range.upperBound)")
         }
-        skip()
+        index += 1
         return number
     }
 

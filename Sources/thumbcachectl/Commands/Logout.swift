@@ -71,7 +71,7 @@ struct Logout: DaemonCommand {
         do throws(SystemError) {
             marker = try directory.leave(uid: uid)
         } catch {
-            environment.warn("cannot \(error); the daemon is asked without a marker")
+            environment.complain("thumbcachectl: cannot \(error); the daemon is asked without a marker", .warning)
             return try ask(environment)
         }
         let receipt: Value
@@ -93,7 +93,7 @@ struct Logout: DaemonCommand {
         do throws(SystemError) {
             try directory.remove(names)
         } catch {
-            environment.warn("cannot \(error)")
+            environment.complain("thumbcachectl: cannot \(error)", .warning)
         }
     }
 }
