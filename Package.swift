@@ -131,7 +131,7 @@ let package = Package(
             swiftSettings: swiftRules),
         .testTarget(
             name: "ImageFetcherTests",
-            dependencies: ["ImageFetcher", "ThumbnailCache", nioCore, nioPosix, nioLocks, logging],
+            dependencies: ["ImageFetcher", "ThumbnailCache", "SocketLoops", nioCore, nioPosix, nioLocks, logging],
             swiftSettings: swiftRules),
         .testTarget(
             name: "SocketLoopsTests", dependencies: ["SocketLoops", "CLinux", nioCore, nioLocks, logging, deque],

@@ -5,76 +5,58 @@ import SocketLoops
 import ThumbcacheProtocol
 
 /// The Unix socket: takes connections, asks the kernel who they are, and gives each a ``Connection``.
-public final class DaemonServer: Sendable {
-    private let context: ServerContext
-    private let group: SocketLoopGroup
-    private let listener: Listener
-
-    private init(context: ServerContext, group: SocketLoopGroup, listener: Listener) {
-        self.context = context
-        self.group = group
-        self.listener = listener
-    }
+public struct DaemonServer: Sendable {
+    fileprivate let context: ServerContext
+    fileprivate let listener: Listener
 
     /// How many refused connections may linger until their peer has read why. Beyond it they close without waiting.
     public static var refusedAtOnce: Int { 64 }
 
     /// Starts serving on a socket that listens, whoever made it; the descriptor is the server's from now on.
-    /// - Parameter overflowUID: what the kernel says of a peer whose uid has no number in this user namespace
-    ///   (user_namespaces(7)). Whoever has it is refused: it may be anybody.
+    /// - Parameter identify: says who is at the other end, as ``Peer/of(_:admins:)``; called on the connection's loop.
     public static func start(
-        on descriptor: CInt, context: ServerContext, admins: AdminRule, overflowUID: UInt32 = 65_534,
-        group: SocketLoopGroup
+        on descriptor: CInt, context: ServerContext, identify: @escaping @Sendable (CInt) throws -> Peer
     ) async throws -> DaemonServer {
-        try await start(
-            on: descriptor, context: context,
-            identify: { try Peer.of($0, admins: admins).refused(asUID: overflowUID) }, group: group)
-    }
-
-    /// - Parameter identify: says who is at the other end; called on the connection's loop.
-    static func start(
-        on descriptor: CInt, context: ServerContext, identify: @escaping @Sendable (CInt) throws -> Peer,
-        group: SocketLoopGroup
-    ) async throws -> DaemonServer {
-        var serving = context
-        serving.loops = group.loops
-        let served = serving
-        let turns = try await turns(of: group)
-        let listener = try await Listener.start(
-            on: descriptor, loop: group.loops[0], log: context.log
-        ) { connection in
-            let loop = group.nextForSocket()
-            loop.execute { take(connection, served, identify, turns[ObjectIdentifier(loop)], on: loop) }
+        let loops = context.loops
+        let turns = Dictionary(uniqueKeysWithValues: loops.loops.map { (ObjectIdentifier($0), makeTurns(of: $0)) })
+        let listener = try await Listener.start(on: descriptor, loop: loops.loops[0], log: context.log) { connection in
+            let loop = loops.nextForSocket()
+            loop.execute { take(connection, context, identify, turns[ObjectIdentifier(loop)], on: loop) }
         }
-        return DaemonServer(context: served, group: group, listener: listener)
+        return DaemonServer(context: context, listener: listener)
     }
 
-    private static func turns(of group: SocketLoopGroup) async throws -> [ObjectIdentifier: NIOLoopBound<LoopTurns>] {
-        var turns: [ObjectIdentifier: NIOLoopBound<LoopTurns>] = [:]
-        for loop in group.loops {
-            turns[ObjectIdentifier(loop)] = try await loop.submit {
-                let turns = LoopTurns(round: loop.round) { work in
-                    let work = NIOLoopBound(work, eventLoop: loop)
-                    loop.execute { work.value() }
-                }
-                return NIOLoopBound(turns, eventLoop: loop)
-            }.get()
-        }
-        return turns
+    private static func makeTurns(of loop: SocketLoop) -> NIOLoopBoundBox<LoopTurns> {
+        NIOLoopBoundBox.makeBoxSendingValue(
+            LoopTurns(round: loop.round) { work in
+                let work = NIOLoopBound(work, eventLoop: loop)
+                loop.execute { work.value() }
+            }, eventLoop: loop)
     }
 
+    /// Lets a connection in, or tells it why not.
     private static func take(
         _ descriptor: CInt, _ context: ServerContext, _ identify: (CInt) throws -> Peer,
-        _ turns: NIOLoopBound<LoopTurns>?, on loop: SocketLoop
+        _ turns: NIOLoopBoundBox<LoopTurns>?, on loop: SocketLoop
     ) {
         do {
             let stream = try loop.adopt(descriptor)
             do {
-                try admit(stream, identify(descriptor), context, turns?.value, loop)
+                guard let turns else { throw CommandError.stopping }
+                let (peer, limits) = (try identify(descriptor), context.limits())
+                let onLoop = NIOLoopBound(stream, eventLoop: loop)
+                let registration = try context.registry.enter(peer, limits: limits) { order in
+                    // The connection does not exist yet when the registry takes it in.
+                    loop.execute { (onLoop.value.handler as? Connection)?.obey(order) }
+                }
+                stream.handler = Connection(
+                    context: context, limits: limits, peer: peer, registration: registration, turns: turns.value,
+                    stream: stream, eventLoop: loop)
             } catch let error as CommandError {
-                let refusal = RefusedConnection(stream, registry: context.registry, limit: refusedAtOnce)
-                stream.handler = refusal
-                refusal.tell(error, on: loop)
+                stream.write(.error(error))
+                stream.flush()
+                stream.endOutput()
+                context.registry.closeSoon(stream, on: loop)
             } catch {
                 stream.close()
                 throw error
@@ -82,32 +64,6 @@ public final class DaemonServer: Sendable {
         } catch {
             context.log.warning("a connection could not be served", metadata: ["error": "\(error)"])
         }
-    }
-
-    private static func admit(
-        _ stream: Stream, _ peer: Peer, _ context: ServerContext, _ turns: LoopTurns?, _ loop: SocketLoop
-    ) throws(CommandError) {
-        guard let turns else { throw CommandError.stopping }
-        let limits = context.limits()
-        let onLoop = NIOLoopBound(stream, eventLoop: loop)
-        let place: PeerRegistry.Place
-        do throws(PeerRegistry.Refusal) {
-            place = try context.registry.enter(
-                peer, limits: limits,
-                // The connection does not exist yet when the registry takes it in.
-                .init(
-                    drain: { loop.execute { (onLoop.value.handler as? Connection)?.drain() } },
-                    close: { loop.execute { onLoop.value.close() } },
-                    giveWay: { reason in loop.execute { (onLoop.value.handler as? Connection)?.giveWay(reason) } }))
-        } catch {
-            switch error {
-            case .tooMany(let reason): throw CommandError(.busy, reason)
-            case .draining: throw CommandError.stopping
-            }
-        }
-        stream.handler = Connection(
-            context: context, limits: limits, peer: peer, place: place, turns: turns, stream: stream,
-            eventLoop: loop)
     }
 
     /// Calls `body` when nobody can connect any more: after ``drain(grace:)``, or because the system gave up the socket.
@@ -120,8 +76,8 @@ public final class DaemonServer: Sendable {
     public func drain(grace: TimeAmount) async throws {
         try await listener.stop()
         // Who was let in before, by an accept(2) whose connection has yet to come to its loop, is no later than the stop.
-        for loop in group.loops { try await loop.submit {}.get() }
-        let drained = group.next().makePromise(of: Void.self)
+        try await context.loops.barrier()
+        let drained = context.loops.next().makePromise(of: Void.self)
         let deadline = drained.futureResult.eventLoop.scheduleTask(in: grace) { drained.succeed() }
         context.registry.drain { drained.succeed() }
         try await drained.futureResult.get()

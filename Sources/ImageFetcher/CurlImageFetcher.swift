@@ -24,7 +24,7 @@ public final class CurlImageFetcher: ImageFetching {
     private let rulesCache = OriginRulesCache()
     private let log: Logger
     /// The thread.
-    private let loop = NIOLockedValueBox<SocketLoop?>(nil)
+    let loop = NIOLockedValueBox<SocketLoop?>(nil)
 
     public init(configuration: FetcherConfiguration, log: Logger) {
         self.scheduler = TransferScheduler(configuration: configuration, log: log)

@@ -43,17 +43,8 @@ enum LengthLine {
         let text = start + 1..<end - 1
         let digits = bytes[text]
         if digits.elementsEqual("-1".utf8) { return .number(-1, end: end + 1) }
-        guard let first = digits.first, digits.allSatisfy({ $0 &- UInt8(ascii: "0") <= 9 }),
-            digits.count == 1 || first != UInt8(ascii: "0")
-        else { return .invalid(text: text) }
-        var value = 0
-        for digit in digits {
-            let (tens, isOver) = value.multipliedReportingOverflow(by: 10)
-            let (sum, isOverToo) = tens.addingReportingOverflow(Int(digit - UInt8(ascii: "0")))
-            value = isOver || isOverToo ? .max : sum
-            if value == .max { break }
-        }
-        return .number(value, end: end + 1)
+        let number = wholeNumber(UnsafeRawBufferPointer(rebasing: digits))
+        return number.map { .number($0, end: end + 1) } ?? .invalid(text: text)
     }
 
     /// The part of an invalid line that shows what is wrong with it: all up to the first byte that no number has.
@@ -65,6 +56,23 @@ enum LengthLine {
         let shown = wrong.map { text[...$0] } ?? text[...]
         return printableText(shown) + (shown.count < text.count ? "..." : "")
     }
+}
+
+/// A number of at most 32 decimal digits, without sign or leading zeros; `Int.max` stands for all that do not fit; else nil.
+/// Not generic: another module would call it through witness tables, at 400 instructions a number.
+public func wholeNumber(_ digits: UnsafeRawBufferPointer) -> Int? {
+    guard let first = digits.first, digits.count <= 32, digits.count == 1 || first != UInt8(ascii: "0") else {
+        return nil
+    }
+    var value = 0
+    for byte in digits {
+        let digit = byte &- UInt8(ascii: "0")
+        guard digit <= 9 else { return nil }
+        let (tens, isOver) = value.multipliedReportingOverflow(by: 10)
+        let (sum, isOverToo) = tens.addingReportingOverflow(Int(digit))
+        value = isOver || isOverToo || value == .max ? .max : sum
+    }
+    return value
 }
 
 let CR = UInt8(ascii: "\r")

@@ -13,17 +13,6 @@ public struct Request: Sendable {
         self.arguments = arguments
     }
 
-    /// A request that was not read from a connection. Copies the arguments.
-    public init(_ arguments: [ByteBuffer]) {
-        var frame = ByteBuffer()
-        var list = ArgumentList()
-        for argument in arguments {
-            list.append(ArgumentSpan(offset: frame.readableBytes, length: argument.readableBytes))
-            frame.writeImmutableBuffer(argument)
-        }
-        self.init(frame: frame, arguments: list)
-    }
-
     /// Arguments, the command's name included; at least 1 in what a ``RequestDecoder`` returns.
     @inlinable public var count: Int { arguments.count }
 
@@ -92,7 +81,7 @@ public struct Request: Sendable {
         count &+= 1
     }
 
-    /// Leaves the places as they are: what lies behind ``count`` is never looked at.
+    /// Leaves the spans as they are: what lies behind ``count`` is never looked at.
     mutating func removeAll() {
         count = 0
         if !others.isEmpty { others = [] }

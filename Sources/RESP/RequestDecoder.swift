@@ -3,7 +3,7 @@ import NIOCore
 /// Reads requests, arrays of bulk strings, from what a connection has received so far.
 ///
 /// It remembers how far it has read, so that a request that arrives in many pieces costs as much as one that arrives
-/// whole. Every declared length is held against the limits when its line has been read, before anything is set aside
+/// whole. Every declared length is checked against the limits when its line has been read, before anything is set aside
 /// for it. What is decoded, and every error, depends only on the bytes, never on how they were cut into pieces.
 public struct RequestDecoder: Sendable {
     private let limits: RequestLimits

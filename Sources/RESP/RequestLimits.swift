@@ -8,20 +8,10 @@ public struct RequestLimits: Sendable, Equatable {
     /// Bytes of all bulk strings of one request together, without the lines that declare them.
     public var frameBytes: Int
 
-    /// - Parameters:
-    ///   - arguments: bulk strings in one request.
-    ///   - argumentBytes: the longest bulk string, in bytes.
-    ///   - frameBytes: all bulk strings of a request together, in bytes.
     public init(arguments: Int = 1024, argumentBytes: Int = 16 << 20, frameBytes: Int = 16 << 20) {
         self.arguments = arguments
         self.argumentBytes = argumentBytes
         self.frameBytes = frameBytes
-    }
-
-    /// The longest that a permitted request can be on the wire, in bytes: what a reader must be ready to hold.
-    public var longestFrame: Int {
-        let limits = clamped
-        return limits.frameBytes + (limits.arguments + 1) * LengthLine.longest
     }
 
     /// The same limits within what a ``NIOCore/ByteBuffer`` can hold.

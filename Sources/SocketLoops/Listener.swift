@@ -1,26 +1,23 @@
 import CLinux
 import Glibc
 import Logging
-import NIOConcurrencyHelpers
 import NIOCore
 
 /// A Unix socket that others connect to. Takes them as they come, and pauses when descriptors or memory are short: else its loop
 /// would be woken at once for the connection that it could not take, again and again.
 public final class Listener: PollHandler, Sendable {
-    private struct State {
-        var isPaused = false
-        /// Since the last connection that was taken, one could not be: told once, however long it lasts.
-        var isShort = false
-        var isClosed = false
-        var whenClosed: [@Sendable () -> Void] = []
-    }
-
     let descriptor: CInt
     let loop: SocketLoop
     private let log: Logger
     private let accept: @Sendable (CInt) -> CInt
     private let taken: @Sendable (CInt) -> Void
-    private let state = NIOLockedValueBox(State())
+    private let closed: EventLoopPromise<Void>
+    // Touched on the loop alone.
+    private nonisolated(unsafe) var isClosed = false
+    /// Whether it takes no connections for a moment.
+    private(set) nonisolated(unsafe) var isPaused = false
+    /// Since the last connection that was taken, one could not be: told once, however long it lasts.
+    private nonisolated(unsafe) var isShort = false
 
     static var pause: TimeAmount { .milliseconds(100) }
     /// Connections taken before other sockets have their turn.
@@ -35,6 +32,7 @@ public final class Listener: PollHandler, Sendable {
         self.log = log
         self.accept = accept
         self.taken = taken
+        closed = loop.makePromise()
     }
 
     /// Starts taking connections of a socket that listens, whoever made it.
@@ -58,9 +56,10 @@ public final class Listener: PollHandler, Sendable {
             guard getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0, listens == 1 else {
                 throw IOError(errnoCode: EINVAL, reason: "descriptor \(descriptor), which does not listen")
             }
-            try await loop.submit { try loop.watch(descriptor, for: .readable, listener) }.get()
+            try await loop.submit { try loop.poller.add(descriptor, for: .readable, listener) }.get()
         } catch {
             Glibc.close(descriptor)
+            listener.closed.succeed()
             throw error
         }
         return listener
@@ -77,7 +76,8 @@ public final class Listener: PollHandler, Sendable {
             guard !isClosed else { return }
             let connection = accept(descriptor)
             guard connection < 0 else {
-                tookOne()
+                if isShort { log.notice("connections are accepted again") }
+                isShort = false
                 taken(connection)
                 continue
             }
@@ -100,29 +100,15 @@ public final class Listener: PollHandler, Sendable {
 
     private var errorName: String { IOError(errnoCode: errno, reason: "accept").description }
 
-    private func tookOne() {
-        let wasShort = state.withLockedValue { state in
-            defer { state.isShort = false }
-            return state.isShort
-        }
-        if wasShort { log.notice("connections are accepted again") }
-    }
-
     private func startPause() {
         let error = errorName
-        let isNews = state.withLockedValue { state in
-            defer {
-                state.isPaused = true
-                state.isShort = true
-            }
-            return !state.isShort
-        }
-        if isNews {
+        if !isShort {
             log.warning("no connection can be accepted for now; trying again", metadata: ["error": "\(error)"])
         }
+        (isPaused, isShort) = (true, true)
         watch(for: [])
         loop.scheduleTask(in: Self.pause) {
-            self.state.withLockedValue { $0.isPaused = false }
+            self.isPaused = false
             self.watch(for: .readable)
         }
     }
@@ -130,27 +116,18 @@ public final class Listener: PollHandler, Sendable {
     private func watch(for events: Readiness) {
         guard !isClosed else { return }
         do {
-            try loop.watch(descriptor, for: events)
+            try loop.poller.change(descriptor, for: events)
         } catch {
             log.error("the socket cannot be watched", metadata: ["error": "\(error)"])
             close()
         }
     }
 
-    /// Whether it takes no connections for a moment.
-    var isPaused: Bool { state.withLockedValue { $0.isPaused } }
-
     // MARK: The end
 
-    private var isClosed: Bool { state.withLockedValue { $0.isClosed } }
-
-    /// Calls `body` when it is closed, by whomever; at once if it is already.
+    /// Calls `body` when it is closed, by whomever; soon if it is already.
     public func whenClosed(_ body: @escaping @Sendable () -> Void) {
-        let isClosed = state.withLockedValue { state in
-            if !state.isClosed { state.whenClosed.append(body) }
-            return state.isClosed
-        }
-        if isClosed { body() }
+        closed.futureResult.whenSuccess(body)
     }
 
     /// Takes no more connections; returns when nobody can connect. What is closed stays closed.
@@ -160,15 +137,10 @@ public final class Listener: PollHandler, Sendable {
 
     /// On the loop only.
     func close() {
-        let bodies = state.withLockedValue { state -> [@Sendable () -> Void]? in
-            guard !state.isClosed else { return nil }
-            state.isClosed = true
-            defer { state.whenClosed = [] }
-            return state.whenClosed
-        }
-        guard let bodies else { return }
-        loop.forget(descriptor)
+        guard !isClosed else { return }
+        isClosed = true
+        loop.poller.remove(descriptor)
         Glibc.close(descriptor)
-        for body in bodies { body() }
+        closed.succeed()
     }
 }

@@ -12,12 +12,8 @@ struct LoopTasks {
         case timer(UInt64)
     }
 
-    /// What is to be done later.
-    struct Timer: Sendable {
-        let run: Work
-        /// Called in place of `run` when the loop ends before it is due.
-        let drop: Work
-    }
+    /// What is to be done later; `false` when the loop ends before it is due.
+    typealias Timer = @Sendable (_ isDue: Bool) -> Void
 
     private struct Date: Comparable {
         let deadline: NIODeadline
@@ -40,7 +36,7 @@ struct LoopTasks {
     }
 
     /// - Returns: a number to cancel it by.
-    mutating func add(_ timer: Timer, at deadline: NIODeadline) -> UInt64 {
+    mutating func add(_ timer: @escaping Timer, at deadline: NIODeadline) -> UInt64 {
         lastNumber += 1
         timers[lastNumber] = timer
         dates.insert(Date(deadline: deadline, number: lastNumber))
@@ -50,11 +46,7 @@ struct LoopTasks {
     /// Forgets a timer. Nothing happens if it is not there any more.
     mutating func cancel(_ number: UInt64) {
         timers[number] = nil
-        forgetCancelled()
-    }
-
-    /// Those that were cancelled stay until their time has come, but never make up more than half, and a few.
-    private mutating func forgetCancelled() {
+        // The dates of those that were cancelled stay until they have come, but never make up more than half, and a few.
         guard dates.count > 2 * timers.count + 64 else { return }
         dates = Heap(dates.unordered.filter { timers[$0.number] != nil })
     }
@@ -81,8 +73,10 @@ struct LoopTasks {
     /// What is to be done now for something that was due; nil for a timer that was cancelled since.
     mutating func work(of item: Item) -> Work? {
         switch item {
-        case .work(let work): work
-        case .timer(let number): timers.removeValue(forKey: number)?.run
+        case .work(let work): return work
+        case .timer(let number):
+            guard let timer = timers.removeValue(forKey: number) else { return nil }
+            return { timer(true) }
         }
     }
 

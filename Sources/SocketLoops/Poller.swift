@@ -33,7 +33,7 @@ public struct Readiness: OptionSet, Sendable {
 
 /// The descriptors of one loop and who is told of them: epoll(7). Used on the loop alone.
 final class Poller {
-    private struct Place {
+    private struct Entry {
         var handler: (any PollHandler)?
         /// Told apart by it: what is ready was found out before any of it is handled, and by then a descriptor may have been
         /// closed, and its number taken by another.
@@ -42,7 +42,7 @@ final class Poller {
 
     private let epoll: CInt
     /// Looked up by descriptor.
-    private var places: ContiguousArray<Place> = []
+    private var entries: ContiguousArray<Entry> = []
     private var lastSerial: UInt32 = 0
     private let found: UnsafeMutablePointer<clinux_ready>
 
@@ -62,22 +62,20 @@ final class Poller {
         guard clinux_epoll_add(epoll, descriptor, events.rawValue, tag(descriptor, lastSerial)) == 0 else {
             throw IOError(errnoCode: errno, reason: "epoll_ctl: watch descriptor \(descriptor)")
         }
-        while places.count <= Int(descriptor) { places.append(Place()) }
-        places[Int(descriptor)] = Place(handler: handler, serial: lastSerial)
+        while entries.count <= Int(descriptor) { entries.append(Entry()) }
+        entries[Int(descriptor)] = Entry(handler: handler, serial: lastSerial)
     }
 
     func change(_ descriptor: CInt, for events: Readiness) throws {
-        guard
-            clinux_epoll_change(epoll, descriptor, events.rawValue, tag(descriptor, places[Int(descriptor)].serial))
-                == 0
-        else {
+        let tag = tag(descriptor, entries[Int(descriptor)].serial)
+        guard clinux_epoll_change(epoll, descriptor, events.rawValue, tag) == 0 else {
             throw IOError(errnoCode: errno, reason: "epoll_ctl: change what descriptor \(descriptor) is watched for")
         }
     }
 
     /// Forgets a descriptor that is about to be closed, which is how the kernel is told.
     func remove(_ descriptor: CInt) {
-        if places.indices.contains(Int(descriptor)) { places[Int(descriptor)].handler = nil }
+        if entries.indices.contains(Int(descriptor)) { entries[Int(descriptor)].handler = nil }
     }
 
     /// Watches a descriptor no more that stays open, or has been closed already.
@@ -103,14 +101,45 @@ final class Poller {
     func tell(_ count: Int) {
         for index in 0..<count {
             let (tag, events) = (found[index].tag, found[index].events)
-            let place = places[Int(UInt32(truncatingIfNeeded: tag))]
-            guard place.serial == UInt32(tag >> 32), let handler = place.handler else { continue }
+            let entry = entries[Int(UInt32(truncatingIfNeeded: tag))]
+            guard entry.serial == UInt32(tag >> 32), let handler = entry.handler else { continue }
             handler.ready(Readiness(rawValue: events))
         }
     }
 
     /// Closes all there is.
     func close() {
-        for handler in places.compactMap(\.handler) { handler.close() }
+        for handler in entries.compactMap(\.handler) { handler.close() }
     }
+}
+
+/// Wakes a loop that waits for its descriptors: eventfd(2).
+final class Wakeup: PollHandler, Sendable {
+    private let descriptor: CInt
+
+    init() throws {
+        descriptor = clinux_eventfd()
+        guard descriptor >= 0 else { throw IOError(errnoCode: errno, reason: "eventfd") }
+    }
+
+    deinit { Glibc.close(descriptor) }
+
+    func watch(with poller: Poller) throws {
+        try poller.add(descriptor, for: .readable, self)
+    }
+
+    /// From any thread. A counter that is full has rung already.
+    func wake() {
+        var one: UInt64 = 1
+        write(descriptor, &one, MemoryLayout<UInt64>.size)
+    }
+
+    /// To be woken is all that it is for.
+    func ready(_: Readiness) {
+        var count: UInt64 = 0
+        read(descriptor, &count, MemoryLayout<UInt64>.size)
+    }
+
+    /// Rings for as long as somebody may ring it.
+    func close() {}
 }

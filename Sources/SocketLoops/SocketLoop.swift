@@ -1,3 +1,4 @@
+import CLinux
 import Dispatch
 import Glibc
 import LinuxSupport
@@ -32,7 +33,7 @@ public final class SocketLoop: EventLoop {
     private let late = NIOLockedValueBox(())
     private let wakeup: Wakeup
     // Touched on the loop's thread alone.
-    private nonisolated(unsafe) let poller: Poller
+    nonisolated(unsafe) let poller: Poller
     private nonisolated(unsafe) let buffers: StreamBuffers
     /// For what is shared out anew in each round. On the loop only.
     public nonisolated(unsafe) let round = LoopRound()
@@ -42,14 +43,15 @@ public final class SocketLoop: EventLoop {
 
     /// Starts the loop's thread.
     /// - Parameter name: of the thread; 15 characters at most.
-    /// - Throws: ``LoopStartError``; `ThreadError` if there is no thread to be had.
+    /// - Throws: ``IOError`` if the system does not give what it waits with, two descriptors and memory of its own for them; `ThreadError`
+    ///   if there is no thread to be had.
     public init(named name: String = "sockets") throws {
         do {
             wakeup = try Wakeup()
             poller = try Poller()
             try wakeup.watch(with: poller)
         } catch let error as IOError {
-            throw LoopStartError(code: error.errnoCode)
+            throw IOError(errnoCode: error.errnoCode, reason: "no event loop could be started")
         }
         buffers = StreamBuffers()
         try start(named: name)
@@ -76,12 +78,8 @@ public final class SocketLoop: EventLoop {
     /// - Parameter ready: told in each round what it is ready for.
     /// - Throws: ``IOError`` if the kernel will not watch it.
     public func watch(_ descriptor: CInt, for events: Readiness, _ ready: @escaping (Readiness) -> Void) throws {
-        try watch(descriptor, for: events, PollClosure(ready))
-    }
-
-    func watch(_ descriptor: CInt, for events: Readiness, _ handler: any PollHandler) throws {
         preconditionInEventLoop()
-        try poller.add(descriptor, for: events, handler)
+        try poller.add(descriptor, for: events, PollClosure(ready))
     }
 
     /// Watches for something else a descriptor that is watched already. On the loop only.
@@ -94,12 +92,6 @@ public final class SocketLoop: EventLoop {
     public func stopWatching(_ descriptor: CInt) {
         preconditionInEventLoop()
         poller.stopWatching(descriptor)
-    }
-
-    /// Forgets a descriptor that is about to be closed.
-    func forget(_ descriptor: CInt) {
-        preconditionInEventLoop()
-        poller.remove(descriptor)
     }
 
     // MARK: Work
@@ -121,15 +113,14 @@ public final class SocketLoop: EventLoop {
     @discardableResult @preconcurrency
     public func scheduleTask<T>(deadline: NIODeadline, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
         let promise = makePromise(of: T.self)
-        let timer = LoopTasks.Timer {
+        let timer: LoopTasks.Timer = { isDue in
+            guard isDue else { return promise.fail(EventLoopError.shutdown) }
             // What it returns does not leave the loop's thread on the way.
             let onLoop = promise.assumeIsolatedUnsafeUnchecked()
             do { onLoop.succeed(try task()) } catch { promise.fail(error) }
-        } drop: {
-            promise.fail(EventLoopError.shutdown)
         }
         guard let number = tell({ $0.add(timer, at: deadline) }) else {
-            standIn(timer.drop)
+            standIn { timer(false) }
             return Scheduled(promise: promise, cancellationTask: {})
         }
         return Scheduled(promise: promise) { self.state.withLockedValue { $0.tasks.cancel(number) } }
@@ -265,15 +256,50 @@ public final class SocketLoop: EventLoop {
             return (due, timers)
         }
         for work in due { work() }
-        for timer in timers { timer.drop() }
+        for timer in timers { timer(false) }
         return !due.isEmpty || !timers.isEmpty
     }
 }
 
-/// The system did not give what an event loop waits with: two descriptors, and memory of its own for them.
-public struct LoopStartError: Error, Equatable, CustomStringConvertible {
-    /// The errno.
-    public let code: CInt
+/// The round that a loop is in: a new one begins each time it has waited for its sockets. Used on the loop alone.
+public final class LoopRound {
+    public private(set) var number: UInt64 = 0
+    public private(set) var began = NIODeadline.uptimeNanoseconds(0)
+    private var lapBegan = NIODeadline.uptimeNanoseconds(0)
 
-    public var description: String { "no event loop could be started: \(String(cString: strerror(code)))" }
+    public init() {}
+
+    public func begin(at now: NIODeadline) {
+        number &+= 1
+        began = now
+        lapBegan = now
+    }
+
+    /// The loop goes on with something else, from `now` on.
+    func beginLap(at now: NIODeadline) { lapBegan = now }
+
+    /// How long the loop has worked since it was last asked that, or went on with something else. Costs a look at the clock.
+    public func lap() -> TimeAmount {
+        let now = NIODeadline.now()
+        defer { lapBegan = now }
+        return now - lapBegan
+    }
+}
+
+/// What all streams of a loop read into and send from, one at a time: so an idle stream holds no memory.
+final class StreamBuffers {
+    /// Lent to whoever is told what came. Should they keep it, there is a new one for the next.
+    var input = ByteBuffer()
+    /// As many replies as leave in one go.
+    let spans = UnsafeMutableBufferPointer<clinux_span>.allocate(capacity: 64)
+
+    /// Bytes read at once.
+    static var inputSize: Int { 64 << 10 }
+
+    /// Zeroes what was read. Who has kept it keeps the storage: it is not read into again, lest what nobody wipes stay there.
+    func forgetInput() {
+        if !input.wipeReadableBytes() { input = ByteBuffer() }
+    }
+
+    deinit { spans.deallocate() }
 }

@@ -1,12 +1,12 @@
 import Dispatch
-import NIOConcurrencyHelpers
 import NIOCore
+import Synchronization
 
 /// As many loops as there are to be threads; sockets are spread over them in turn.
 public final class SocketLoopGroup: EventLoopGroup {
     public let loops: [SocketLoop]
-    private let socketTurn = NIOLockedValueBox(0)
-    private let turn = NIOLockedValueBox(0)
+    private let sockets = Atomic<Int>(0)
+    private let others = Atomic<Int>(0)
 
     /// - Parameter threads: 1 or more.
     /// - Throws: what ``SocketLoop/init()`` throws.
@@ -15,16 +15,18 @@ public final class SocketLoopGroup: EventLoopGroup {
     }
 
     /// The loop whose turn it is to take on a socket.
-    public func nextForSocket() -> SocketLoop { loops[next(in: socketTurn)] }
+    public func nextForSocket() -> SocketLoop { next(in: sockets) }
 
     /// For anything else: a timer in between does not give a loop two sockets in a row.
-    public func next() -> any EventLoop { loops[next(in: turn)] }
+    public func next() -> any EventLoop { next(in: others) }
 
-    private func next(in turn: NIOLockedValueBox<Int>) -> Int {
-        turn.withLockedValue { turn in
-            defer { turn = (turn + 1) % loops.count }
-            return turn
-        }
+    private func next(in turns: borrowing Atomic<Int>) -> SocketLoop {
+        loops[turns.wrappingAdd(1, ordering: .relaxed).oldValue % loops.count]
+    }
+
+    /// Returns when every loop has done what it had before it.
+    public func barrier() async throws {
+        for loop in loops { try await loop.submit {}.get() }
     }
 
     public func any() -> any EventLoop { loops[0] }
@@ -39,15 +41,9 @@ public final class SocketLoopGroup: EventLoopGroup {
 
     /// The same as ``end()``.
     public func shutdownGracefully(queue: DispatchQueue, _ callback: @escaping @Sendable ((any Error)?) -> Void) {
-        let running = NIOLockedValueBox(loops.count)
-        for loop in loops {
-            loop.shutdownGracefully(queue: queue) { _ in
-                let isLast = running.withLockedValue { running in
-                    running -= 1
-                    return running == 0
-                }
-                if isLast { callback(nil) }
-            }
+        Task {
+            await end()
+            queue.async { callback(nil) }
         }
     }
 }

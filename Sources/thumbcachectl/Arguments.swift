@@ -2,40 +2,26 @@ import ArgumentParser
 import NIOCore
 import ThumbcacheProtocol
 
-/// The arguments of a request while they are put together.
-struct RequestArguments {
-    private(set) var buffers: [ByteBuffer]
+/// Arguments of a request.
+func words(_ words: String...) -> [ByteBuffer] { words.map(ByteBuffer.init(string:)) }
 
-    init(_ command: String, _ operands: String...) {
-        buffers = [ByteBuffer(string: command)] + operands.map(ByteBuffer.init(string:))
-    }
-
-    mutating func append(_ operand: ByteBuffer) { buffers.append(operand) }
-    mutating func append(_ operand: String) { buffers.append(ByteBuffer(string: operand)) }
-
-    /// An option with its value; nothing where there is none.
-    mutating func option(_ name: String, _ value: (some CustomStringConvertible)?) {
-        guard let value else { return }
-        append(name)
-        append(value.description)
-    }
-
-    mutating func flag(_ name: String, _ isSet: Bool) {
-        if isSet { append(name) }
-    }
+/// An option with its value; nothing where there is none.
+func option(_ name: String, _ value: (some CustomStringConvertible)?) -> [ByteBuffer] {
+    value.map { words(name, $0.description) } ?? []
 }
+
+func flag(_ name: String, _ isSet: Bool) -> [ByteBuffer] { isSet ? words(name) : [] }
 
 /// `*` stands for every user in the protocol. A shell puts it there too easily for it to mean that here.
 func validate(user: String) throws {
     guard user != "*" else { throw ValidationError("'*' is no user; for all users there is --all") }
 }
 
-func validate(size: Int?) throws {
-    if let size, !CommandLimits.size.contains(size) {
-        let range = CommandLimits.size
-        throw ValidationError(
-            "--size \(size) is out of range: \(range.lowerBound) to \(range.upperBound) pixels can be")
-    }
+/// - Parameter unit: what the number counts.
+func validate(_ option: String, _ value: Int?, in range: ClosedRange<Int>, _ unit: String) throws {
+    guard let value, !range.contains(value) else { return }
+    throw ValidationError(
+        "--\(option) \(value) is out of range: \(range.lowerBound) to \(range.upperBound) \(unit) can be")
 }
 
 /// A user, or all.

@@ -8,32 +8,32 @@ import ThumbcacheProtocol
 final class Connection {
     /// What a request may take by default, in seconds. Downloads and log-outs of many users take what they take; without any
     /// bound a log-out hook would hang for ever on a daemon that is stuck.
-    static let patience = 600
+    static let timeout = 600
 
     private let descriptor: Int32
     private let path: String
     /// Seconds that each read or write may take.
-    private let patience: Int
+    private let timeout: Int
     /// When all of it has to be over, by CLOCK_MONOTONIC in milliseconds; nil for no such time.
     private let deadline: Int?
-    private var decoder = ReplyDecoder()
     private var received = ByteBuffer()
 
     /// Connects, and makes sure that it is thumbcached that listens there before it is told anything.
     /// - Parameters:
-    ///   - patience: Seconds that each read or write may take.
+    ///   - timeout: Seconds that each read or write may take.
     ///   - limit: Seconds that all of it may take: connecting, and every request.
-    init(path: String, patience: Int = Connection.patience, within limit: Int? = nil) throws(Failure) {
+    init(path: String, timeout: Int, within limit: Int?) throws(Failure) {
         self.path = path
-        self.patience = min(patience, limit ?? patience)
+        self.timeout = min(timeout, limit ?? timeout)
         deadline = limit.map { Self.now() + $0 * 1_000 }
         descriptor = Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        guard descriptor >= 0 else { throw .unreachable("cannot \(SystemError("make a socket"))") }
+        guard descriptor >= 0 else { throw Failure(.unreachable, "cannot \(SystemError("make a socket"))") }
         try open()
-        let server = try request(["HELLO", "3"].map(ByteBuffer.init(string:)))
+        let server = try request(words("HELLO", "3"))
         guard server[HelloKey.server.rawValue]?.text == "thumbcached" else {
             let name = server[HelloKey.server.rawValue]?.text.map { " but \(PlainText.escape($0))" } ?? ""
-            throw .unreachable("it is not thumbcached\(name) that listens at \(path); name another with --socket")
+            throw Failure(
+                .unreachable, "it is not thumbcached\(name) that listens at \(path); name another with --socket")
         }
     }
 
@@ -53,7 +53,9 @@ final class Connection {
         } catch {
             throw sendFailure ?? error
         }
-        if case .error(let code, let message) = reply { throw .refused(code: code, message: message) }
+        if case .error(let code, let message) = reply {
+            throw Failure(.refused, PlainText.escape("\(code) \(message)"))
+        }
         return reply
     }
 
@@ -62,13 +64,13 @@ final class Connection {
         do throws(SystemError) {
             address = try UnixAddress(path)
         } catch {
-            throw .usage("the path of a Unix socket has at most 107 bytes; \(path) is longer")
+            throw Failure(.usage, "the path of a Unix socket has at most 107 bytes; \(path) is longer")
         }
         // First, since a daemon whose queue is full makes connecting wait, too.
         try bound()
         guard address.withSocketAddress({ connect(descriptor, $0, $1) }) == 0 else {
             let code = errno
-            throw code == EAGAIN ? silent() : .unreachable(Self.advice(path, code))
+            throw code == EAGAIN ? silent : Failure(.unreachable, Self.advice(path, code))
         }
     }
 
@@ -87,10 +89,10 @@ final class Connection {
 
     /// Sets how long the next call that waits may wait.
     private func bound() throws(Failure) {
-        var milliseconds = patience * 1_000
+        var milliseconds = timeout * 1_000
         if let deadline { milliseconds = min(milliseconds, deadline - Self.now()) }
         // Zero would mean for ever.
-        guard milliseconds > 0 else { throw silent() }
+        guard milliseconds > 0 else { throw silent }
         var wait = timeval(tv_sec: milliseconds / 1_000, tv_usec: milliseconds % 1_000 * 1_000)
         let size = socklen_t(MemoryLayout<timeval>.size)
         for option in [SO_RCVTIMEO, SO_SNDTIMEO]
@@ -119,16 +121,10 @@ final class Connection {
 
     private func receive() throws(Failure) -> Value {
         while true {
-            let value: Value?
             do throws(ProtocolError) {
-                value = try decoder.next(&received)
+                if let reply = try received.readReply() { return reply }
             } catch {
-                throw .unreachable("what listens at \(path) does not speak the protocol: \(error.message)")
-            }
-            // Nothing is subscribed to, so a message that answers no request can only be a notice: passed over.
-            if let value {
-                if case .push = value { continue }
-                return value
+                throw Failure(.unreachable, "what listens at \(path) does not speak the protocol: \(error.message)")
             }
             try read()
         }
@@ -144,23 +140,22 @@ final class Connection {
         } catch {
             throw broken(error)
         }
-        if count == 0 { throw closed() }
+        if count == 0 { throw closed }
         received.writeBytes(chunk.prefix(count))
     }
 
-    private func silent() -> Failure {
-        .unreachable("the daemon at \(path) did not answer within \(patience) s; its log may say why")
-    }
+    private var silent: Failure { failed("did not answer within \(timeout) s") }
+    private var closed: Failure { failed("closed the connection before it answered") }
 
-    private func closed() -> Failure {
-        .unreachable("the daemon at \(path) closed the connection before it answered; its log may say why")
+    private func failed(_ what: String) -> Failure {
+        Failure(.unreachable, "the daemon at \(path) \(what); its log may say why")
     }
 
     private func broken(_ error: SystemError) -> Failure {
         switch error.code {
-        case EAGAIN: silent()
-        case EPIPE, ECONNRESET: closed()
-        default: .unreachable("cannot \(error): the connection to \(path) broke")
+        case EAGAIN: silent
+        case EPIPE, ECONNRESET: closed
+        default: Failure(.unreachable, "cannot \(error): the connection to \(path) broke")
         }
     }
 }

@@ -1,63 +1,54 @@
 import Glibc
 import LinuxSupport
+import NIOCore
 import RESP
 
 /// The world as a command sees it.
 struct Environment {
     /// An environment variable.
     let variable: (_ name: String) -> String?
-    var input = StandardStream(descriptor: STDIN_FILENO)
-    var output = StandardStream(descriptor: STDOUT_FILENO)
-    var errors = StandardStream(descriptor: STDERR_FILENO)
-    /// 64 bits that nobody can guess.
-    var random: () -> UInt64 = { UInt64.random(in: .min ... .max) }
 
     /// The daemon's reply to one request.
     /// - Parameters:
-    ///   - patience: seconds that each read or write may take.
+    ///   - timeout: seconds that each read or write may take.
     ///   - limit: seconds that all of it may take, connecting included.
     func ask(
-        _ request: RequestArguments, _ options: DaemonOptions, patience: Int = Connection.patience,
-        within limit: Int? = nil
+        _ request: [ByteBuffer], _ options: DaemonOptions, timeout: Int = Connection.timeout, within limit: Int? = nil
     ) throws(Failure) -> Value {
         let path = try SocketPath.choose(
             option: options.socket, variable: variable, exists: { Glibc.access($0, F_OK) == 0 })
-        return try Connection(path: path, patience: patience, within: limit).request(request.buffers)
+        return try Connection(path: path, timeout: timeout, within: limit).request(request)
+    }
+
+    func show(_ value: Value, _ options: OutputOptions) throws(Failure) {
+        try Printer(style: options.json ? .json : isTerminal(STDOUT_FILENO) ? .aligned : .plain).show(value)
     }
 
     /// There is no result: `null` for programs, and why for people.
     func noImage(_ options: OutputOptions, _ reason: String) throws(Failure) -> Failure {
-        if options.json { try printer(options).json(.null) }
-        return .noImage(reason)
+        if options.json { try show(.null, options) }
+        return Failure(.noImage, reason)
     }
 
     /// Prints a receipt. What it is the receipt of has happened, whether or not anybody can read that: where it cannot be
     /// written there is a warning, and no failure.
-    func show(_ receipt: Value, _ options: OutputOptions, behind fact: String) {
+    func showReceipt(_ receipt: Value, _ options: OutputOptions, behind fact: String) {
         signal(SIGPIPE, SIG_IGN)
         do throws(Failure) {
-            try printer(options).pairs(receipt.pairs)
+            try show(receipt, options)
         } catch {
-            warn("\(fact), but \(error.message)")
+            complain("thumbcachectl: \(fact), but \(error.message)", .warning)
         }
-    }
-
-    func warn(_ message: String) {
-        complain("thumbcachectl: \(message)", .warning)
     }
 
     /// Says something on standard error, in one line or more; to the journal, with its priority.
     func complain(_ message: String, _ priority: Journal.Priority) {
-        let isJournal = Journal.isBehind(errors.descriptor, variable("JOURNAL_STREAM"))
+        let isJournal = Journal.isBehind(STDERR_FILENO, variable("JOURNAL_STREAM"))
         do throws(Failure) {
-            try errors.write(Array(Journal.lines(message, priority, toJournal: isJournal).utf8))
+            try write(Array(Journal.lines(message, priority, toJournal: isJournal).utf8), to: STDERR_FILENO)
         } catch {
             // There is nobody to tell; the exit status still says it.
         }
-    }
-
-    func printer(_ options: OutputOptions) -> Printer {
-        Printer(output: output, style: options.json ? .json : output.isTerminal ? .aligned : .plain)
     }
 }
 
@@ -73,7 +64,7 @@ enum SocketPath {
         option: String?, variable: (String) -> String?, exists: (String) -> Bool
     ) throws(Failure) -> String {
         if let option {
-            guard !option.isEmpty else { throw .usage("--socket is empty; name the daemon's socket") }
+            guard !option.isEmpty else { throw Failure(.usage, "--socket is empty; name the daemon's socket") }
             return option
         }
         if let named = variable("THUMBCACHED_SOCKET"), !named.isEmpty { return named }
@@ -83,17 +74,12 @@ enum SocketPath {
     }
 }
 
-/// Standard input, output or error.
-struct StandardStream {
-    let descriptor: Int32
+func isTerminal(_ descriptor: Int32) -> Bool { isatty(descriptor) == 1 }
 
-    var isTerminal: Bool { isatty(descriptor) == 1 }
-
-    func write(_ bytes: [UInt8]) throws(Failure) {
-        do throws(SystemError) {
-            try writeAll(bytes, to: descriptor)
-        } catch {
-            throw .usage("cannot write the output: \(error.reason)")
-        }
+func write(_ bytes: [UInt8], to descriptor: Int32 = STDOUT_FILENO) throws(Failure) {
+    do throws(SystemError) {
+        try writeAll(bytes, to: descriptor)
+    } catch {
+        throw Failure(.usage, "cannot write the output: \(error.reason)")
     }
 }

@@ -67,7 +67,7 @@ enum Main {
             guard let pointer = vector[index] else { break }
             guard let argument = String(validatingCString: pointer) else {
                 let way = "for ids of other bytes use redis-cli --quoted-input, which reads them as '\"\\xff\"'"
-                return .failure(.usage("argument \(index) is not UTF-8; \(way)"))
+                return .failure(Failure(.usage, "argument \(index) is not UTF-8; \(way)"))
             }
             arguments.append(argument)
         }

@@ -40,12 +40,8 @@ func decodeRequests(
     }
 }
 
-func decodeReplies(_ pieces: [ArraySlice<UInt8>], limits: ReplyLimits = ReplyLimits()) -> Outcome<Value> {
-    var decoder = ReplyDecoder(limits: limits)
-    var outcome = feed(pieces) { buffer throws(ProtocolError) in try decoder.next(&buffer) }
-    // How much of an incomplete reply is taken at once is the decoder's affair.
-    outcome.leftover = 0
-    return outcome
+func decodeReplies(_ pieces: [ArraySlice<UInt8>], limit: Int = 1 << 20, depth: Int = 16) -> Outcome<Value> {
+    feed(pieces) { buffer throws(ProtocolError) in try buffer.readReply(limit: limit, depth: depth) }
 }
 
 /// The ways to cut bytes: not at all, into single bytes, and in two at every place.

@@ -15,7 +15,6 @@ import Testing
         ("$3\r\n\u{e9}x\r\n", "$3\r\n\u{e9}x\r\n", { buffer, _ in buffer.writeBulkString("\u{e9}x") }),
         ("$2\r\nhi\r\n", "$2\r\nhi\r\n", { buffer, _ in buffer.writeBulkString(ByteBuffer(string: "hi")) }),
         ("$2\r\nhi\r\n", "$2\r\nhi\r\n", { buffer, _ in buffer.writeBulkString([104, 105] as [UInt8]) }),
-        ("$8192\r\n", "$8192\r\n", { buffer, _ in buffer.writeBulkHeader(length: 8192) }),
         ("*3\r\n", "*3\r\n", { buffer, _ in buffer.writeArrayHeader(count: 3) }),
         ("*6\r\n", "%3\r\n", { buffer, version in buffer.writeMapHeader(count: 3, version: version) }),
         ("*3\r\n", "~3\r\n", { buffer, version in buffer.writeSetHeader(count: 3, version: version) }),
@@ -55,13 +54,10 @@ import Testing
         #expect(ByteBuffer.bulkSuffix == [13, 10])
     }
 
-    @Test func `Requests of strings are written as those of bytes`() {
-        var strings = ByteBuffer()
-        strings.writeRequest(["GET", "\u{e9}", ""])
-        var buffers = ByteBuffer()
-        buffers.writeRequest(["GET", "\u{e9}", ""].map { ByteBuffer(string: $0) })
-        #expect(strings == buffers)
-        #expect(String(buffer: strings) == "*3\r\n$3\r\nGET\r\n$2\r\n\u{e9}\r\n$0\r\n\r\n")
+    @Test func `A request is an array of bulk strings`() {
+        var request = ByteBuffer()
+        request.writeRequest(["GET", "\u{e9}", ""].map { ByteBuffer(string: $0) })
+        #expect(String(buffer: request) == "*3\r\n$3\r\nGET\r\n$2\r\n\u{e9}\r\n$0\r\n\r\n")
     }
 }
 

@@ -188,10 +188,4 @@ import Testing
             }
         }
     }
-
-    @Test func `A request can be made without a connection`() {
-        let request = Request((0..<12).map { ByteBuffer(string: "\($0)") })
-        #expect(request.count == 12)
-        #expect((0..<12).map { String(buffer: request[$0]) } == (0..<12).map { "\($0)" })
-    }
 }

@@ -90,11 +90,4 @@ import Testing
         let three = one + one + one
         #expect(decodeRequests([three[...]], limits: Self.limits).messages.count == 3)
     }
-
-    @Test func `The longest frame is at least as long as any that is accepted`() {
-        let limits = RequestLimits(arguments: 3, argumentBytes: 10, frameBytes: 30)
-        let bytes = encode(Array(repeating: Array(repeating: 7, count: 10), count: 3))
-        #expect(decodeRequests([bytes[...]], limits: limits).messages.count == 1)
-        #expect(bytes.count <= limits.longestFrame)
-    }
 }

@@ -80,7 +80,7 @@ import Testing
         try await Pair.with { pair in
             _ = try await pair.onLoop { $0.isReading = false }
             pair.send("later")
-            try await pair.settle()
+            try await pair.pass()
             #expect(pair.witness.now.bytes == "")
             _ = try await pair.onLoop { $0.isReading = true }
             try await eventually { pair.witness.now.bytes == "later" }

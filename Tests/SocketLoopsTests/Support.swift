@@ -95,7 +95,7 @@ struct Pair {
     }
 
     /// The loop has looked at its sockets since. Twice, because a round looks at them before it does what it was told.
-    func settle() async throws {
+    func pass() async throws {
         for _ in 0..<2 { try await loop.submit {}.get() }
     }
 
@@ -120,9 +120,9 @@ struct Pair {
 }
 
 /// Waits until something holds that happens elsewhere; fails when a minute was not enough.
-func eventually(_ condition: () throws -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async throws {
+func eventually(_ condition: () async throws -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async throws {
     for _ in 0..<60_000 {
-        if try condition() { return }
+        if try await condition() { return }
         try await Task.sleep(for: .milliseconds(1))
     }
     Issue.record("it did not come about", sourceLocation: sourceLocation)

@@ -138,7 +138,7 @@ import Testing
         ("ECHO hi", .echo(bytes("hi"))),
         ("QUIT", .quit),
         ("RESET", .reset),
-        ("SELECT 0", .select(0)),
+        ("SELECT 0", .select),
         ("CLIENT ID", .client(.id)),
         ("client getname", .client(.getName)),
         ("CLIENT SETNAME worker-1", .client(.setName(bytes("worker-1")))),
@@ -161,7 +161,7 @@ import Testing
 
     @Test(arguments: CommandName.allCases)
     func `Every command that is described is known, in any case`(name: CommandName) {
-        for name in [name.rawValue, name.rawValue.uppercased()] {
+        for name in [name.name, name.name.uppercased()] {
             #expect(refusal(name)?.message.hasPrefix("unknown command") != true)
         }
     }

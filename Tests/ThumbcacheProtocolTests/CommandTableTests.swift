@@ -9,8 +9,7 @@ import Testing
 
     private func reply(_ query: CommandQuery, _ version: RESPVersion) throws -> Value {
         var buffer = table.reply(to: query, version: version)
-        var decoder = ReplyDecoder()
-        let value = try #require(try decoder.next(&buffer))
+        let value = try #require(try buffer.readReply())
         #expect(buffer.readableBytes == 0, "a reply is one value")
         return value
     }
@@ -23,7 +22,7 @@ import Testing
     func `COMMAND and COMMAND INFO list every command with ten elements`(version: RESPVersion) throws {
         for query in [CommandQuery.all, .info([])] {
             let reply = try reply(query, version)
-            #expect(names(reply) == CommandName.allCases.map(\.rawValue))
+            #expect(names(reply) == CommandName.allCases.map(\.name))
             for command in reply.elements ?? [] { #expect(command.elements?.count == 10) }
         }
         #expect(try reply(.count, version) == .integer(CommandName.allCases.count))
@@ -50,7 +49,7 @@ import Testing
     @Test(arguments: RESPVersion.allCases)
     func `COMMAND DOCS describes every command`(version: RESPVersion) throws {
         let reply = try reply(.docs([]), version)
-        #expect(reply.entries?.map(\.key.text) == CommandName.allCases.map(\.rawValue))
+        #expect(reply.entries?.map(\.key.text) == CommandName.allCases.map(\.name))
         for (_, docs) in reply.entries ?? [] {
             for key in ["summary", "since", "group"] { #expect(docs[key]?.text?.isEmpty == false) }
         }
@@ -77,9 +76,9 @@ import Testing
     @Test(arguments: CommandName.allCases)
     func `The arity that COMMAND tells is the one that is enforced`(name: CommandName) {
         let arity = name.specification.arity
-        let wrong = "wrong number of arguments for '\(name.rawValue)'"
+        let wrong = "wrong number of arguments for '\(name.name)'"
         func isWrong(_ count: Int) -> Bool {
-            let arguments = [name.rawValue] + Array(repeating: "0", count: count - 1)
+            let arguments = [name.name] + Array(repeating: "0", count: count - 1)
             return refusal(arguments)?.message.hasPrefix(wrong) == true
         }
         let least = abs(arity)
@@ -97,7 +96,7 @@ import Testing
         ]
         guard let positional = least[name] else { return }
         for option in Option.allCases {
-            let message = refusal([name.rawValue] + positional + [option.name])?.message ?? ""
+            let message = refusal([name.name] + positional + [option.name])?.message ?? ""
             #expect(message.hasPrefix("bad option") == !described.contains(option.name), "\(option.name)")
         }
     }

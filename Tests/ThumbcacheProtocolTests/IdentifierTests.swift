@@ -82,7 +82,7 @@ import Testing
         }
     }
 
-    static let places: [(what: String, request: @Sendable (String) -> [String])] = [
+    static let positions: [(what: String, request: @Sendable (String) -> [String])] = [
         ("user", { ["GET", $0, "bob"] }), ("user", { ["MGET", $0, "1", "bob"] }),
         ("user", { ["PUT", $0, "bob", "x"] }),
         ("user", { ["PURGE", $0] }), ("user", { ["STAT", $0] }), ("user", { ["LOGIN", $0] }),
@@ -93,9 +93,9 @@ import Testing
         ("SESSION", { ["LOGIN", "alice", "SESSION", $0] }), ("SESSION", { ["LOGOUT", "alice", "SESSION", $0] }),
     ]
 
-    @Test(arguments: places.indices)
-    func `F23: an id of no bytes or of 513 is refused wherever an id stands, and 512 are taken`(place: Int) {
-        let (what, request) = Self.places[place]
+    @Test(arguments: positions.indices)
+    func `F23: an id of no bytes or of 513 is refused wherever an id stands, and 512 are taken`(position: Int) {
+        let (what, request) = Self.positions[position]
         #expect(refusal(request("")) == CommandError(.err, "\(what) is empty: expected 1 to 512 bytes"))
         #expect(
             refusal(request(String(repeating: "x", count: 513)))

@@ -1,8 +1,21 @@
 import NIOCore
-import RESP
 import Testing
 
+@testable import RESP
 @testable import ThumbcacheProtocol
+
+extension Request {
+    /// A request of these arguments, with no lines between them.
+    init(_ arguments: [ByteBuffer]) {
+        var frame = ByteBuffer()
+        var list = ArgumentList()
+        for argument in arguments {
+            list.append(ArgumentSpan(offset: frame.readableBytes, length: argument.readableBytes))
+            frame.writeImmutableBuffer(argument)
+        }
+        self.init(frame: frame, arguments: list)
+    }
+}
 
 /// The command that a request of these arguments is.
 func parse(_ arguments: [String], limits: CommandLimits = CommandLimits()) throws(CommandError) -> Command {

@@ -1,7 +1,5 @@
-import Logging
 import NIOCore
 import RESP
-import SocketLoops
 import ThumbcacheProtocol
 import ThumbnailCache
 
@@ -23,8 +21,8 @@ extension Connection {
     private func execute(_ request: Request, after lookup: DiskLookup?) {
         defer { share.charge() }
         let command: Command
-        // What waits somewhere had better not keep the loop's whole buffer. A plain GET seldom waits as a command.
-        let kept = request.isPlainGet ? request : request.detached()
+        // What waits somewhere had better not keep the loop's whole buffer.
+        let kept = request.detached()
         do throws(CommandError) {
             command = try Command(kept, limits: limits.command)
         } catch {
@@ -39,14 +37,14 @@ extension Connection {
         case .put(let put): self.put(put)
         case .stat(let stat): self.stat(stat)
         case .login(let login):
-            logIn(LoginRequest(login, connection: place.id), of: owner(login.user).detached())
+            logIn(login)
             request.wipe()
             kept.wipe()
         case .logout(let logout): logOut(logout)
-        case .purge(let purge): lifecycle { .receipt(try await $0.purge(purge, peer: $1)) }
+        case .purge(let purge): self.purge(purge)
         case .users: users()
         case .hello(let hello): self.hello(hello)
-        case .ping(nil): respond(.reply { $0.writeSimpleString(ReplyWord.pong) })
+        case .ping(nil): respond(.reply { $0.writeSimpleString("PONG") })
         case .ping(let message?), .echo(let message): respond(.reply { $0.writeBulkString(message) })
         case .quit:
             respond(.ok)
@@ -54,16 +52,53 @@ extension Connection {
         case .reset:
             version = .two
             name = ByteBuffer()
-            respond(.reply { $0.writeSimpleString(ReplyWord.reset) })
-        case .select(0): respond(.ok)
-        case .select(let index):
-            respond(.error(CommandError(.err, "SELECT \(index): there is one database, 0")))
+            respond(.reply { $0.writeSimpleString("RESET") })
+        case .select: respond(.ok)
         case .client(let client): self.client(client)
-        case .command(let query):
-            respond(context.commands.reply(to: query, version: version))
+        case .command(let query): respond(context.commands.reply(to: query, version: version))
         case .info(let sections):
             let text = context.info.text(sections, for: peer)
             respond(.reply { $0.writeVerbatimString(text, version: version) })
+        }
+    }
+
+    // MARK: The connection itself
+
+    private func hello(_ command: HelloCommand) {
+        if command.hasAuth {
+            let reason = "AUTH is not needed: the kernel says that you are uid \(peer.uid)"
+            return respond(.error(CommandError(.err, reason)))
+        }
+        if let version = command.version.flatMap(RESPVersion.init) { self.version = version }
+        if let name = command.name { self.name = ByteBuffer(bytes: name.readableBytesView) }
+        respond(
+            .reply { buffer in
+                buffer.writeMapHeader(count: HelloKey.allCases.count, version: version)
+                for key in HelloKey.allCases {
+                    buffer.writeBulkString(key.rawValue)
+                    switch key {
+                    case .server: buffer.writeBulkString("thumbcached")
+                    case .version: buffer.writeBulkString(Version.current)
+                    case .proto: buffer.writeRESPInteger(version.rawValue)
+                    case .id: buffer.writeRESPInteger(Int(registration.clientID))
+                    case .mode: buffer.writeBulkString("standalone")
+                    case .role: buffer.writeBulkString("master")
+                    case .modules: buffer.writeArrayHeader(count: 0)
+                    }
+                }
+            })
+    }
+
+    private func client(_ command: ClientCommand) {
+        switch command {
+        case .id: respond(.reply { $0.writeRESPInteger(Int(registration.clientID)) })
+        case .getName where name.readableBytes == 0: respond(.reply { $0.writeNull(version: version) })
+        case .getName: respond(.reply { $0.writeBulkString(name) })
+        case .setName(let name):
+            self.name = ByteBuffer(bytes: name.readableBytesView)
+            respond(.ok)
+        // What client libraries say of themselves; CLIENT LIST is where it will be seen.
+        case .setInfo: respond(.ok)
         }
     }
 
@@ -77,12 +112,12 @@ extension Connection {
     ///
     /// - Parameters:
     ///   - kind: the null that answers for a user who is not logged in; an error if nil.
-    ///   - thenLettingPass: whether later commands may start once the user is found.
+    ///   - keepsBarrier: whether later commands wait on once the user is found.
     func lookUp(
-        _ user: ByteBuffer, orNull kind: NullKind? = nil, thenLettingPass: Bool = true,
+        _ user: ByteBuffer, orNull kind: NullKind? = nil, keepsBarrier: Bool = false,
         then: @escaping @Sendable (Connection, UserCache, ReplyQueue.Ticket) -> Void
     ) {
-        let ticket = holdUp()
+        let ticket = startBarrier()
         let owner = self.owner(user)
         let sessions = context.sessions
         run {
@@ -90,15 +125,15 @@ extension Connection {
         } then: { connection, result in
             switch result {
             case .success(let cache):
-                guard !connection.isClosed else { return connection.letOthersPass() }
-                if thenLettingPass { connection.letOthersPass() }
+                guard !connection.isClosed else { return connection.endBarrier() }
+                if !keepsBarrier { connection.endBarrier() }
                 then(connection, cache, ticket)
-                connection.carryOn()
+                connection.work()
             case .failure(CacheFailure.notLoggedIn) where kind != nil:
                 let version = connection.version
-                connection.resume(ticket, with: .reply { $0.writeNull(kind: kind ?? .bulk, version: version) })
+                connection.endBarrier(ticket, with: .reply { $0.writeNull(kind: kind ?? .bulk, version: version) })
             case .failure(let error):
-                connection.resume(ticket, with: .error(CommandError(error)))
+                connection.endBarrier(ticket, with: .error(CommandError(error)))
             }
         }
     }

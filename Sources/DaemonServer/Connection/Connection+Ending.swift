@@ -12,16 +12,19 @@ extension Connection {
         if phase == .lingering { stream.close() } else { work() }
     }
 
-    /// Told by the registry when the daemon stops. What has come by now is begun or answered: the peer need not wonder.
-    func drain() {
-        guard phase == .serving else { return }
-        phase = .stopping
-        stream.receiveNow()
-        work()
+    /// Told by the registry.
+    func obey(_ order: PeerRegistry.Order) {
+        switch order {
+        case .drain where phase == .serving:
+            phase = .stopping
+            // What has come by now is begun or answered: the peer need not wonder.
+            stream.receiveNow()
+            work()
+        case .drain: break
+        case .close: stream.close()
+        case .giveWay(let reason): giveWay(reason)
+        }
     }
-
-    /// Answers a request that came too late to be begun.
-    func decline() { respond(.error(CommandError.stopping)) }
 
     /// Ends behind the last reply, if nothing more is to come. All that has come in is started.
     func closeIfOver() {
@@ -38,7 +41,7 @@ extension Connection {
 
     func closeIfSent() {
         guard unread == 0 else { return }
-        // Without a place, a peer that never closes would keep a descriptor that nobody counts.
+        // A peer that never closes would keep a descriptor that nobody counts.
         if isInputClosed || isEvicted { stream.close() } else { linger() }
     }
 
@@ -49,11 +52,11 @@ extension Connection {
         reader = RequestReader(limits: limits.request)
         stream.endOutput()
         watchdog?.cancel()
-        let patience = TimeAmount.milliseconds(limits.linger)
-        watchdog = eventLoop.assumeIsolated().scheduleTask(in: patience) { [stream] in stream.close() }
+        let most = TimeAmount.milliseconds(limits.linger)
+        watchdog = eventLoop.assumeIsolated().scheduleTask(in: most) { [stream] in stream.close() }
     }
 
-    /// The peer is gone: what it waited for it leaves, what it held ends.
+    /// The peer is gone: what it waited for it leaves, the sessions that it held end.
     func closed(_ error: IOError?) {
         // A reset or broken pipe is how peers leave; nothing else comes here, and neither can be answered.
         if let error {
@@ -63,22 +66,23 @@ extension Connection {
         watchdog?.cancel()
         for waiting in waiting.values {
             waiting.timer.cancel()
-            place.load.leave()
+            registration.load.leave()
             waiting.cache.leave(waiting.id)
         }
-        forgetWaiting()
+        waiting = [:]
+        waitingBytes = 0
         batch = nil
-        release(held)
-        held = []
-        letGo()
+        release(heldSessions)
+        heldSessions = []
+        giveBackMemory()
         share.charge()
         turns.leave(share)
-        context.registry.leave(place.id)
+        context.registry.leave(registration.id)
     }
 
-    /// Told by the registry when its place is another's. Its descriptor counts nowhere any more: so it closes in a moment, whatever its
+    /// Another connection has come in for this one, whose descriptor counts nowhere any more: so it closes in a moment, whatever its
     /// peer has yet to read, and at once where many do that already.
-    func giveWay(_ reason: String) {
+    private func giveWay(_ reason: String) {
         isEvicted = true
         if phase == .lingering { return stream.close() }
         if phase == .serving {
@@ -86,13 +90,8 @@ extension Connection {
             finish()
             work()
         }
-        guard phase != .closed else { return }
-        let registry = context.registry
-        guard registry.linger(limit: DaemonServer.refusedAtOnce) else { return stream.close() }
-        eventLoop.assumeIsolated().scheduleTask(in: RefusedConnection.patience) { [stream] in
-            registry.endLingering()
-            stream.close()
-        }
+        guard !isClosed else { return }
+        context.registry.closeSoon(stream, on: eventLoop)
     }
 
     // MARK: Peers that stall
@@ -100,7 +99,7 @@ extension Connection {
     /// Sees to it that a peer that reads nothing, or leaves a frame unfinished, for the time of `stall` is disconnected, a
     /// quarter of that time later at most.
     func watch() {
-        guard watchdog == nil, phase != .closed, progress.isAwaited else { return }
+        guard watchdog == nil, !isClosed, progress.isAwaited else { return }
         lookAgain(since: progress, looks: 1)
     }
 
@@ -113,7 +112,7 @@ extension Connection {
             guard looks >= Self.looksInStall else { return self.lookAgain(since: before, looks: looks + 1) }
             self.context.sessions.uidLog.write(
                 "disconnected a peer that stalled", uid: self.peer.uid,
-                ["pid": "\(self.peer.pid)", "unread": "\(self.unread)"], at: self.context.time.now)
+                ["pid": "\(self.peer.pid)", "unread": "\(self.unread)"], at: self.context.services.time.now)
             self.stream.close()
         }
     }
@@ -125,5 +124,27 @@ extension Connection {
             sent: stream.sent, unread: unread, frames: reader.count,
             // Nothing is owed by a peer that is not read.
             isInsideFrame: phase == .serving && stream.isReading && reader.isInsideFrame)
+    }
+}
+
+/// How far a peer had come at one moment, by which a later one tells whether it has stalled.
+struct PeerProgress: Equatable {
+    /// Bytes it has taken.
+    var sent: Int
+    /// Bytes it has yet to take.
+    var unread: Int
+    /// Frames it has completed.
+    var frames: Int
+    /// Whether it owes the rest of a frame.
+    var isInsideFrame: Bool
+
+    /// Whether anything is expected of it.
+    var isAwaited: Bool { unread > 0 || isInsideFrame }
+
+    /// Whether what was expected of it then is expected still, and it has done nothing about it.
+    func hasStalled(since earlier: PeerProgress) -> Bool {
+        let readsNothing = earlier.unread > 0 && unread > 0 && sent == earlier.sent
+        let finishesNothing = earlier.isInsideFrame && isInsideFrame && frames == earlier.frames
+        return readsNothing || finishesNothing
     }
 }

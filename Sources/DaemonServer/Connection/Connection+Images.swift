@@ -1,4 +1,3 @@
-import Logging
 import NIOCore
 import RESP
 import SocketLoops
@@ -7,19 +6,8 @@ import ThumbnailCache
 
 /// GET, MGET, PUT and STAT.
 extension Connection {
-    func get(_ command: GetCommand, after lookup: DiskLookup?) {
-        if lookup == nil, let reply = readyReply(to: command) { return respond(reply) }
-        guard let cache = context.sessions.openCache(owner(command.user)) else {
-            lastCache = nil
-            let command = command.detached()
-            return lookUp(command.user) { $0.get(command, from: $1, ticket: $2) }
-        }
-        lastCache = cache
-        get(command, from: cache, after: lookup, ticket: nil)
-    }
-
     /// The cache that a plain GET asks, if it is known and what is asked for has a name that may be asked for. It is open, or was when it
-    /// was asked last: then it holds nothing any more. It is the one that this connection asked last from here on.
+    /// was asked last: then there is nothing in it any more. It is the one that this connection asked last from here on.
     func cacheOfPlainGet(_ request: Request) -> UserCache? {
         let lengths = 1...limits.command.id
         guard request.isPlainGet, lengths.contains(request.withBytes(of: 2) { $0.count }) else { return nil }
@@ -29,17 +17,27 @@ extension Connection {
         return lastCache
     }
 
+    /// - Parameter lookup: at the disk, behind one in memory, where it was a plain GET.
+    func get(_ command: GetCommand, after lookup: DiskLookup?) {
+        if lookup == nil, let reply = readyReply(to: command) { return respond(reply) }
+        lastCache = context.sessions.openCache(owner(command.user))
+        guard let lastCache else {
+            return lookUp(command.user) { $0.get(command, from: $1, after: nil, ticket: $2) }
+        }
+        get(command, from: lastCache, after: lookup, ticket: nil)
+    }
+
     /// The reply with an image in memory to a request with options, such as SIZE, that it has all the same.
-    func readyReply(to command: GetCommand) -> ByteBuffer? {
+    private func readyReply(to command: GetCommand) -> ByteBuffer? {
         guard command.isPlain, let lastCache, command.user.withUnsafeReadableBytes({ lastCache.isOf(user: $0) }) else {
             return nil
         }
         return lastCache.readyReply(Slot(profile: OpaqueID(command.profile), size: command.size))
     }
 
-    /// - Parameter ticket: the place of the reply, where one was taken while the user was looked up.
-    func get(
-        _ command: GetCommand, from cache: UserCache, after lookup: DiskLookup? = nil, ticket: ReplyQueue.Ticket?
+    /// - Parameter ticket: of the reply, where it was reserved while the user was looked up.
+    private func get(
+        _ command: GetCommand, from cache: UserCache, after lookup: DiskLookup?, ticket: ReplyQueue.Ticket?
     ) {
         let slot = Slot(profile: OpaqueID(command.profile), size: command.size)
         let shape = ImageReplyShape(keys: command.meta ? MetaKey.allCases : nil, ifNot: command.ifNot)
@@ -52,105 +50,108 @@ extension Connection {
             }
         }
         let query = ImageQuery(slot: slot, named: named, cachedOnly: command.cachedOnly, largerWillDo: true)
-        ask(cache, query, shape, patience: command.wait, after: lookup, ticket: ticket)
+        ask(cache, query, shape, wait: command.wait, after: lookup, ticket: ticket)
     }
 
     func mget(_ command: MGetCommand) {
+        let header = ByteBuffer.reply { $0.writeArrayHeader(count: command.profiles.count) }
+        let queries = command.profiles.map {
+            ImageQuery(
+                slot: Slot(profile: OpaqueID($0), size: command.size), cachedOnly: command.cachedOnly,
+                largerWillDo: true)
+        }
+        let batch = { @Sendable cache in
+            Batch(cache: cache, queries: queries[...], shape: ImageReplyShape(), wait: command.wait)
+        }
         guard let cache = context.sessions.openCache(owner(command.user)) else {
             return lookUp(command.user) { connection, cache, ticket in
-                connection.batch = Batch(command, from: cache)
-                connection.answer(ticket, .reply { $0.writeArrayHeader(count: command.profiles.count) })
+                connection.batch = batch(cache)
+                connection.answer(ticket, header)
             }
         }
-        respond(.reply { $0.writeArrayHeader(count: command.profiles.count) })
-        batch = Batch(command, from: cache)
+        respond(header)
+        self.batch = batch(cache)
     }
 
-    /// Asks for the next image of a batch. False when it has to wait for a place, or for the peer to read.
+    /// Asks for the next image of a batch. False when it has to wait: for another to be answered, or for the peer to read.
     func continueBatch() -> Bool {
         guard let batch, let query = batch.queries.first else { return true }
         guard findRoomForImage() else { return false }
-        guard tryAsk(batch.cache, query, batch.shape, patience: batch.patience) else { return false }
+        guard tryAsk(batch.cache, query, batch.shape, wait: batch.wait) else { return false }
         self.batch?.queries.removeFirst()
         if batch.queries.count == 1 { self.batch = nil }
         return true
     }
 
     func stat(_ command: StatCommand) {
-        guard let profile = command.profile else { return statUser(command.user) }
-        let query = ImageQuery(
-            slot: Slot(profile: OpaqueID(profile), size: command.size), cachedOnly: true)
+        guard let profile = command.profile else {
+            let (owner, sessions, version) = (owner(command.user), context.sessions, version)
+            return lifecycle {
+                let status = try await sessions.status(owner)
+                return .reply { reply in
+                    if let status {
+                        reply.writeStatus(status, version)
+                    } else {
+                        reply.writeNull(kind: .map, version: version)
+                    }
+                }
+            }
+        }
+        let query = ImageQuery(slot: Slot(profile: OpaqueID(profile), size: command.size), cachedOnly: true)
         let shape = ImageReplyShape(keys: MetaKey.stat)
         guard let cache = context.sessions.openCache(owner(command.user)) else {
-            // What is not logged in holds nothing: STAT is null where GET would be an error.
-            return lookUp(command.user, orNull: .map) { $0.ask($1, query, shape, patience: nil, ticket: $2) }
+            // There is nothing of who is not logged in: STAT is null where GET would be an error.
+            return lookUp(command.user, orNull: .map) { $0.ask($1, query, shape, ticket: $2) }
         }
-        ask(cache, query, shape, patience: nil, ticket: nil)
+        ask(cache, query, shape, ticket: nil)
     }
 
-    func statUser(_ user: ByteBuffer) {
-        let owner = self.owner(user)
-        lifecycle { context, _ in .status(try await context.sessions.status(owner)) }
-    }
-
-    /// Answers at once what memory or page cache holds; anything else waits, if need be for a place first.
+    /// Answers at once from memory or page cache; anything else waits, if need be for another to be answered first.
     private func ask(
-        _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, patience: Int64?,
+        _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, wait: Int64? = nil,
         after lookup: DiskLookup? = nil, ticket: ReplyQueue.Ticket?
     ) {
-        let isAsked =
-            if let lookup {
-                tryWait(for: query, in: cache, after: lookup, shape, patience: patience, ticket: ticket)
-            } else {
-                tryAsk(cache, query, shape, patience: patience, ticket: ticket)
-            }
-        guard !isAsked else { return }
-        batch = Batch(cache: cache, queries: [query], shape: shape, patience: patience)
-    }
-
-    /// False when the request is to be tried again.
-    private func tryAsk(
-        _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, patience: Int64?,
-        ticket: ReplyQueue.Ticket? = nil
-    ) -> Bool {
-        var lookup: DiskLookup?
-        var served = cache.hit(query.slot, url: query.named?.url)
-        if served == nil {
-            lookup = lookAtDisk(query, in: cache)
-            served = lookup?.image
-        }
-        if let served {
-            reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: context.time.now, version))
-            return true
-        }
-        return tryWait(for: query, in: cache, after: lookup, shape, patience: patience, ticket: ticket)
+        guard !tryAsk(cache, query, shape, wait: wait, after: lookup, ticket: ticket) else { return }
+        batch = Batch(cache: cache, queries: [query], shape: shape, wait: wait)
     }
 
     /// False when the queue of this uid is full: with others of this connection in it, the request is to be tried again when
-    /// one of them is answered. With none it is BUSY, as is one that has a place among the replies already.
-    private func tryWait(
-        for query: ImageQuery, in cache: UserCache, after lookup: DiskLookup?, _ shape: ImageReplyShape,
-        patience: Int64?,
-        ticket: ReplyQueue.Ticket?
+    /// one of them is answered. With none it is BUSY, as is one whose reply is reserved already.
+    private func tryAsk(
+        _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, wait: Int64?,
+        after earlier: DiskLookup? = nil, ticket: ReplyQueue.Ticket? = nil
     ) -> Bool {
-        guard place.load.enter(limit: limits.queuePerUID) else {
-            if isWaiting && ticket == nil { return false }
+        var lookup = earlier
+        if earlier == nil {
+            var served = cache.hit(query.slot, url: query.named?.url)
+            if served == nil {
+                lookup = lookAtDisk(query, in: cache)
+                served = lookup?.image
+            }
+            if let served {
+                let now = context.services.time.now
+                reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: now, version))
+                return true
+            }
+        }
+        guard registration.load.enter(limit: limits.queuePerUID) else {
+            if !waiting.isEmpty && ticket == nil { return false }
             let reason =
                 "\(limits.queuePerUID) requests of uid \(peer.uid) wait already (limit queue-per-uid): try again"
             reply(ticket, .error(CommandError(.busy, reason)))
             return true
         }
-        let ticket = ticket ?? reserve()
+        let ticket = ticket ?? replies.reserve()
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
         let id = cache.get(query, after: lookup) { outcome in
             loop.execute { me.value.fulfil(ticket, outcome) }
         }
-        let timer = loop.scheduleTask(in: .milliseconds(patience ?? cache.defaultWait)) { cache.expire(id) }
+        let timer = loop.scheduleTask(in: .milliseconds(wait ?? cache.defaultWait)) { cache.expire(id) }
         let cost = Self.costOfWaiting + 3 * (query.slot.profile.count + (query.named?.url.utf8.count ?? 0))
-        wait(
-            ticket,
-            for: Waiting(cache: cache, id: id, shape: shape.detached(), version: version, timer: timer, cost: cost))
+        waitingBytes += cost
+        waiting[ticket] = Waiting(
+            cache: cache, id: id, shape: shape.detached(), version: version, timer: timer, cost: cost)
         return true
     }
 
@@ -161,18 +162,18 @@ extension Connection {
     }
 
     func put(_ command: PutCommand) {
-        // Those whose peers have left count, and have no place: nothing else would end their number.
+        // Those whose peers have left count against the budget, and against no limit on connections.
         if !memory.hasRoom(for: 0) { return respond(noRoom) }
         guard let cache = context.sessions.openCache(owner(command.user)) else {
-            return lookUp(command.user, thenLettingPass: false) { $0.put(command, into: $1, ticket: $2) }
+            return lookUp(command.user, keepsBarrier: true) { $0.put(command, into: $1, ticket: $2) }
         }
-        put(command, into: cache, ticket: holdUp())
+        put(command, into: cache, ticket: startBarrier())
     }
 
-    func put(_ command: PutCommand, into cache: UserCache, ticket: ReplyQueue.Ticket) {
+    private func put(_ command: PutCommand, into cache: UserCache, ticket: ReplyQueue.Ticket) {
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
-        context.disk.submit(for: peer.uid) {
+        context.services.disk.submit(for: peer.uid) {
             let reply: ByteBuffer
             do throws(CacheFailure) {
                 let slot = Slot(profile: OpaqueID(command.profile), size: command.size)
@@ -181,12 +182,8 @@ extension Connection {
             } catch {
                 reply = .error(CommandError(error))
             }
-            loop.execute { me.value.resume(ticket, with: reply) }
+            loop.execute { me.value.endBarrier(ticket, with: reply) }
         }
-    }
-
-    func reply(_ ticket: ReplyQueue.Ticket?, _ reply: ByteBuffer) {
-        if let ticket { answer(ticket, reply) } else { respond(reply) }
     }
 }
 
@@ -194,26 +191,5 @@ extension Request {
     /// An argument as an id, for a look-up.
     func id(at index: Int) -> OpaqueID {
         withBytes(of: index) { OpaqueID(short: $0) } ?? OpaqueID(self[index])
-    }
-}
-
-extension GetCommand {
-    /// The same, apart from the buffer it was read from.
-    fileprivate func detached() -> GetCommand {
-        var command = self
-        command.user = ByteBuffer(bytes: user.readableBytesView)
-        command.profile = ByteBuffer(bytes: profile.readableBytesView)
-        return command
-    }
-}
-
-extension Connection.Batch {
-    init(_ command: MGetCommand, from cache: UserCache) {
-        let queries = command.profiles.map {
-            ImageQuery(
-                slot: Slot(profile: OpaqueID($0), size: command.size), cachedOnly: command.cachedOnly,
-                largerWillDo: true)
-        }
-        self.init(cache: cache, queries: queries[...], shape: .plain, patience: command.wait)
     }
 }

@@ -4,13 +4,13 @@ import SocketLoops
 import ThumbcacheProtocol
 import ThumbnailCache
 
-/// What the daemon holds for a connection, against the budget of its account (I8): requests that are unfinished or worked on, requests that
+/// What the daemon keeps for a connection, against the budget of its account (I8): requests that are unfinished or worked on, requests that
 /// wait for an image, replies that are not read.
 ///
 /// Up to its free share a connection asks nobody. Beyond it, it takes bytes of the budget before it takes on a long reply, or reads on in
-/// a long request. Where there are none, either is BUSY. What is held no more is given back at once.
+/// a long request. Where there are none, either is BUSY. What is needed no more is given back at once.
 extension Connection {
-    /// Bytes that a connection may hold and that count for nothing: every request but a PUT of a large image, or a PURGE of a list of
+    /// Bytes that a connection may take up and that count for nothing: every request but a PUT of a large image, or a PURGE of a list of
     /// many long names, and a reply of the size that the kernel takes in one send (208 KiB, net.core.wmem_default).
     static var freeShare: Int { 256 << 10 }
     /// Bytes that a stream reads at once.
@@ -28,8 +28,8 @@ extension Connection {
     private static func counted(_ bytes: Int) -> Int { max(0, bytes - freeShare) }
 
     /// Bytes that are there.
-    private var heldBytes: Int {
-        reader.readableBytes + (isHeldUp || batch != nil ? begun : 0) + waitingBytes + unread + replies.cost
+    private var bytesInUse: Int {
+        reader.readableBytes + (isAtBarrier || batch != nil ? begun : 0) + waitingBytes + unread + replies.cost
     }
 
     // MARK: Output
@@ -46,40 +46,36 @@ extension Connection {
         let little = Self.freeShare / 2
         if unread <= little || memory.hasRoom(for: limits.command.image) { return true }
         flush()
-        return phase != .closed && unread <= little
+        return !isClosed && unread <= little
     }
 
     /// Whether a reply of so many bytes may be taken on. One that does not fit into the free share lets those before it leave first.
     func makeRoom(forReply bytes: Int) -> Bool {
         // All that a hit comes to: some numbers that are added.
-        if heldBytes + bytes <= Self.freeShare || bytes <= Self.shortReply { return true }
+        if bytesInUse + bytes <= Self.freeShare || bytes <= Self.shortReply { return true }
         flush()
         // A peer that is gone takes nothing.
-        guard phase != .closed else { return true }
-        let counted = Self.counted(heldBytes + bytes)
+        guard !isClosed else { return true }
+        let counted = Self.counted(bytesInUse + bytes)
         return counted <= memory.bytes || memory.change(to: counted)
     }
 
     // MARK: Input
 
-    /// Has what is held count, and reads on if there is room for what comes.
-    func settle() {
-        guard phase != .closed else { return }
-        guard mayRead else {
-            count(Self.counted(heldBytes))
-            stream.isReading = false
-            return
-        }
-        guard reader.isInsideFrame else {
-            count(Self.counted(heldBytes))
+    /// Has what is in use count, and reads on if there is room for what comes.
+    func updateMemory() {
+        guard !isClosed else { return }
+        let mayRead = mayRead
+        guard mayRead, reader.isInsideFrame else {
+            count(Self.counted(bytesInUse))
             // What nobody has looked at yet is read ahead within the free share alone.
-            stream.isReading = heldBytes < Self.freeShare || reader.readableBytes <= Self.shortRequest
+            stream.isReading = mayRead && (bytesInUse < Self.freeShare || reader.readableBytes <= Self.shortRequest)
             return
         }
         // All of an argument counts before it is read.
-        let whole = Self.counted(heldBytes + reader.missingBytes)
+        let whole = Self.counted(bytesInUse + reader.missingBytes)
         if whole <= memory.bytes || memory.change(to: whole) || isReadWithoutRoom {
-            count(max(Self.counted(heldBytes), min(whole, memory.bytes)))
+            count(max(Self.counted(bytesInUse), min(whole, memory.bytes)))
             stream.isReading = true
         } else {
             refuseToRead()
@@ -100,7 +96,7 @@ extension Connection {
     private func refuseToRead() {
         context.sessions.uidLog.write(
             "disconnected a peer whose uid has no memory left", uid: peer.uid,
-            ["pid": "\(peer.pid)", "held": "\(memory.bytes)"], at: context.time.now)
+            ["pid": "\(peer.pid)", "held": "\(memory.bytes)"], at: context.services.time.now)
         respond(noRoom)
         finish()
         work()
@@ -111,12 +107,12 @@ extension Connection {
 
     // MARK: The end
 
-    /// Frees what was held. A request that is worked on to its end, as a PUT is, counts until then, and all of it: the free share has gone
-    /// with the connection's place.
-    func letGo() {
+    /// Frees what was in use. A request that is worked on to its end, as a PUT is, counts until then, and all of it: the free share has gone
+    /// with the connection.
+    func giveBackMemory() {
         reader.clear()
         replies = ReplyQueue()
         gathered = ByteBuffer()
-        memory.set(to: isHeldUp ? begun : 0)
+        memory.set(to: isAtBarrier ? begun : 0)
     }
 }

@@ -7,67 +7,63 @@ import ThumbnailCache
 
 /// Log-in, and what runs to its end before the next command starts: log-out, purge and what is asked of the sessions.
 extension Connection {
-    /// - Parameter request: with nothing in it that shares the bytes it came in.
-    func logIn(_ request: LoginRequest, of owner: Owner) {
-        let session = HeldSession(owner: owner, session: request.session)
-        if request.heldBy != nil, held.count >= Self.heldSessions, !held.contains(session) {
-            let reason = "this connection holds \(Self.heldSessions) sessions: log one out, or use another connection"
+    // MARK: Log-in
+
+    /// Copies all that it takes of the command, so that what that came in can be wiped.
+    func logIn(_ command: LoginCommand) {
+        let request = LoginRequest(
+            session: command.session.map { OpaqueID($0).detached() } ?? OpaqueID("default"),
+            heldBy: command.hold ? registration.id : nil, origin: command.origin,
+            token: command.token.map { Secret($0.readableBytesView) },
+            refresh: command.refresh.map { Secret($0.readableBytesView) })
+        let session = HeldSession(owner: owner(command.user).detached(), session: request.session)
+        if request.heldBy != nil, heldSessions.count >= Self.mostHeldSessions, !heldSessions.contains(session) {
+            let reason =
+                "this connection holds \(Self.mostHeldSessions) sessions: log one out, or use another connection"
             return respond(.error(CommandError(.busy, reason)))
         }
-        let ticket = holdUp()
+        let ticket = startBarrier()
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         // In the loop's next turn, when it is known whether the peer was gone before its command was read: one that died while the
         // daemon was away may have been logged out since, by a log-out that was honoured before anybody was served.
         eventLoop.execute {
-            if me.value.isClosed { me.value.letOthersPass() } else { me.value.logIn(request, session, ticket) }
+            if me.value.isClosed { me.value.endBarrier() } else { me.value.logIn(request, session, ticket) }
         }
     }
 
     private func logIn(_ request: LoginRequest, _ session: HeldSession, _ ticket: ReplyQueue.Ticket) {
-        let context = context
+        let (sessions, pendingLogouts) = (context.sessions, context.pendingLogouts)
         run {
-            try await context.logIn(session.owner, request)
+            // A log-out that the uid is owed comes first, lest it end this log-in.
+            try await pendingLogouts?.honour(uid: session.owner.uid)
+            try await sessions.logIn(session.owner, request)
         } then: { connection, result in
-            if case .failure(let error) = result { return connection.resume(ticket, with: .error(CommandError(error))) }
+            if case .failure(let error) = result {
+                return connection.endBarrier(ticket, with: .error(CommandError(error)))
+            }
             if request.heldBy != nil {
                 if connection.isClosed {
                     // The peer went while it was being logged in: nothing else will ever end this session.
                     connection.release([session])
                 } else {
-                    connection.held.insert(session)
+                    connection.heldSessions.insert(session)
                 }
             }
-            connection.resume(ticket, with: .ok)
+            connection.endBarrier(ticket, with: .ok)
         }
     }
 
     /// Sessions that one connection may hold.
-    private static var heldSessions: Int { 1024 }
-
-    func logOut(_ command: LogoutCommand) {
-        let uid = command.uid ?? peer.uid
-        lifecycle {
-            .receipt(try await $0.logOut(command, peer: $1))
-        } then: { connection, result in
-            guard case .success = result else { return }
-            // What has ended need not be ended again.
-            connection.held = connection.held.filter { !command.ends($0.session, of: $0.owner, uid: uid) }
-        }
-    }
-
-    func users() {
-        if let known = context.sessions.knownUserList(of: peer.uid) { return respond(known.reply) }
-        lifecycle { .users(try await $0.sessions.userList(of: $1.uid)) }
-    }
+    private static var mostHeldSessions: Int { 1024 }
 
     /// Ends sessions that this connection held, one after another: a connection is one task, however many it holds.
     func release(_ sessions: Set<HeldSession>) {
         guard !sessions.isEmpty else { return }
-        let (logout, log, id) = (context.logout, context.log, place.id)
-        Task(executorPreference: context.tasks) {
+        let (endings, log, id) = (context.endingService, context.log, registration.id)
+        Task(executorPreference: context.services.tasks) {
             for held in sessions {
                 do throws(CacheFailure) {
-                    try await logout.release(held.owner, session: held.session, connection: id)
+                    try await endings.release(held.owner, session: held.session, connection: id)
                 } catch {
                     // What could not be made durable is closed and tried again by the service; it has logged why.
                     log.debug("a held session did not end at once", metadata: ["uid": "\(held.owner.uid)"])
@@ -76,37 +72,88 @@ extension Connection {
         }
     }
 
-    /// What a command that runs elsewhere answers.
-    enum LifecycleReply: Sendable {
-        case receipt(Receipt)
-        case users(UserList)
-        case status(UserSessions.Status?)
-    }
+    // MARK: Log-out and purge
 
-    /// Runs a command to its end before the next one starts.
-    func lifecycle(
-        _ work: @escaping @Sendable (ServerContext, Peer) async throws -> LifecycleReply,
-        then: @escaping @Sendable (Connection, Result<LifecycleReply, any Error>) -> Void = { _, _ in }
-    ) {
-        let ticket = holdUp()
-        let (context, peer) = (context, peer)
-        run {
-            let reply = try await work(context, peer)
-            try await context.settleLoops()
-            return reply
-        } then: { connection, result in
-            then(connection, result)
-            connection.resume(ticket, with: connection.render(result))
+    func logOut(_ command: LogoutCommand) {
+        let session = command.session.map { OpaqueID($0) }
+        end(command.target, of: command.uid) { endings, owner, uid in
+            guard let owner else { return try await endings.logOutAll(uid: uid, session: session) }
+            return try await endings.logOut(owner, session: session)
+        } then: { connection, owner, uid in
+            // What has ended need not be ended again.
+            connection.heldSessions = connection.heldSessions.filter { held in
+                held.owner.uid != uid || held.owner != owner ?? held.owner || held.session != session ?? held.session
+            }
         }
     }
 
-    private func render(_ result: Result<LifecycleReply, any Error>) -> ByteBuffer {
-        switch result {
-        case .success(.receipt(let receipt)): .reply { $0.writeReceipt(receipt, version) }
-        case .success(.users(let users)): users.reply
-        case .success(.status(let status?)): .reply { $0.writeStatus(status, version) }
-        case .success(.status(nil)): .reply { $0.writeNull(kind: .map, version: version) }
-        case .failure(let error): .error(CommandError(error))
+    func purge(_ command: PurgeCommand) {
+        end(command.target, of: command.uid) { endings, owner, uid in
+            let profiles = command.profiles.map { OpaqueID($0) }
+            guard let owner else { return try await endings.purgeAll(uid: uid, profiles: profiles) }
+            return try await endings.purge(owner, profiles: profiles)
+        }
+    }
+
+    /// Ends caches of the caller's uid or, for admins, of whichever is named.
+    /// - Parameters:
+    ///   - body: is told whose; nil for every user of the uid.
+    ///   - then: only once it has ended.
+    private func end(
+        _ target: UserTarget, of named: UInt32?,
+        _ body: @escaping @Sendable (EndingService, Owner?, _ uid: UInt32) async throws -> Receipt,
+        then: @escaping @Sendable (Connection, Owner?, _ uid: UInt32) -> Void = { _, _, _ in }
+    ) {
+        let uid = named ?? peer.uid
+        guard uid == peer.uid || peer.isAdmin else {
+            let reason = "UID \(uid): you are uid \(peer.uid), and only admins may name another (access.admins)"
+            return respond(.error(CommandError(.denied, reason)))
+        }
+        let owner: Owner? =
+            switch target {
+            case .all: nil
+            case .user(let user): Owner(uid: uid, user: OpaqueID(user))
+            }
+        let (endings, version) = (context.endingService, version)
+        lifecycle {
+            let receipt = try await body(endings, owner, uid)
+            return .reply { $0.writeReceipt(receipt, version) }
+        } then: {
+            then($0, owner, uid)
+        }
+    }
+
+    // MARK: What runs to its end
+
+    func users() {
+        let (sessions, uid) = (context.sessions, peer.uid)
+        if let known = sessions.knownUserList(of: uid) { return respond(known.reply) }
+        lifecycle { try await sessions.userList(of: uid).reply }
+    }
+
+    /// Runs a command to its end before the next one starts.
+    /// - Parameters:
+    ///   - work: returns the reply.
+    ///   - then: only if that has not failed.
+    func lifecycle(
+        _ work: @escaping @Sendable () async throws -> ByteBuffer,
+        then: @escaping @Sendable (Connection) -> Void = { _ in }
+    ) {
+        let ticket = startBarrier()
+        let loops = context.loops
+        run {
+            let reply = try await work()
+            // What a cache of another loop had answered when it ended has been handed to its connection by then, and not behind
+            // the receipt (I3).
+            if loops.loops.count > 1 { try await loops.barrier() }
+            return reply
+        } then: { connection, result in
+            switch result {
+            case .success(let reply):
+                then(connection)
+                connection.endBarrier(ticket, with: reply)
+            case .failure(let error): connection.endBarrier(ticket, with: .error(CommandError(error)))
+            }
         }
     }
 }
@@ -120,17 +167,5 @@ extension UserList {
                 for user in users { user.withBytes { buffer.writeBulkString($0) } }
             }
         }
-    }
-}
-
-extension LogoutCommand {
-    /// - Parameter uid: whose sessions the command is about.
-    fileprivate func ends(_ session: OpaqueID, of owner: Owner, uid: UInt32) -> Bool {
-        let isUser =
-            switch target {
-            case .all: true
-            case .user(let user): owner.user == OpaqueID(user)
-            }
-        return owner.uid == uid && isUser && (self.session.map { OpaqueID($0) == session } ?? true)
     }
 }

@@ -1,5 +1,3 @@
-import DequeModule
-import Logging
 import NIOCore
 import RESP
 import SocketLoops
@@ -8,8 +6,8 @@ import ThumbnailCache
 
 /// One client's connection: reads requests, starts them in order, and sends their replies in order.
 ///
-/// It lives on its event loop. A hit goes from the bytes read to the bytes sent without leaving ``work()``; what has to wait keeps
-/// a place among the replies and comes back by ``fulfil(_:_:)`` or ``resume(_:with:)``. The commands themselves stand in
+/// It lives on its event loop. A hit goes from the bytes read to the bytes sent without leaving ``work()``; what has to wait reserves
+/// its reply and comes back by ``fulfil(_:_:)`` or ``endBarrier(_:with:)``. The commands themselves stand in
 /// `Connection+Commands.swift`, and each group of them in a file of its own.
 final class Connection: StreamHandler {
     enum Phase {
@@ -30,21 +28,20 @@ final class Connection: StreamHandler {
         let cache: UserCache
         let id: WaiterID
         let shape: ImageReplyShape
-        /// The one that held when the request came: a HELLO behind it is answered behind it.
+        /// That of the time when the request came: a HELLO behind it is answered behind it.
         let version: RESPVersion
         let timer: Scheduled<Void>
         /// Bytes that it takes up, about.
         let cost: Int
     }
 
-    /// What is left of an MGET, or of a GET that found no place to wait: its images are asked for one by one, as far as there
-    /// are places.
+    /// What is left of an MGET, or of a GET that found the queue full: its images are asked for one by one, as far as there is room.
     struct Batch {
         let cache: UserCache
         var queries: ArraySlice<ImageQuery>
         let shape: ImageReplyShape
         /// Milliseconds; nil for as long as the origin may take.
-        let patience: Int64?
+        let wait: Int64?
     }
 
     /// A session that ends with this connection.
@@ -56,7 +53,7 @@ final class Connection: StreamHandler {
     let context: ServerContext
     let limits: ServerLimits
     let peer: Peer
-    let place: PeerRegistry.Place
+    let registration: PeerRegistry.Registration
     let stream: Stream
     let eventLoop: SocketLoop
     let turns: LoopTurns
@@ -65,20 +62,20 @@ final class Connection: StreamHandler {
 
     var version = RESPVersion.two
     var name = ByteBuffer()
-    var held: Set<HeldSession> = []
+    var heldSessions: Set<HeldSession> = []
     var batch: Batch?
-    /// The cache that this connection asked last. It may have ended since: then it holds nothing.
+    /// The cache that this connection asked last. It may have ended since: then there is nothing in it.
     var lastCache: UserCache?
 
     var phase = Phase.serving
     var reader: RequestReader
     var isInputClosed = false
-    /// Its place is another's.
+    /// Another connection has come in for it.
     var isEvicted = false
     /// A command runs that later ones of this connection have to wait for.
-    private(set) var isHeldUp = false
+    private(set) var isAtBarrier = false
     /// The account has done much in this round of the loop; others have their turn first.
-    private(set) var isResting = false
+    private var isResting = false
 
     var replies = ReplyQueue()
     var waiting: [ReplyQueue.Ticket: Waiting] = [:]
@@ -86,28 +83,30 @@ final class Connection: StreamHandler {
     var gathered = ByteBuffer()
     var watchdog: Scheduled<Void>?
 
-    /// Bytes of the request that holds up the others, or whose images are asked for one by one.
+    /// Bytes of the request at the barrier, or of that whose images are asked for one by one.
     var begun = 0
     /// Bytes of the requests in ``waiting``.
-    private(set) var waitingBytes = 0
-    /// What counts of all that is held, against the budget of the account.
+    var waitingBytes = 0
+    /// What counts of all that is kept for this connection, against the budget of the account.
     let memory: MemoryLease
 
     init(
-        context: ServerContext, limits: ServerLimits, peer: Peer, place: PeerRegistry.Place, turns: LoopTurns,
-        stream: Stream, eventLoop: SocketLoop
+        context: ServerContext, limits: ServerLimits, peer: Peer, registration: PeerRegistry.Registration,
+        turns: LoopTurns, stream: Stream, eventLoop: SocketLoop
     ) {
         self.context = context
         self.limits = limits
         self.peer = peer
-        self.place = place
+        self.registration = registration
         self.turns = turns
-        self.share = turns.enter(place.account)
-        self.memory = context.budget.lease(for: peer.uid)
+        self.share = turns.enter(registration.account)
+        self.memory = context.services.budget.lease(for: peer.uid)
         self.stream = stream
         self.eventLoop = eventLoop
         self.reader = RequestReader(limits: limits.request)
     }
+
+    var isClosed: Bool { phase == .closed }
 
     // MARK: Reading
 
@@ -117,7 +116,7 @@ final class Connection: StreamHandler {
             share.begin()
             return share.charge()
         }
-        place.activity.heard(at: eventLoop.round.began)
+        registration.activity.heard(at: eventLoop.round.began)
         reader.append(bytes)
         work()
         reader.keep()
@@ -126,11 +125,11 @@ final class Connection: StreamHandler {
     /// Starts what has come in, in order, until something must be waited for. Flushing may find that the peer is gone, and
     /// close the connection, at any point of it.
     func work() {
-        guard phase != .closed else { return }
+        guard !isClosed else { return }
         let isDone = startCommands()
         flush()
         if isDone { closeIfOver() }
-        settle()
+        updateMemory()
         watch()
         share.charge()
     }
@@ -152,8 +151,8 @@ final class Connection: StreamHandler {
             guard isListening else { return true }
             do throws(ProtocolError) {
                 guard let request = try reader.next() else { return true }
-                if phase == .stopping { decline() } else { execute(request) }
-                if isHeldUp || batch != nil { begun = request.byteCount }
+                if phase == .stopping { respond(.error(.stopping)) } else { execute(request) }
+                if isAtBarrier || batch != nil { begun = request.byteCount }
             } catch {
                 refuse(error)
             }
@@ -170,17 +169,17 @@ final class Connection: StreamHandler {
         isResting = true
         share.goOnLater { [self] in
             isResting = false
-            carryOn()
+            work()
         }
     }
 
     /// Whether the next command may start: none is in its way, and there is room for its reply.
     private var canStart: Bool {
-        guard phase != .closed, !isHeldUp, !isResting else { return false }
+        guard !isClosed, !isAtBarrier, !isResting else { return false }
         if hasRoom { return true }
         flush()
         // Flushing finds out that a peer is gone.
-        return phase != .closed && hasRoom
+        return !isClosed && hasRoom
     }
 
     /// Reading goes on ahead of the work only as far as the limit on unprocessed input.
@@ -188,7 +187,7 @@ final class Connection: StreamHandler {
         switch phase {
         case .serving, .stopping:
             if isResting { return reader.readableBytes < Self.readAtOnce }
-            return reader.readableBytes < limits.input || (!isHeldUp && hasRoom)
+            return reader.readableBytes < limits.input || (!isAtBarrier && hasRoom)
         case .lingering: return true
         case .draining, .closing, .closed: return false
         }
@@ -218,6 +217,19 @@ final class Connection: StreamHandler {
         if replies.isEmpty { send(reply) } else { replies.append(reply) }
     }
 
+    /// Answers a request that was not answered at once, and goes on.
+    func answer(_ ticket: ReplyQueue.Ticket, _ reply: ByteBuffer) {
+        guard !isClosed else { return }
+        replies.fill(ticket, with: makeRoom(forReply: reply.readableBytes) ? reply : noRoom)
+        while let reply = replies.popReady() { send(reply) }
+        work()
+    }
+
+    /// - Parameter ticket: of a reply that was reserved; nil for the request at hand.
+    func reply(_ ticket: ReplyQueue.Ticket?, _ reply: ByteBuffer) {
+        if let ticket { answer(ticket, reply) } else { respond(reply) }
+    }
+
     private func send(_ reply: ByteBuffer) {
         guard reply.readableBytes > Self.copiedReply else {
             gathered.writeImmutableBuffer(reply)
@@ -234,10 +246,6 @@ final class Connection: StreamHandler {
         guard gathered.readableBytes > 0 else { return }
         stream.write(gathered)
         gathered = ByteBuffer()
-    }
-
-    private func sendReady() {
-        while let reply = replies.popReady() { send(reply) }
     }
 
     func flush() {
@@ -267,67 +275,39 @@ final class Connection: StreamHandler {
         defer { share.charge() }
         flush()
         if phase == .closing { closeIfSent() } else if unread <= limits.output / 4 { return work() }
-        settle()
+        updateMemory()
         watch()
     }
 
     // MARK: Waiting
 
-    /// Keeps a place for a reply and holds up later commands until ``resume(_:with:)``.
-    func holdUp() -> ReplyQueue.Ticket {
-        isHeldUp = true
+    /// Reserves a reply and lets no later command start until ``endBarrier(_:with:)``.
+    func startBarrier() -> ReplyQueue.Ticket {
+        isAtBarrier = true
         return replies.reserve()
     }
 
-    /// The command that held up the others is done.
-    func resume(_ ticket: ReplyQueue.Ticket, with reply: ByteBuffer) {
-        letOthersPass()
+    /// The command that the others wait for is done.
+    func endBarrier(_ ticket: ReplyQueue.Ticket, with reply: ByteBuffer) {
+        endBarrier()
         answer(ticket, reply)
     }
 
-    /// The command that held up the others is done, or has found out where it leads, and waits there on its own.
-    func letOthersPass() {
-        isHeldUp = false
-        if isClosed { letGo() }
+    /// The command that the others wait for is done, or has found out where it leads, and waits there on its own.
+    func endBarrier() {
+        isAtBarrier = false
+        if isClosed { giveBackMemory() }
     }
-
-    /// Starts what stood behind a command that held it up.
-    func carryOn() {
-        guard phase != .closed else { return }
-        work()
-    }
-
-    func reserve() -> ReplyQueue.Ticket { replies.reserve() }
-
-    func wait(_ ticket: ReplyQueue.Ticket, for waiting: Waiting) {
-        self.waiting[ticket] = waiting
-        waitingBytes += waiting.cost
-    }
-
-    func forgetWaiting() {
-        waiting = [:]
-        waitingBytes = 0
-    }
-
-    /// Whether one of this connection's own requests waits, so that a place will come free by itself.
-    var isWaiting: Bool { !waiting.isEmpty }
 
     /// A GET that waited has its outcome.
     func fulfil(_ ticket: ReplyQueue.Ticket, _ outcome: GetOutcome) {
         guard let waiting = waiting.removeValue(forKey: ticket) else { return }
         waitingBytes -= waiting.cost
         waiting.timer.cancel()
-        place.load.leave()
+        registration.load.leave()
         answer(
             ticket,
-            waiting.shape.reply(outcome, epoch: waiting.cache.epoch, now: context.time.now, waiting.version))
-    }
-
-    func answer(_ ticket: ReplyQueue.Ticket, _ reply: ByteBuffer) {
-        guard phase != .closed else { return }
-        replies.fill(ticket, with: makeRoom(forReply: reply.readableBytes) ? reply : noRoom)
-        sendReady()
-        work()
+            waiting.shape.reply(outcome, epoch: waiting.cache.epoch, now: context.services.time.now, waiting.version))
     }
 
     /// Runs work that waits elsewhere and takes its result back to the event loop.
@@ -337,12 +317,10 @@ final class Connection: StreamHandler {
     ) {
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
-        Task(executorPreference: context.tasks) {
+        Task(executorPreference: context.services.tasks) {
             let result: Result<Value, any Error>
             do { result = .success(try await work()) } catch { result = .failure(error) }
             loop.execute { then(me.value, result) }
         }
     }
-
-    var isClosed: Bool { phase == .closed }
 }

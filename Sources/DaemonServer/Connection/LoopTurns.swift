@@ -13,6 +13,8 @@ final class LoopTurns {
     /// Does something in a later round.
     private let schedule: (@escaping () -> Void) -> Void
     private var shares: [UInt32: LoopShare] = [:]
+    /// Of accounts that have left with a debt: they come back with what is left of it.
+    private var debtors: [UInt32: LoopShare] = [:]
     /// Those that have something left to do.
     private var line: Deque<LoopShare> = []
     private var isScheduled = false
@@ -24,7 +26,9 @@ final class LoopTurns {
 
     /// The share of an account, for one of its connections more.
     func enter(_ account: UInt32) -> LoopShare {
-        let share = shares[account] ?? LoopShare(account: account, round: round) { [unowned self] in wait($0) }
+        let share =
+            shares[account] ?? debtors.removeValue(forKey: account)
+            ?? LoopShare(account: account, round: round) { [unowned self] in wait($0) }
         share.connections += 1
         shares[account] = share
         shareOut()
@@ -35,6 +39,9 @@ final class LoopTurns {
         share.connections -= 1
         guard share.connections == 0 else { return }
         shares[share.account] = nil
+        share.allowance = LoopShare.sharedAllowance
+        debtors[share.account] = share
+        debtors = debtors.filter { $0.value.hasDebt }
         shareOut()
     }
 
@@ -114,6 +121,12 @@ final class LoopShare {
     func charge(_ nanoseconds: Int64) {
         spent += max(nanoseconds, estimate)
         estimate = 0
+    }
+
+    /// Whether more was spent than the rounds so far have paid for.
+    fileprivate var hasDebt: Bool {
+        begin()
+        return spent > 0
     }
 
     /// Whether there is time left in this round.

@@ -16,13 +16,11 @@ struct ReplyQueue {
 
     /// Whether every request so far has been answered.
     var isEmpty: Bool { replies.isEmpty }
-    /// Bytes of memory that the queue takes up, about. A place counts too: thousands of short replies may wait for a long one.
-    var cost: Int { readyBytes + replies.count * Self.costOfPlace }
+    /// Bytes of memory that the queue takes up, about. Thousands of short replies may wait for a long one: so an entry, and the buffer around
+    /// its bytes, count too.
+    var cost: Int { readyBytes + replies.count * 128 }
 
-    /// A reply in the queue, and the buffer around its bytes.
-    static var costOfPlace: Int { 128 }
-
-    /// Keeps a place for a reply that comes later.
+    /// Adds an entry for a reply that comes later.
     mutating func reserve() -> Ticket {
         replies.append(nil)
         return Ticket(number: front + UInt64(replies.count) - 1)
@@ -34,7 +32,7 @@ struct ReplyQueue {
         readyBytes += reply.readableBytes
     }
 
-    /// Fills a place that was kept. A second answer to the same ticket is not taken.
+    /// Fills an entry that was reserved. A second answer to the same ticket is not taken.
     mutating func fill(_ ticket: Ticket, with reply: ByteBuffer) {
         guard ticket.number >= front else { return }
         let index = Int(ticket.number - front)

@@ -5,23 +5,44 @@ import ThumbnailCache
 
 // How what the domain answers looks on the wire. Pure: everything goes into the buffer handed in.
 
+extension CommandError {
+    /// How a failure of the cache reads on the wire.
+    init(_ failure: CacheFailure) {
+        switch failure {
+        case .notLoggedIn: self.init(.noLogin, "this user is not logged in: LOGIN comes first")
+        case .cancelled: self.init(.cancelled, "the user was logged out or purged while this request waited")
+        case .invalid(let reason): self.init(.err, reason)
+        case .denied(let reason): self.init(.denied, reason)
+        case .timedOut(let reason): self.init(.timeout, reason)
+        case .origin(let reason), .forbidden(let reason): self.init(.origin, reason)
+        case .unauthorized(let reason): self.init(.unauthorized, reason)
+        case .badImage(let reason): self.init(.badImage, reason)
+        case .tooLarge(let reason): self.init(.tooLarge, reason)
+        case .busy(let reason): self.init(.busy, reason)
+        case .noSpace(let reason): self.init(.noSpace, reason)
+        case .inputOutput(let reason): self.init(.ioErr, reason)
+        case .shuttingDown: self = .stopping
+        }
+    }
+
+    static let stopping = CommandError(.shuttingDown, "the daemon is stopping: connect again in a moment")
+
+    /// An error thrown by what runs a command.
+    init(_ error: any Error) {
+        switch error {
+        case let error as CommandError: self = error
+        case let failure as CacheFailure: self.init(failure)
+        default: self.init(.ioErr, "\(error)")
+        }
+    }
+}
+
 extension ByteBuffer {
-    /// One reply in a buffer of its own.
-    static func reply(_ write: (inout ByteBuffer) -> Void) -> ByteBuffer {
-        var buffer = ByteBuffer()
-        write(&buffer)
-        return buffer
-    }
-
     static func error(_ error: CommandError) -> ByteBuffer {
-        reply { $0.writeError(error) }
+        reply { $0.writeRESPError(code: error.code.rawValue, message: error.message) }
     }
 
-    mutating func writeError(_ error: CommandError) {
-        writeRESPError(code: error.code.rawValue, message: error.message)
-    }
-
-    static var ok: ByteBuffer { reply { $0.writeSimpleString(ReplyWord.ok) } }
+    static var ok: ByteBuffer { reply { $0.writeSimpleString("OK") } }
 
     mutating func writeReceipt(_ receipt: Receipt, _ version: RESPVersion) {
         writeMapHeader(count: ReceiptKey.allCases.count, version: version)
@@ -90,8 +111,6 @@ struct ImageReplyShape: Sendable {
     /// A digest with which the answer is UNCHANGED: 64 lower-case hexadecimal digits.
     var ifNot: ByteBuffer?
 
-    static let plain = ImageReplyShape()
-
     /// The same, to be kept beyond the request it came with.
     func detached() -> ImageReplyShape {
         ImageReplyShape(keys: keys, ifNot: ifNot.map { ByteBuffer(bytes: $0.readableBytesView) })
@@ -106,7 +125,7 @@ struct ImageReplyShape: Sendable {
             return .reply { $0.writeNull(kind: keys == nil ? .bulk : .map, version: version) }
         case .success(let served?):
             if let ifNot, ifNot.readableBytesView.elementsEqual(served.image.record.digest.hex.utf8) {
-                return .reply { $0.writeSimpleString(ReplyWord.unchanged) }
+                return .reply { $0.writeSimpleString("UNCHANGED") }
             }
             guard let keys else { return served.image.bytes.framed }
             return .reply { $0.writeMeta(served, keys: keys, epoch: epoch, now: now, version) }

@@ -22,7 +22,7 @@ struct RequestReader {
     /// Bytes received that belong to no request given so far.
     var readableBytes: Int { front.readableBytes + behind.readableBytes }
 
-    /// Bytes of memory held for them, and for what has been given and not been discarded.
+    /// Bytes of memory for them, and for what has been given and not been discarded.
     var capacity: Int { front.capacity + behind.capacity }
 
     /// Bytes of the buffers that these lie in, which others may have a share in.

@@ -10,12 +10,6 @@ public struct Peer: Sendable, Equatable {
     public let pid: Int32
     /// May log out and purge in another uid's name.
     public let isAdmin: Bool
-
-    public init(uid: UInt32, pid: Int32, isAdmin: Bool) {
-        self.uid = uid
-        self.pid = pid
-        self.isAdmin = isAdmin
-    }
 }
 
 /// The uids and groups that may act for others.
@@ -30,12 +24,9 @@ public struct AdminRule: Sendable {
 }
 
 extension Peer {
-    /// Groups of a peer that are asked for: more than a process is likely to be in.
-    private static var groupsAtMost: Int { 1024 }
-
     /// Asks the kernel who is at the other end of a Unix socket.
     /// - Throws: ``IOError`` if it cannot say.
-    static func of(_ descriptor: CInt, admins: AdminRule) throws(IOError) -> Peer {
+    public static func of(_ descriptor: CInt, admins: AdminRule) throws(IOError) -> Peer {
         var (uid, gid, pid) = (UInt32(0), UInt32(0), Int32(0))
         guard clinux_peer_credentials(descriptor, &uid, &gid, &pid) == 0 else {
             throw IOError(errnoCode: errno, reason: "SO_PEERCRED")
@@ -48,7 +39,8 @@ extension Peer {
     }
 
     private static func isMember(of gids: Set<UInt32>, _ descriptor: CInt) throws(IOError) -> Bool {
-        var groups = [UInt32](repeating: 0, count: groupsAtMost)
+        // More than a process is likely to be in.
+        var groups = [UInt32](repeating: 0, count: 1024)
         let count = clinux_peer_groups(descriptor, &groups, CInt(groups.count))
         if count < 0 {
             // Nobody is made an admin by a list that cannot be read.
@@ -58,11 +50,10 @@ extension Peer {
         // Group 0 counts through the primary group alone.
         return groups.prefix(Int(count)).contains { $0 != 0 && gids.contains($0) }
     }
-}
 
-extension Peer {
     /// The peer, unless the kernel could not say who it is: no uid of ours stands for whoever it may be (F29).
-    func refused(asUID overflowUID: UInt32) throws(CommandError) -> Peer {
+    /// - Parameter overflowUID: what it says of a peer whose uid has no number in this user namespace (user_namespaces(7)).
+    public func refused(asUID overflowUID: UInt32) throws(CommandError) -> Peer {
         // All ones is no uid but the absence of one: setresuid(2).
         guard uid != overflowUID, uid != .max else {
             throw CommandError(

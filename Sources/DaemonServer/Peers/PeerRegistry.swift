@@ -1,12 +1,22 @@
 import NIOConcurrencyHelpers
 import NIOCore
+import SocketLoops
 import Synchronization
+import ThumbcacheProtocol
 
 /// Who is connected: counts connections and waiting requests against their limits, and finds every connection again
 /// when the daemon stops.
 ///
 /// What is shared out is counted by account, which may have many uids.
 public final class PeerRegistry: Sendable {
+    struct Statistics: Sendable {
+        var connections = 0
+        var accepted = 0
+        var refused = 0
+        /// Closed in favour of others.
+        var evicted = 0
+    }
+
     fileprivate struct State {
         var lastID: UInt64 = 0
         var connections: [UInt64: Member] = [:]
@@ -14,10 +24,7 @@ public final class PeerRegistry: Sendable {
         var accounts: [UInt32: Account] = [:]
         /// The last number that each account was given for a connection. They stay, and are as many as the machine has accounts.
         var lastClientIDs: [UInt32: UInt64] = [:]
-        var accepted = 0
-        var refused = 0
-        /// Closed in favour of others.
-        var evicted = 0
+        var statistics = Statistics()
         /// Refused, and still open so that their peers can read why.
         var lingering = 0
         var isDraining = false
@@ -26,28 +33,26 @@ public final class PeerRegistry: Sendable {
 
     fileprivate struct Account {
         let load = PeerLoad()
-        var connections: Set<UInt64> = []
-        /// Those of them that are admins', and give way to nobody.
-        var admins: Set<UInt64> = []
-
-        /// How many can give way to others.
-        var evictable: Int { connections.count - admins.count }
+        var connections = 0
+        /// Those of them that can give way to others: an admin's never does.
+        var evictable = 0
     }
 
     fileprivate struct Member: Sendable {
         let account: UInt32
+        let isEvictable: Bool
         let activity: ConnectionActivity
-        let calls: Calls
+        let tell: @Sendable (Order) -> Void
     }
 
     /// What a connection is told, on any thread.
-    struct Calls: Sendable {
-        /// To answer what it has begun and close.
-        var drain: @Sendable () -> Void = {}
-        /// To close at once.
-        var close: @Sendable () -> Void = {}
-        /// To say why and close: its place is another's now.
-        var giveWay: @Sendable (_ reason: String) -> Void = { _ in }
+    enum Order: Sendable {
+        /// Answer what has begun, and close.
+        case drain
+        /// Close at once.
+        case close
+        /// Say why, and close: another connection has come in for this one.
+        case giveWay(String)
     }
 
     private let state = NIOLockedValueBox(State())
@@ -58,8 +63,8 @@ public final class PeerRegistry: Sendable {
         self.accountOf = accountOf
     }
 
-    /// A place among the connections.
-    struct Place: Sendable {
+    /// A connection that was let in.
+    struct Registration: Sendable {
         let id: UInt64
         /// The number that the peer is told. It counts the connections of its account, and says nothing of others'.
         let clientID: UInt64
@@ -68,44 +73,37 @@ public final class PeerRegistry: Sendable {
         let activity: ConnectionActivity
     }
 
-    enum Refusal: Error, Sendable, Equatable {
-        case tooMany(String)
-        case draining
-    }
-
     /// Takes a peer in, or says which limit it is over.
     ///
-    /// When all places are taken, the connection that is idle longest gives way, of whoever has most, as far as the newcomer's account
-    /// then has no more than that one (F80).
-    func enter(_ peer: Peer, limits: ServerLimits, _ calls: Calls) throws(Refusal) -> Place {
+    /// When there are as many connections as may be, the one that is idle longest gives way, of whoever has most, as far as the newcomer's
+    /// account then has no more than that one (F80).
+    func enter(
+        _ peer: Peer, limits: ServerLimits, _ tell: @escaping @Sendable (Order) -> Void
+    ) throws(CommandError) -> Registration {
         let account = accountOf(peer.uid)
-        let (result, evicted) = state.withLockedValue { state -> (Result<Place, Refusal>, Member?) in
-            if state.isDraining { return (.failure(.draining), nil) }
-            let own = state.accounts[account]?.connections.count ?? 0
+        let (result, evicted) = state.withLockedValue { state -> (Result<Registration, CommandError>, Member?) in
+            if state.isDraining { return (.failure(.stopping), nil) }
+            let own = state.accounts[account]?.connections ?? 0
             let all = peer.isAdmin ? limits.connections : limits.connections - limits.adminConnections
-            if !peer.isAdmin && own >= limits.connectionsPerUID {
-                state.refused += 1
-                return (.failure(.tooMany(Self.tooMany(of: account, limits))), nil)
-            }
             var evicted: Member?
+            if !peer.isAdmin && own >= limits.connectionsPerUID {
+                let reason =
+                    "uid \(account) has \(limits.connectionsPerUID) connections (limit connections-per-uid): close one, or try again"
+                return (state.refuse(reason), nil)
+            }
             if state.connections.count >= all {
                 evicted = state.evict(inFavourOf: own)
                 guard evicted != nil else {
-                    state.refused += 1
-                    let reason = "all \(all) connections are taken (limit connections): try again"
-                    return (.failure(.tooMany(reason)), nil)
+                    return (state.refuse("all \(all) connections are taken (limit connections): try again"), nil)
                 }
             }
-            return (.success(state.take(account, isAdmin: peer.isAdmin, calls)), evicted)
+            return (.success(state.take(account, isAdmin: peer.isAdmin, tell)), evicted)
         }
-        evicted?.calls.giveWay(
-            "all connections are taken (limit connections), and uid \(evicted?.account ?? account) has most of them: this one, idle "
-                + "longest of those, is closed")
+        evicted?.tell(
+            .giveWay(
+                "all connections are taken (limit connections), and uid \(evicted?.account ?? account) has most of them: this one, idle "
+                    + "longest of those, is closed"))
         return try result.get()
-    }
-
-    private static func tooMany(of account: UInt32, _ limits: ServerLimits) -> String {
-        "uid \(account) has \(limits.connectionsPerUID) connections (limit connections-per-uid): close one, or try again"
     }
 
     func leave(_ id: UInt64) {
@@ -117,7 +115,17 @@ public final class PeerRegistry: Sendable {
         drained?()
     }
 
-    /// Takes a place among the refused connections that stay open for a moment; false when `limit` do already.
+    /// Closes a connection that counts nowhere, whose peer was just told why. Not at once: a client that writes its first requests before it
+    /// reads would find the connection broken, and never see the reason. In a moment, or at once where many wait for theirs.
+    func closeSoon(_ stream: Stream, on loop: SocketLoop) {
+        guard linger(limit: DaemonServer.refusedAtOnce) else { return stream.close() }
+        loop.assumeIsolated().scheduleTask(in: .milliseconds(100)) {
+            self.endLingering()
+            stream.close()
+        }
+    }
+
+    /// Counts one more of the refused connections that stay open for a moment; false when `limit` do already.
     func linger(limit: Int) -> Bool {
         state.withLockedValue { state in
             guard state.lingering < limit else { return false }
@@ -139,42 +147,43 @@ public final class PeerRegistry: Sendable {
             return Array(state.connections.values)
         }
         if members.isEmpty { return drained() }
-        for member in members { member.calls.drain() }
+        for member in members { member.tell(.drain) }
     }
 
     /// Closes what is still open.
     func closeAll() {
-        for member in state.withLockedValue({ Array($0.connections.values) }) { member.calls.close() }
+        for member in state.withLockedValue({ Array($0.connections.values) }) { member.tell(.close) }
     }
 
-    struct Statistics: Sendable {
-        let connections: Int
-        let accepted: Int
-        let refused: Int
-        let evicted: Int
-    }
-
-    var statistics: Statistics { state.withLockedValue { Self.statistics(of: $0) } }
-
-    private static func statistics(of state: State) -> Statistics {
-        Statistics(
-            connections: state.connections.count, accepted: state.accepted, refused: state.refused,
-            evicted: state.evicted)
-    }
+    var statistics: Statistics { state.withLockedValue { $0.statistics } }
 
     /// What INFO says of clients: of the caller's own account, and to admins of all.
     public func lines(for peer: Peer) -> [(name: String, value: String)] {
         let account = accountOf(peer.uid)
-        let (own, statistics) = state.withLockedValue { state in
-            (state.accounts[account]?.connections.count ?? 0, Self.statistics(of: state))
-        }
+        let (own, all) = state.withLockedValue { ($0.accounts[account]?.connections ?? 0, $0.statistics) }
         guard peer.isAdmin else { return [("connected_clients", "\(own)")] }
         return [
-            ("connected_clients", "\(statistics.connections)"),
-            ("connections_accepted", "\(statistics.accepted)"),
-            ("connections_refused", "\(statistics.refused)"),
-            ("connections_evicted", "\(statistics.evicted)"),
+            ("connected_clients", "\(all.connections)"),
+            ("connections_accepted", "\(all.accepted)"),
+            ("connections_refused", "\(all.refused)"),
+            ("connections_evicted", "\(all.evicted)"),
         ]
+    }
+}
+
+/// How many requests of one account wait, over all of its connections.
+final class PeerLoad: Sendable {
+    private let waiting = Atomic<Int>(0)
+
+    /// Adds a request to the queue; false when `limit` are waiting already.
+    func enter(limit: Int) -> Bool {
+        if waiting.add(1, ordering: .relaxed).newValue <= limit { return true }
+        leave()
+        return false
+    }
+
+    func leave() {
+        waiting.subtract(1, ordering: .relaxed)
     }
 }
 
@@ -190,36 +199,46 @@ final class ConnectionActivity: Sendable {
 }
 
 extension PeerRegistry.State {
-    fileprivate mutating func take(_ account: UInt32, isAdmin: Bool, _ calls: PeerRegistry.Calls) -> PeerRegistry.Place
-    {
+    fileprivate mutating func take(
+        _ uid: UInt32, isAdmin: Bool, _ tell: @escaping @Sendable (PeerRegistry.Order) -> Void
+    ) -> PeerRegistry.Registration {
         lastID += 1
-        accepted += 1
-        lastClientIDs[account, default: 0] += 1
+        lastClientIDs[uid, default: 0] += 1
         let activity = ConnectionActivity()
-        connections[lastID] = PeerRegistry.Member(account: account, activity: activity, calls: calls)
-        accounts[account, default: PeerRegistry.Account()].connections.insert(lastID)
-        if isAdmin { accounts[account]?.admins.insert(lastID) }
-        return PeerRegistry.Place(
-            id: lastID, clientID: lastClientIDs[account] ?? 0, account: account,
-            load: accounts[account]?.load ?? PeerLoad(), activity: activity)
+        connections[lastID] = PeerRegistry.Member(
+            account: uid, isEvictable: !isAdmin, activity: activity, tell: tell)
+        var account = accounts[uid] ?? PeerRegistry.Account()
+        account.connections += 1
+        account.evictable += isAdmin ? 0 : 1
+        accounts[uid] = account
+        statistics.accepted += 1
+        statistics.connections += 1
+        return PeerRegistry.Registration(
+            id: lastID, clientID: lastClientIDs[uid] ?? 0, account: uid, load: account.load, activity: activity)
+    }
+
+    fileprivate mutating func refuse(_ reason: String) -> Result<PeerRegistry.Registration, CommandError> {
+        statistics.refused += 1
+        return .failure(CommandError(.busy, reason))
     }
 
     fileprivate mutating func remove(_ id: UInt64) -> PeerRegistry.Member? {
         guard let member = connections.removeValue(forKey: id) else { return nil }
-        accounts[member.account]?.connections.remove(id)
-        accounts[member.account]?.admins.remove(id)
-        if accounts[member.account]?.connections.isEmpty == true { accounts[member.account] = nil }
+        statistics.connections -= 1
+        accounts[member.account]?.connections -= 1
+        accounts[member.account]?.evictable -= member.isEvictable ? 1 : 0
+        if accounts[member.account]?.connections == 0 { accounts[member.account] = nil }
         return member
     }
 
     /// Makes room for a connection of an account that has so many, at the cost of the account that has most. Admins keep theirs.
     fileprivate mutating func evict(inFavourOf own: Int) -> PeerRegistry.Member? {
-        let most = accounts.values.max { $0.evictable < $1.evictable }
-        guard let most, most.evictable > own + 1 else { return nil }
-        let idlest = most.connections.subtracting(most.admins)
-            .min { (connections[$0]?.activity.last ?? 0, $0) < (connections[$1]?.activity.last ?? 0, $1) }
+        let most = accounts.max { $0.value.evictable < $1.value.evictable }
+        guard let most, most.value.evictable > own + 1 else { return nil }
+        let idlest = connections.filter { $0.value.account == most.key && $0.value.isEvictable }
+            .min { ($0.value.activity.last, $0.key) < ($1.value.activity.last, $1.key) }
         guard let idlest else { return nil }
-        evicted += 1
-        return remove(idlest)
+        statistics.evicted += 1
+        return remove(idlest.key)
     }
 }

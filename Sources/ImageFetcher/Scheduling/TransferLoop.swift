@@ -8,12 +8,15 @@ import ThumbnailCache
 /// The fetcher's event loop: takes work from the scheduler, hands it to libcurl, and tells how it ended.
 ///
 /// Whatever there is to do is a step of somebody's transfer, and accounts take turns: libcurl is told of one ready socket at a time.
-/// So somebody who downloads one image never waits for a step of each of somebody else's hundred.
+/// So somebody who downloads one image never waits for a step of each of somebody else's hundred. Only what libcurl's own timers bring
+/// comes all at once: a connection's or a transfer's time is up.
 ///
 /// Nothing of it is ever seen by another thread, and nobody is told anything while a lock is held.
 final class TransferLoop {
-    /// Each costs some tenths of a millisecond at most.
+    /// Each costs some tenths of a millisecond, and a new TLS connection some milliseconds.
     private enum Step {
+        /// Tells how one ended that has never begun.
+        case tell(TransferTicket, TransferOutcome)
         case begin(TransferTicket)
         /// Sends the request of the current hop.
         case send(Transfer)
@@ -69,7 +72,7 @@ final class TransferLoop {
         self.log = log
         self.loop = loop.assumeIsolated()
         sockets = TransferSockets(of: multi, loop: loop, log: log) { [weak self] in
-            self?.add(.proceed($0), of: $0.uid)
+            self?.proceed(with: $0)
         }
         alarms = Alarms(
             expiry: LoopAlarm(loop) { [weak self] in self?.takeWork() },
@@ -93,12 +96,24 @@ final class TransferLoop {
         guard !isEnded else { return }
         guard let work = scheduler.takeWork(at: .now()) else { return endAll() }
         setLimits(work.configuration)
-        for ticket in work.expired { giveUp(ticket) }
-        for (ticket, why) in work.rejected { ticket.end(.failed(.rejected(ticket.entry.host.authority, why))) }
+        for ticket in work.expired { add(.tell(ticket, .failed(expired(ticket))), of: ticket.entry.uid) }
+        for (ticket, why) in work.rejected {
+            add(.tell(ticket, .failed(.rejected(ticket.entry.host.authority, why))), of: ticket.entry.uid)
+        }
         for ticket in work.begin { add(.begin(ticket), of: ticket.entry.uid) }
-        for ticket in work.cancelled { add(.drop(ticket), of: ticket.entry.uid) }
+        for ticket in work.cancelled {
+            // Nobody else waits for what its request would have shown.
+            if let transfer = transfers[ticket.entry.id] { report(transfer, .nothing) }
+            add(.drop(ticket), of: ticket.entry.uid)
+        }
         alarms?.expiry.set(work.nextDeadline)
         for sign in work.signs { sign() }
+    }
+
+    /// What shares a connection waits in the shortest of the lines of those who share it.
+    private func proceed(with socket: TransferSockets.Watched) {
+        let shortest = socket.uids.min { steps.count(of: $0) < steps.count(of: $1) }
+        if let shortest { add(.proceed(socket), of: shortest) }
     }
 
     private func add(_ step: Step, of uid: UInt32) {
@@ -121,7 +136,11 @@ final class TransferLoop {
         var now = begin
         while now - begin < slice, let (uid, step) = steps.popFirst() {
             take(step)
-            now = charge(since: now, to: uid)
+            if case .proceed(let socket) = step, socket.uids.count > 1 {
+                now = .now()
+            } else {
+                now = charge(since: now, to: uid)
+            }
         }
         endFinished()
         if !steps.isEmpty { getInLine() }
@@ -136,6 +155,7 @@ final class TransferLoop {
 
     private func take(_ step: Step) {
         switch step {
+        case .tell(let ticket, let outcome): ticket.end(outcome)
         case .begin(let ticket): begin(ticket)
         case .send(let transfer) where transfers[transfer.ticket.entry.id] === transfer: send(transfer)
         case .drop(let ticket): drop(ticket)
@@ -184,7 +204,7 @@ final class TransferLoop {
         guard code == CURLM_OK else {
             return end(transfer, .failed(.origin("libcurl: \(String(cString: curl_multi_strerror(code)))")))
         }
-        if Self.needsNudges(transfer), alarms?.nudge.deadline == nil { alarms?.nudge.set(.now() + Self.nudgeEvery) }
+        if transfer.needsNudges, alarms?.nudge.deadline == nil { alarms?.nudge.set(.now() + Self.nudgeEvery) }
         // A handle that was added waits for this, and its turn is now.
         call(CURL_SOCKET_TIMEOUT, 0)
     }
@@ -210,10 +230,9 @@ final class TransferLoop {
         scheduler.finish(ticket, nil, transfer.allCounts)
     }
 
-    /// Ends a transfer whose time was up before it could begin; the scheduler has counted it.
-    private func giveUp(_ ticket: TransferTicket) {
-        let (milliseconds, others) = (ticket.job.origin.timeout, ticket.job.kind.name)
-        ticket.end(.failed(.timedOut("waited \(milliseconds) ms behind other \(others) and could not begin")))
+    /// Its time was up before it could begin; the scheduler has counted it.
+    private func expired(_ ticket: TransferTicket) -> TransferFailure {
+        .timedOut("waited \(ticket.job.origin.timeout) ms behind other \(ticket.job.kind.name) and could not begin")
     }
 
     private func end(_ transfer: Transfer, _ outcome: TransferOutcome) {
@@ -246,7 +265,8 @@ final class TransferLoop {
     }
 
     /// Has libcurl go on with what waits for a socket, or with all whose time has come. ``endFinished()`` is to be called then.
-    private func call(_ socket: curl_socket_t, _ events: Int32) {
+    @discardableResult
+    private func call(_ socket: curl_socket_t, _ events: Int32) -> CURLMcode {
         if socket == CURL_SOCKET_TIMEOUT { sockets?.willCallForTimer() }
         var running: Int32 = 0
         let code = curl_multi_socket_action(multi, socket, events, &running)
@@ -254,20 +274,18 @@ final class TransferLoop {
             // For want of memory or descriptors: not to be tried again without a breath.
             log.error("libcurl failed", metadata: ["why": "\(String(cString: curl_multi_strerror(code)))"])
             usleep(10_000)
+            sockets?.callAgainSoon()
         }
-        alarms?.timeout.set(sockets?.deadline)
-    }
-
-    /// A token request speaks HTTP/1.1, and needs none.
-    private static func needsNudges(_ transfer: Transfer) -> Bool {
-        transfer.url.scheme == .https && transfer.ticket.job.kind == .download
+        return code
     }
 
     private func nudge() {
-        guard transfers.values.contains(where: Self.needsNudges) else { return }
+        guard transfers.values.contains(where: \.needsNudges) else { return }
         alarms?.nudge.set(.now() + Self.nudgeEvery)
-        // Without events libcurl looks for itself.
-        for socket in sockets?.all ?? [] where socket.isWatched { call(socket.descriptor, 0) }
+        for socket in sockets?.all ?? [] where socket.isWatched && socket.needsNudges {
+            // Without events libcurl looks for itself.
+            guard call(socket.descriptor, 0) == CURLM_OK else { break }
+        }
         endFinished()
     }
 
@@ -288,6 +306,8 @@ final class TransferLoop {
             }
             now = charge(since: now, to: transfer.ticket.entry.uid)
         }
+        // Also what was let go of may have left others something to do.
+        alarms?.timeout.set(sockets?.deadline)
     }
 
     private func endAll() {
@@ -298,7 +318,11 @@ final class TransferLoop {
             end(transfer, .failed(.shuttingDown))
         }
         while let (_, step) = steps.popFirst() {
-            if case .begin(let ticket) = step { end(ticket, .failed(.shuttingDown)) }
+            switch step {
+            case .begin(let ticket): end(ticket, .failed(.shuttingDown))
+            case .tell(let ticket, let outcome): ticket.end(outcome)
+            case .send, .drop, .proceed: break
+            }
         }
         for ticket in rest { ticket.end(.failed(.shuttingDown)) }
         isEnded = true

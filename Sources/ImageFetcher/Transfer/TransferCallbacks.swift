@@ -16,6 +16,9 @@ extension Transfer {
         guard let easy, ccurl_easy_get_pointer(easy, CURLINFO_PRIVATE, &context) == CURLE_OK else { return nil }
         return transfer(context)
     }
+
+    /// Whether libcurl may forget it, as it does at times what comes over HTTP/2. A token request speaks HTTP/1.1.
+    var needsNudges: Bool { url.scheme == .https && ticket.job.kind == .download }
 }
 
 func openSocket(

@@ -10,15 +10,19 @@ final class TransferSockets {
     /// A socket that libcurl waits for.
     final class Watched {
         let descriptor: curl_socket_t
-        /// Whose transfer libcurl named last.
-        fileprivate(set) var uid: UInt32
+        /// Whose transfers it serves; several where they share a connection over HTTP/2. libcurl tells who joins, and not who leaves.
+        fileprivate(set) var uids: Set<UInt32>
+        /// Whether it serves a transfer that may stand still: see ``Transfer/needsNudges``.
+        fileprivate(set) var needsNudges: Bool
         /// What it is ready for and libcurl has not been told.
         private var found: Readiness = []
         private let becameReady: (Watched) -> Void
         fileprivate(set) var isWatched = true
 
-        fileprivate init(_ descriptor: curl_socket_t, uid: UInt32, becameReady: @escaping (Watched) -> Void) {
-            (self.descriptor, self.uid, self.becameReady) = (descriptor, uid, becameReady)
+        fileprivate init(_ descriptor: curl_socket_t, for transfer: Transfer?, becameReady: @escaping (Watched) -> Void)
+        {
+            (self.descriptor, self.becameReady) = (descriptor, becameReady)
+            (uids, needsNudges) = ([transfer?.ticket.entry.uid ?? 0], transfer?.needsNudges == true)
         }
 
         /// The loop finds it ready in each round until libcurl has been told.
@@ -75,11 +79,12 @@ final class TransferSockets {
         }
     }
 
-    /// libcurl is about to be called for what is due. It says when it wants to be called next; or nothing, if by its own clock it was
+    /// libcurl is about to be called for what is due. It says when it wants to be called next, if ever; also when by its own clock it was
     /// called too early.
-    func willCallForTimer() {
-        if deadline != nil { deadline = .now() + .milliseconds(1) }
-    }
+    func willCallForTimer() { deadline = nil }
+
+    /// libcurl failed, and may not have said when it wants to be called.
+    func callAgainSoon() { if deadline == nil { deadline = .now() + .milliseconds(10) } }
 
     private static func of(_ context: UnsafeMutableRawPointer?) -> TransferSockets? {
         context.map { Unmanaged<TransferSockets>.fromOpaque($0).takeUnretainedValue() }
@@ -96,18 +101,20 @@ final class TransferSockets {
         var events: Readiness = []
         if what & CURL_POLL_IN != 0 { events.insert(.readable) }
         if what & CURL_POLL_OUT != 0 { events.insert(.writable) }
-        let uid = Transfer.of(easy)?.ticket.entry.uid
+        let transfer = Transfer.of(easy)
         do {
             if let known = watched[socket] {
-                known.uid = uid ?? known.uid
+                if let transfer { known.uids.insert(transfer.ticket.entry.uid) }
                 try loop.watch(socket, for: events)
             } else {
-                let new = Watched(socket, uid: uid ?? 0, becameReady: becameReady)
+                let new = Watched(socket, for: transfer, becameReady: becameReady)
                 try loop.watch(socket, for: events, new.ready)
                 watched[socket] = new
             }
         } catch {
-            // To tell libcurl would end every transfer, of everybody. This one ends when its time is up.
+            // To tell libcurl would end every transfer, of everybody. This one ends when its time is up, which is no fault of the host's.
+            transfer?.lacksSocket = true
+            transfer?.openedSockets = []
             log.error("the socket of a download cannot be watched", metadata: ["error": "\(error)"])
         }
     }

@@ -3,7 +3,8 @@ import RESP
 
 /// What a client asks for: a request whose every argument has been checked.
 ///
-/// Ids and images share the storage of the request; what is kept longer has to be copied.
+/// Ids and images share the storage of the request; what is kept longer has to be copied. A `size` is in pixels, 1 to 4096, and 0 where none
+/// is named; a `wait` in milliseconds, 0 to 600000; a `uid` is another than the caller's, for admins.
 public enum Command: Sendable, Equatable {
     case get(GetCommand)
     case mget(MGetCommand)
@@ -18,7 +19,8 @@ public enum Command: Sendable, Equatable {
     case echo(ByteBuffer)
     case quit
     case reset
-    case select(Int)
+    /// Of database 0: there is no other.
+    case select
     case client(ClientCommand)
     case command(CommandQuery)
     /// INFO, with the sections named, in lower case.
@@ -29,23 +31,16 @@ public enum Command: Sendable, Equatable {
 public struct GetCommand: Sendable, Equatable {
     public var user: ByteBuffer
     public var profile: ByteBuffer
-    /// Pixels, 1 to 4096; 0 for none.
     public var size: UInt16 = 0
     /// Printable ASCII; what it points to is not yet checked.
     public var url: String?
-    /// Milliseconds, 0 to 600000.
     public var wait: Int64?
     public var cachedOnly = false
     /// 64 lower-case hexadecimal digits.
     public var ifNot: ByteBuffer?
     public var meta = false
 
-    public init(user: ByteBuffer, profile: ByteBuffer) {
-        self.user = user
-        self.profile = profile
-    }
-
-    /// Whether any image held in the slot will do, and nothing is wanted but the image.
+    /// Whether any image of the slot will do, and nothing is wanted but the image.
     public var isPlain: Bool { url == nil && ifNot == nil && !meta }
 }
 
@@ -54,16 +49,9 @@ public struct MGetCommand: Sendable, Equatable {
     public var user: ByteBuffer
     /// At least one; the same one may stand there twice.
     public var profiles: [ByteBuffer]
-    /// Pixels, 1 to 4096; 0 for none.
     public var size: UInt16 = 0
-    /// Milliseconds, 0 to 600000.
     public var wait: Int64?
     public var cachedOnly = false
-
-    public init(user: ByteBuffer, profiles: [ByteBuffer]) {
-        self.user = user
-        self.profiles = profiles
-    }
 }
 
 /// `PUT user profile image [SIZE px] [TTL seconds]`
@@ -72,16 +60,9 @@ public struct PutCommand: Sendable, Equatable {
     public var profile: ByteBuffer
     /// Within the limit; whether it is an image is not yet checked. May be empty.
     public var image: ByteBuffer
-    /// Pixels, 1 to 4096; 0 for none.
     public var size: UInt16 = 0
     /// Seconds, at least 1; nil: fresh until purged, evicted or put again.
     public var ttl: Int64?
-
-    public init(user: ByteBuffer, profile: ByteBuffer, image: ByteBuffer) {
-        self.user = user
-        self.profile = profile
-        self.image = image
-    }
 }
 
 /// Whom a purge or a log-out is for.
@@ -96,24 +77,14 @@ public struct PurgeCommand: Sendable, Equatable {
     public var target: UserTarget
     /// Empty: all that the user has.
     public var profiles: [ByteBuffer] = []
-    /// Another uid than the caller's, for admins.
     public var uid: UInt32?
-
-    public init(target: UserTarget) {
-        self.target = target
-    }
 }
 
 /// `STAT user [profile [SIZE px]]`
 public struct StatCommand: Sendable, Equatable {
     public var user: ByteBuffer
     public var profile: ByteBuffer?
-    /// Pixels, 1 to 4096; 0 for none.
     public var size: UInt16 = 0
-
-    public init(user: ByteBuffer) {
-        self.user = user
-    }
 }
 
 /// `LOGIN user [SESSION id] [HOLD] [ORIGIN name] [TOKEN t] [REFRESH t]`
@@ -128,10 +99,6 @@ public struct LoginCommand: Sendable, Equatable {
     public var token: ByteBuffer?
     /// Printable ASCII: 1*VSCHAR of RFC 6749, appendix A.17.
     public var refresh: ByteBuffer?
-
-    public init(user: ByteBuffer) {
-        self.user = user
-    }
 }
 
 /// `LOGOUT user|* [SESSION id] [UID n]`
@@ -139,12 +106,7 @@ public struct LogoutCommand: Sendable, Equatable {
     public var target: UserTarget
     /// nil: every session.
     public var session: ByteBuffer?
-    /// Another uid than the caller's, for admins.
     public var uid: UInt32?
-
-    public init(target: UserTarget) {
-        self.target = target
-    }
 }
 
 /// `HELLO [2|3 [AUTH name password] [SETNAME n]]`
@@ -153,8 +115,6 @@ public struct HelloCommand: Sendable, Equatable {
     public var version: Int?
     public var hasAuth = false
     public var name: ByteBuffer?
-
-    public init() {}
 }
 
 /// `CLIENT ID|GETNAME|SETNAME n|SETINFO k v`

@@ -2,110 +2,60 @@ import LinuxSupport
 import NIOCore
 import RESP
 
-/// The options of a request, read one after another: each word at most once, with as many values as it takes.
-struct Options {
-    private let request: Request
-    private let command: CommandName
-    private let limits: CommandLimits
-    private var index: Int
-    /// One bit for each option that has been read.
-    private var seen: UInt32 = 0
-    private var current: Option = .size
+/// The words that may follow the positional arguments of a command.
+enum Option: UInt8, CaseIterable, Sendable {
+    case size, url, wait, cached, noWait, ifNot, meta, ttl, uid, session, hold, origin, token, refresh, auth, setName
 
-    /// - Parameter start: the index behind the positional arguments.
-    init(_ request: Request, from start: Int, of command: CommandName, _ limits: CommandLimits) {
-        self.request = request
-        self.command = command
-        self.limits = limits
-        index = start
+    private static let words = allCases.map { Word($0.name) }
+
+    init?(_ word: Word) {
+        guard let index = Self.words.firstIndex(of: word) else { return nil }
+        self.init(rawValue: UInt8(index))
     }
 
-    /// The next option; nil at the end.
-    mutating func next() throws(CommandError) -> Option? {
-        guard index < request.count else { return nil }
-        guard let option = Option(request.withBytes(of: index) { Word($0) }) else {
-            // Not shown: what stands where an option is due may well be an id or a token.
-            throw CommandError(.err, "bad option (argument \(index)) for '\(command.rawValue)': \(expected)")
-        }
-        let bit = UInt32(1) << UInt32(option.rawValue)
-        guard seen & bit == 0 else {
-            throw CommandError(.err, "option \(option.name) of '\(command.rawValue)' is given twice")
-        }
-        seen |= bit
-        current = option
-        index += 1
-        return option
-    }
-
-    /// What to throw for an option that this command does not take.
-    func notTaken() -> CommandError {
-        CommandError(.err, "bad option '\(current.name)' for '\(command.rawValue)': \(expected)")
-    }
-
-    private var expected: String {
-        let names = command.specification.options
-        guard let last = names.last else { return "it takes none" }
-        return "expected " + (names.count == 1 ? last : names.dropLast().joined(separator: ", ") + " or " + last)
-    }
-
-    /// Moves past the value of the current option.
-    private mutating func takeValue() throws(CommandError) -> Int {
-        guard index < request.count else {
-            throw CommandError(.err, "option \(current.name) of '\(command.rawValue)' lacks its value")
-        }
-        defer { index += 1 }
-        return index
-    }
+    var name: String { "\(self)".uppercased() }
 }
 
 /// The values that options take.
-extension Options {
+extension Arguments {
     mutating func value() throws(CommandError) -> ByteBuffer {
-        request[try takeValue()]
-    }
-
-    mutating func size() throws(CommandError) -> UInt16 {
-        UInt16(try number(in: CommandLimits.size, "pixels"))
-    }
-
-    mutating func wait() throws(CommandError) -> Int64 {
-        Int64(try number(in: CommandLimits.wait, "milliseconds"))
-    }
-
-    mutating func ttl() throws(CommandError) -> Int64 {
-        Int64(try number(in: CommandLimits.ttl, "seconds"))
-    }
-
-    mutating func uid() throws(CommandError) -> UInt32 {
-        UInt32(try number(in: CommandLimits.uid, "a user of this machine"))
-    }
-
-    private mutating func number(in range: ClosedRange<Int>, _ what: String) throws(CommandError) -> Int {
-        let index = try takeValue()
-        let number = request.withBytes(of: index) { wholeNumber($0) }
-        guard let number, range.contains(number) else {
-            let shown = request.withBytes(of: index) { printableText($0) }
-            throw CommandError(
-                .err,
-                "bad \(current.name) '\(shown)': "
-                    + "expected a whole number (\(what)) from \(range.lowerBound) to \(range.upperBound)")
-        }
-        return number
-    }
-
-    mutating func id(_ what: String) throws(CommandError) -> ByteBuffer {
-        try request.id(at: try takeValue(), what, limits)
+        try requireValue()
+        return next()
     }
 
     /// The next value, if its bytes are right; else an error that says what was expected.
     private mutating func value(
         _ isRight: (UnsafeRawBufferPointer) -> Bool, expected: @autoclosure () -> String
     ) throws(CommandError) -> ByteBuffer {
-        let index = try takeValue()
-        guard request.withBytes(of: index, isRight) else {
+        let value = try value()
+        guard value.withUnsafeReadableBytes(isRight) else {
             throw CommandError(.err, "bad \(current.name): expected \(expected())")
         }
-        return request[index]
+        return value
+    }
+
+    private mutating func number(in range: ClosedRange<Int>, _ what: String) throws(CommandError) -> Int {
+        try requireValue()
+        guard let number = request.withBytes(of: index, { wholeNumber($0) }), range.contains(number) else {
+            throw CommandError(
+                .err,
+                "bad \(current.name) '\(request.shown(at: index))': "
+                    + "expected a whole number (\(what)) from \(range.lowerBound) to \(range.upperBound)")
+        }
+        index += 1
+        return number
+    }
+
+    mutating func size() throws(CommandError) -> UInt16 { UInt16(try number(in: CommandLimits.size, "pixels")) }
+    mutating func wait() throws(CommandError) -> Int64 { Int64(try number(in: CommandLimits.wait, "milliseconds")) }
+    mutating func ttl() throws(CommandError) -> Int64 { Int64(try number(in: CommandLimits.ttl, "seconds")) }
+    mutating func uid() throws(CommandError) -> UInt32 {
+        UInt32(try number(in: CommandLimits.uid, "a user of this machine"))
+    }
+
+    mutating func session() throws(CommandError) -> ByteBuffer {
+        try requireValue()
+        return try id("SESSION")
     }
 
     mutating func digest() throws(CommandError) -> ByteBuffer {
@@ -146,6 +96,6 @@ extension Options {
     }
 
     mutating func connectionName() throws(CommandError) -> ByteBuffer {
-        try request.connectionName(at: try takeValue(), current.name)
+        try value().connectionName(current.name)
     }
 }

@@ -1,33 +1,35 @@
 /// What a command takes, as COMMAND tells clients, and as errors tell whoever got it wrong.
-public struct CommandSpecification: Sendable, Equatable {
+struct CommandSpecification: Sendable {
     /// In lower case; of a subcommand `client|id`.
-    public let name: String
-    public let summary: String
+    let name: String
+    let summary: String
     /// What it is listed under: `images`, `login`, `connection`, `server`.
-    public let group: String
-    /// Arguments with the name; negative: at least as many.
-    public let arity: Int
+    let group: String
     /// In the words of Redis.
-    public let flags: [String]
-    public let arguments: [CommandArgument]
-    public let subcommands: [CommandSpecification]
+    let flags: [String]
+    var arguments: [CommandArgument] = []
+    var subcommands: [CommandSpecification] = []
+    /// Whether it may stand without one of its subcommands.
+    var mayStandAlone = true
 
-    init(
-        _ name: String, _ summary: String, group: String, arity: Int, flags: [String],
-        _ arguments: [CommandArgument] = [], subcommands: [CommandSpecification] = []
-    ) {
-        self.name = name
-        self.summary = summary
-        self.group = group
-        self.arity = arity
-        self.flags = flags
-        self.arguments = arguments
-        self.subcommands = subcommands
+    private var words: [String] { name.split(separator: "|").map { $0.uppercased() } }
+
+    /// Arguments with the name; negative: at least as many.
+    var arity: Int {
+        let least = words.count + arguments.count { !$0.isOptional } + (mayStandAlone ? 0 : 1)
+        let isExact = subcommands.isEmpty && !arguments.contains { $0.isOptional || $0.isMultiple }
+        return isExact ? least : -least
+    }
+
+    /// How many there may be, with the name. Whoever reads options sees for himself where they end.
+    var counts: ClosedRange<Int> {
+        let isOpen =
+            !subcommands.isEmpty || arguments.contains { $0.isMultiple || $0.kind == .block || $0.token != nil }
+        return abs(arity)...(isOpen ? .max : words.count + arguments.count)
     }
 
     /// How to write it: `GET user profile [SIZE px]` and so on.
-    public var syntax: String {
-        let words = name.split(separator: "|").map { $0.uppercased() }
+    var syntax: String {
         let choice = subcommands.map(\.syntax).map { $0.drop { $0 != " " }.dropFirst() }.joined(separator: "|")
         return (words + arguments.map(\.syntax) + (choice.isEmpty ? [] : [choice])).joined(separator: " ")
     }
@@ -37,8 +39,8 @@ public struct CommandSpecification: Sendable, Equatable {
 }
 
 /// One argument of a command, or a group of them, in the terms of COMMAND DOCS.
-public struct CommandArgument: Sendable, Equatable {
-    public enum Kind: String, Sendable {
+struct CommandArgument: Sendable {
+    enum Kind: String, Sendable {
         case string, integer
         /// A word that stands for itself.
         case pureToken = "pure-token"
@@ -48,21 +50,14 @@ public struct CommandArgument: Sendable, Equatable {
         case block
     }
 
-    public let name: String
-    public let kind: Kind
+    let name: String
+    let kind: Kind
     /// The word that stands before the value.
-    public var token: String?
-    public var isOptional = false
+    var token: String?
+    var arguments: [CommandArgument] = []
+    var isOptional = false
     /// May be there several times.
-    public var isMultiple = false
-    public var arguments: [CommandArgument] = []
-
-    init(_ name: String, _ kind: Kind, token: String? = nil, _ arguments: [CommandArgument] = []) {
-        self.name = name
-        self.kind = kind
-        self.token = token
-        self.arguments = arguments
-    }
+    var isMultiple = false
 
     var syntax: String {
         var text: String
@@ -81,30 +76,28 @@ public struct CommandArgument: Sendable, Equatable {
     var tokens: [String] {
         (token.map { $0 == "*" ? [] : [$0] } ?? []) + arguments.flatMap(\.tokens)
     }
-}
 
-/// The ways to write an argument down.
-extension CommandArgument {
-    static func string(_ name: String) -> CommandArgument { CommandArgument(name, .string) }
-    static func integer(_ name: String) -> CommandArgument { CommandArgument(name, .integer) }
-    static func block(_ name: String, _ arguments: CommandArgument...) -> CommandArgument {
-        CommandArgument(name, .block, arguments)
+    // MARK: The ways to write one down
+
+    static func string(_ name: String) -> CommandArgument { CommandArgument(name: name, kind: .string) }
+    static func integer(_ name: String) -> CommandArgument { CommandArgument(name: name, kind: .integer) }
+    static func word(_ token: String, _ name: String) -> CommandArgument {
+        CommandArgument(name: name, kind: .pureToken, token: token)
+    }
+    static func oneOf(_ name: String, _ arguments: CommandArgument...) -> CommandArgument {
+        CommandArgument(name: name, kind: .oneOf, arguments: arguments)
+    }
+    static func block(_ name: String, token: String? = nil, _ arguments: CommandArgument...) -> CommandArgument {
+        CommandArgument(name: name, kind: .block, token: token, arguments: arguments)
     }
 
     /// `[TOKEN name]`
     static func option(_ token: String, _ name: String, _ kind: Kind = .string) -> CommandArgument {
-        CommandArgument(name, kind, token: token).optional
+        CommandArgument(name: name, kind: kind, token: token, isOptional: true)
     }
 
     /// `[TOKEN]`
-    static func flag(_ token: String) -> CommandArgument {
-        CommandArgument(token.lowercased(), .pureToken, token: token).optional
-    }
-
-    /// `user|*`
-    static var target: CommandArgument {
-        CommandArgument("target", .oneOf, [.string("user"), CommandArgument("all", .pureToken, token: "*")])
-    }
+    static func flag(_ token: String) -> CommandArgument { option(token, token.lowercased(), .pureToken) }
 
     var optional: CommandArgument {
         var copy = self

@@ -6,68 +6,51 @@ import RESP
 ///
 /// What is said of each is rendered once, so that a reply costs a copy of its bytes, however many names it was asked with.
 public struct CommandTable: Sendable {
-    public let commands: [CommandSpecification]
-    private let replies: [RESPVersion: Replies]
+    private let two = Replies(.two)
+    private let three = Replies(.three)
 
     /// What COMMAND answers in one version of the protocol.
     private struct Replies: Sendable {
         var info = ByteBuffer()
         var docs = ByteBuffer()
         /// By name; a subcommand as `client|id`.
-        var named: [String: Entry] = [:]
-    }
+        var named: [String: (info: ByteBuffer, docs: ByteBuffer)] = [:]
 
-    private struct Entry: Sendable {
-        var info = ByteBuffer()
-        var docs = ByteBuffer()
+        init(_ version: RESPVersion) {
+            let commands = CommandName.allCases.map(\.specification)
+            info.writeArrayHeader(count: commands.count)
+            docs.writeMapHeader(count: commands.count, version: version)
+            for command in commands {
+                command.writeInfo(version, into: &info)
+                command.writeDocs(version, into: &docs)
+            }
+            for command in commands + commands.flatMap(\.subcommands) {
+                named[command.name] = (
+                    .reply { command.writeInfo(version, into: &$0) }, .reply { command.writeDocs(version, into: &$0) }
+                )
+            }
+        }
     }
 
     /// Costs some thousand allocations: make one and keep it.
-    public init() {
-        let commands = CommandName.allCases.map(\.specification)
-        self.commands = commands
-        replies = Dictionary(
-            uniqueKeysWithValues: RESPVersion.allCases.map { ($0, Self.render(commands, $0)) })
-    }
-
-    private static func render(_ commands: [CommandSpecification], _ version: RESPVersion) -> Replies {
-        var replies = Replies()
-        for command in commands + commands.flatMap(\.subcommands) {
-            var entry = Entry()
-            command.writeInfo(version, into: &entry.info)
-            command.writeDocs(version, into: &entry.docs)
-            replies.named[command.name] = entry
-        }
-        let entries = commands.compactMap { replies.named[$0.name] }
-        replies.info.writeArrayHeader(count: entries.count)
-        replies.docs.writeMapHeader(count: entries.count, version: version)
-        for entry in entries {
-            replies.info.writeImmutableBuffer(entry.info)
-            replies.docs.writeImmutableBuffer(entry.docs)
-        }
-        return replies
-    }
+    public init() {}
 
     /// The whole reply to a COMMAND command. It may share storage with others: copy it before changing it.
     public func reply(to query: CommandQuery, version: RESPVersion) -> ByteBuffer {
-        let replies = replies[version] ?? Replies()
-        var reply = ByteBuffer()
+        let replies = version == .two ? two : three
         switch query {
-        case .count:
-            reply.writeRESPInteger(commands.count)
-        case .all, .info([]):
-            return replies.info
-        case .docs([]):
-            return replies.docs
+        case .count: return .reply { $0.writeRESPInteger(CommandName.allCases.count) }
+        case .all, .info([]): return replies.info
+        case .docs([]): return replies.docs
         case .info(let names):
-            let entries = names.map { replies.named[$0.lowercased()]?.info }
-            reply.reserveCapacity(entries.reduce(16) { $0 + ($1?.readableBytes ?? 5) })
-            reply.writeArrayHeader(count: names.count)
-            for entry in entries {
-                if let entry {
-                    reply.writeImmutableBuffer(entry)
-                } else {
-                    reply.writeNull(kind: .bulk, version: version)
+            return .reply { reply in
+                reply.writeArrayHeader(count: names.count)
+                for name in names {
+                    if let entry = replies.named[name.lowercased()] {
+                        reply.writeImmutableBuffer(entry.info)
+                    } else {
+                        reply.writeNull(kind: .bulk, version: version)
+                    }
                 }
             }
         case .docs(let names):
@@ -75,10 +58,11 @@ public struct CommandTable: Sendable {
             var seen: Set<String> = []
             let entries = names.map { $0.lowercased() }.filter { seen.insert($0).inserted }
                 .compactMap { replies.named[$0]?.docs }
-            reply.writeMapHeader(count: entries.count, version: version)
-            for entry in entries { reply.writeImmutableBuffer(entry) }
+            return .reply { reply in
+                reply.writeMapHeader(count: entries.count, version: version)
+                for entry in entries { reply.writeImmutableBuffer(entry) }
+            }
         }
-        return reply
     }
 }
 
@@ -104,11 +88,7 @@ extension CommandSpecification {
         buffer.writePair("summary", summary)
         buffer.writePair("since", "1.0.0")
         buffer.writePair("group", group)
-        if !arguments.isEmpty {
-            buffer.writeBulkString("arguments")
-            buffer.writeArrayHeader(count: arguments.count)
-            for argument in arguments { argument.writeDocs(version, into: &buffer) }
-        }
+        buffer.writeArguments(arguments, version)
         if !subcommands.isEmpty {
             buffer.writeBulkString("subcommands")
             buffer.writeMapHeader(count: subcommands.count, version: version)
@@ -129,11 +109,7 @@ extension CommandArgument {
             buffer.writeBulkString("flags")
             buffer.writeWords(flags, version)
         }
-        if !arguments.isEmpty {
-            buffer.writeBulkString("arguments")
-            buffer.writeArrayHeader(count: arguments.count)
-            for argument in arguments { argument.writeDocs(version, into: &buffer) }
-        }
+        buffer.writeArguments(arguments, version)
     }
 }
 
@@ -141,6 +117,13 @@ extension ByteBuffer {
     fileprivate mutating func writePair(_ key: String, _ value: String) {
         writeBulkString(key)
         writeBulkString(value)
+    }
+
+    fileprivate mutating func writeArguments(_ arguments: [CommandArgument], _ version: RESPVersion) {
+        guard !arguments.isEmpty else { return }
+        writeBulkString("arguments")
+        writeArrayHeader(count: arguments.count)
+        for argument in arguments { argument.writeDocs(version, into: &self) }
     }
 
     fileprivate mutating func writeWords(_ words: [String], _ version: RESPVersion) {

@@ -10,9 +10,9 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case cancelled = "CANCELLED"
     /// The caller may not do this.
     case denied = "DENIED"
-    /// The origin did not answer in time, and nothing stale is held.
+    /// The origin did not answer in time, and there is no stale image.
     case timeout = "TIMEOUT"
-    /// The origin failed, and nothing stale is held.
+    /// The origin failed, and there is no stale image.
     case origin = "ORIGIN"
     /// The origin refused the token, and refreshing it did not help.
     case unauthorized = "UNAUTHORIZED"
@@ -39,9 +39,5 @@ public struct CommandError: Error, Sendable, Equatable {
     public init(_ code: ErrorCode, _ message: String) {
         self.code = code
         self.message = message
-    }
-
-    public init(code: ErrorCode, message: String) {
-        self.init(code, message)
     }
 }

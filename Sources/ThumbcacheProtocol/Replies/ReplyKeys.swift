@@ -2,7 +2,7 @@
 public enum ReceiptKey: String, Sendable, CaseIterable {
     /// Caches ended or emptied.
     case users
-    /// What was held; null while not yet counted after a start.
+    /// What there was; null while not yet counted after a start.
     case images
     case bytes
     /// Downloads stopped.
@@ -53,14 +53,4 @@ public enum StatKey: String, Sendable, CaseIterable {
 /// The keys of HELLO's reply, in the order they are sent.
 public enum HelloKey: String, Sendable, CaseIterable {
     case server, version, proto, id, mode, role, modules
-}
-
-/// Replies that are one word.
-public enum ReplyWord {
-    public static let ok = "OK"
-    public static let pong = "PONG"
-    /// GET with IFNOT, when the image has that digest.
-    public static let unchanged = "UNCHANGED"
-    /// RESET.
-    public static let reset = "RESET"
 }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Glibc
 import NIOCore
 import RESP
 import ThumbcacheProtocol
@@ -45,7 +46,7 @@ struct Get: DaemonCommand {
 
     func validate() throws {
         try thumbcachectl.validate(user: user)
-        try thumbcachectl.validate(size: size)
+        try thumbcachectl.validate("size", size, in: CommandLimits.size, "pixels")
         if output?.isEmpty == true { throw ValidationError("--output is empty; name a file") }
     }
 
@@ -53,22 +54,20 @@ struct Get: DaemonCommand {
         let wantsMeta = meta || format.json
         let printsImage = output == nil && !wantsMeta
         // Before anything is downloaded for nothing.
-        if printsImage, environment.output.isTerminal {
-            throw .usage("an image is not written to a terminal; name a file with --output, or use a pipe")
+        if printsImage, isTerminal(STDOUT_FILENO) {
+            throw Failure(.usage, "an image is not written to a terminal; name a file with --output, or use a pipe")
         }
-        var request = RequestArguments("GET", user, profile)
-        request.option("SIZE", size)
-        request.option("URL", url)
-        request.flag("CACHED", cached)
-        request.flag("META", wantsMeta)
-        let reply = try environment.ask(request, daemon)
+        let options = option("SIZE", size) + option("URL", url) + flag("CACHED", cached) + flag("META", wantsMeta)
+        let reply = try environment.ask(words("GET", user, profile) + options, daemon)
         guard let image = (wantsMeta ? reply[MetaKey.image.rawValue] : reply)?.bytes else {
             let reason = cached ? "none is held" : "neither the cache nor the origin has one"
             throw try environment.noImage(format, "there is no such image: \(reason)")
         }
         let bytes = Array(image.readableBytesView)
-        if let output { try OutputFile.write(bytes, to: output) }
-        if printsImage { try environment.output.write(bytes) }
-        if wantsMeta { try environment.printer(format).pairs(reply.pairs.filter { $0.key != MetaKey.image.rawValue }) }
+        if let output { try writeFile(bytes, to: output) }
+        if printsImage { try write(bytes) }
+        guard wantsMeta else { return }
+        let description = (reply.entries ?? []).filter { $0.key.text != MetaKey.image.rawValue }
+        try environment.show(.map(description.flatMap { [$0.key, $0.value] }), format)
     }
 }

@@ -13,27 +13,24 @@ struct Info: DaemonCommand {
     @OptionGroup var daemon: DaemonOptions
 
     func run(in environment: Environment) throws(Failure) {
-        let text = try environment.ask(RequestArguments("INFO"), daemon).text ?? ""
+        let text = try environment.ask(words("INFO"), daemon).text ?? ""
         var lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).map(String.init)
         if lines.last == "" { lines.removeLast() }
-        let printer = environment.printer(output)
-        if output.json { return try printer.json(Self.sections(lines)) }
-        try printer.lines(lines.map { PlainText.escape($0) })
+        try environment.show(output.json ? Self.sections(lines) : .array(lines.map { .simpleString($0) }), output)
     }
 
-    /// `# Section` and `key:value` lines as objects. Whole numbers become numbers.
-    static func sections(_ lines: [String]) -> JSON {
-        var sections: [(name: String, members: [JSON.Member])] = []
+    /// `# Section` and `key:value` lines as maps. Whole numbers become numbers.
+    private static func sections(_ lines: [String]) -> Value {
+        var sections: [(name: String, members: [Value])] = []
         for line in lines {
             if line.hasPrefix("# ") {
-                sections.append((name: line.dropFirst(2).lowercased(), members: []))
-            } else if let colon = line.firstIndex(of: ":") {
-                if sections.isEmpty { sections.append((name: "", members: [])) }
-                let value = String(line[line.index(after: colon)...])
-                let json = Int(value).flatMap { "\($0)" == value ? JSON.integer($0) : nil } ?? .string(value)
-                sections[sections.count - 1].members.append(JSON.Member(String(line[..<colon]), json))
+                sections.append((line.dropFirst(2).lowercased(), []))
+            } else if let colon = line.firstIndex(of: ":"), !sections.isEmpty {
+                let text = String(line[line.index(after: colon)...])
+                let value = Int(text).flatMap { "\($0)" == text ? Value.integer($0) : nil } ?? .simpleString(text)
+                sections[sections.count - 1].members += [.simpleString(String(line[..<colon])), value]
             }
         }
-        return .object(sections.map { JSON.Member($0.name, .object($0.members)) })
+        return .map(sections.flatMap { [.simpleString($0.name), .map($0.members)] })
     }
 }

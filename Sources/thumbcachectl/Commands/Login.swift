@@ -1,4 +1,5 @@
 import ArgumentParser
+import Glibc
 import LinuxSupport
 import NIOCore
 
@@ -47,28 +48,22 @@ struct Login: DaemonCommand {
     }
 
     func run(in environment: Environment) throws(Failure) {
-        var request = RequestArguments("LOGIN", user)
-        request.option("SESSION", session)
-        request.option("ORIGIN", origin)
-        if let tokenFile {
-            request.append("TOKEN")
-            request.append(try readToken(tokenFile, environment))
-        }
-        if let refreshTokenFile {
-            request.append("REFRESH")
-            request.append(try readToken(refreshTokenFile, environment))
-        }
-        _ = try environment.ask(request, daemon)
+        let token = try self.token("TOKEN", tokenFile)
+        let refresh = try self.token("REFRESH", refreshTokenFile)
+        let options = option("SESSION", session) + option("ORIGIN", origin) + token + refresh
+        _ = try environment.ask(words("LOGIN", user) + options, daemon)
     }
 
-    /// The file's bytes without the line break that editors and `echo` put at its end.
-    private func readToken(_ file: String, _ environment: Environment) throws(Failure) -> ByteBuffer {
-        if file == "-", environment.input.isTerminal {
-            throw .usage("standard input is a terminal, which would show the token; pipe it in, or name a file")
+    /// A token from a file, without the line break that editors and `echo` put at its end; nothing where there is no file.
+    private func token(_ name: String, _ file: String?) throws(Failure) -> [ByteBuffer] {
+        guard let file else { return [] }
+        if file == "-", isTerminal(STDIN_FILENO) {
+            throw Failure(
+                .usage, "standard input is a terminal, which would show the token; pipe it in, or name a file")
         }
-        let bytes = try InputFile.read(file, what: "a token", limit: Self.longestToken, input: environment.input)
+        let bytes = try readFile(file, what: "a token", limit: Self.longestToken)
         let token = bytes.withoutLineBreak
-        guard !token.isEmpty else { throw .usage("\(file == "-" ? "standard input" : file) holds no token") }
-        return ByteBuffer(bytes: token)
+        guard !token.isEmpty else { throw Failure(.usage, "\(file == "-" ? "standard input" : file) holds no token") }
+        return words(name) + [ByteBuffer(bytes: token)]
     }
 }

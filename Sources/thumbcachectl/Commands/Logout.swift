@@ -34,7 +34,7 @@ struct Logout: DaemonCommand {
     var pending: String?
 
     @Option(help: ArgumentHelp("How long all of it may take, in seconds.", valueName: "seconds"))
-    var timeout = Connection.patience
+    var timeout = Connection.timeout
 
     @OptionGroup var target: TargetOptions
     @OptionGroup var output: OutputOptions
@@ -46,9 +46,7 @@ struct Logout: DaemonCommand {
             throw ValidationError("--pending is for the log-out of a whole uid: it needs --all, and excludes --session")
         }
         if pending == "" { throw ValidationError("--pending is empty; name the directory of the markers") }
-        guard (1...86_400).contains(timeout) else {
-            throw ValidationError("--timeout \(timeout) is out of range: 1 to 86400 seconds can be")
-        }
+        try thumbcachectl.validate("timeout", timeout, in: 1...86_400, "seconds")
     }
 
     func run(in environment: Environment) throws(Failure) {
@@ -58,13 +56,11 @@ struct Logout: DaemonCommand {
             } else {
                 try ask(environment)
             }
-        environment.show(receipt, output, behind: "the log-out is done")
+        environment.showReceipt(receipt, output, behind: "the log-out is done")
     }
 
     private func ask(_ environment: Environment) throws(Failure) -> Value {
-        var request = RequestArguments("LOGOUT", user ?? "*")
-        request.option("SESSION", session)
-        request.option("UID", target.uid)
+        let request = words("LOGOUT", user ?? "*") + option("SESSION", session) + option("UID", target.uid)
         return try environment.ask(request, daemon, within: timeout)
     }
 
@@ -73,9 +69,9 @@ struct Logout: DaemonCommand {
         let uid = target.uid ?? geteuid()
         let marker: MarkerDirectory.Marker
         do throws(SystemError) {
-            marker = try directory.leave(uid: uid, random: environment.random)
+            marker = try directory.leave(uid: uid)
         } catch {
-            environment.warn("cannot \(error); the daemon is asked without a marker")
+            environment.complain("thumbcachectl: cannot \(error); the daemon is asked without a marker", .warning)
             return try ask(environment)
         }
         let receipt: Value
@@ -83,7 +79,8 @@ struct Logout: DaemonCommand {
             receipt = try ask(environment)
         } catch {
             remove(marker.older, from: directory, environment)
-            throw .pending(
+            throw Failure(
+                .pending,
                 "\(error.message); left the marker \(directory.path)/\(marker.name): the daemon honours it before it "
                     + "serves anyone after a start, and within seconds where it runs")
         }
@@ -96,7 +93,7 @@ struct Logout: DaemonCommand {
         do throws(SystemError) {
             try directory.remove(names)
         } catch {
-            environment.warn("cannot \(error)")
+            environment.complain("thumbcachectl: cannot \(error)", .warning)
         }
     }
 }

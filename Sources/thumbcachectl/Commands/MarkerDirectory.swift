@@ -15,13 +15,11 @@ struct MarkerDirectory {
     }
 
     /// Leaves a marker. It survives a power cut when this returns.
-    /// - Parameter random: 64 bits that nobody can guess or has had before.
-    func leave(uid: UInt32, random: () -> UInt64) throws(SystemError) -> Marker {
+    func leave(uid: UInt32) throws(SystemError) -> Marker {
         let directory = try open()
         let older = try names(in: directory).filter { Self.uid(of: $0) == uid }
-        let name = [random(), random()].reduce("\(uid).") { name, number in
-            name + withUnsafeBytes(of: number.bigEndian) { Hex.text($0) }
-        }
+        // Nobody can guess it, or has had it before.
+        let name = "\(uid)." + Hex.text((0..<16).map { _ in UInt8.random(in: .min ... .max) })
         let attempt = "make \(path)/\(name)"
         let file = try retryingInterrupts(attempt) {
             openat(directory.descriptor, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o640)

@@ -10,9 +10,7 @@ struct Ping: DaemonCommand {
     @OptionGroup var daemon: DaemonOptions
 
     func run(in environment: Environment) throws(Failure) {
-        let reply = try environment.ask(RequestArguments("PING"), daemon, patience: 10)
-        let printer = environment.printer(output)
-        if output.json { return try printer.json(.object([JSON.Member("reply", JSON(reply))])) }
-        try printer.list([reply])
+        let reply = try environment.ask(words("PING"), daemon, timeout: 10)
+        try environment.show(output.json ? .map([.simpleString("reply"), reply]) : reply, output)
     }
 }

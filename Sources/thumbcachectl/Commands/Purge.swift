@@ -1,4 +1,5 @@
 import ArgumentParser
+import NIOCore
 import RESP
 
 struct Purge: DaemonCommand {
@@ -31,12 +32,8 @@ struct Purge: DaemonCommand {
     }
 
     func run(in environment: Environment) throws(Failure) {
-        var request = RequestArguments("PURGE", user ?? "*")
-        if !profiles.isEmpty {
-            request.append("\(profiles.count)")
-            for profile in profiles { request.append(profile) }
-        }
-        request.option("UID", target.uid)
-        environment.show(try environment.ask(request, daemon), output, behind: "the purge is done")
+        let profiles = profiles.isEmpty ? [] : words("\(profiles.count)") + profiles.map(ByteBuffer.init(string:))
+        let request = words("PURGE", user ?? "*") + profiles + option("UID", target.uid)
+        environment.showReceipt(try environment.ask(request, daemon), output, behind: "the purge is done")
     }
 }

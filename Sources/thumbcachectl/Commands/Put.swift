@@ -35,20 +35,13 @@ struct Put: DaemonCommand {
 
     func validate() throws {
         try thumbcachectl.validate(user: user)
-        try thumbcachectl.validate(size: size)
-        if let ttl, !CommandLimits.ttl.contains(ttl) {
-            let range = CommandLimits.ttl
-            throw ValidationError(
-                "--ttl \(ttl) is out of range: \(range.lowerBound) to \(range.upperBound) seconds can be")
-        }
+        try thumbcachectl.validate("size", size, in: CommandLimits.size, "pixels")
+        try thumbcachectl.validate("ttl", ttl, in: CommandLimits.ttl, "seconds")
     }
 
     func run(in environment: Environment) throws(Failure) {
-        let image = try InputFile.read(file, what: "an image", limit: Self.largestImage, input: environment.input)
-        var request = RequestArguments("PUT", user, profile)
-        request.append(ByteBuffer(bytes: image))
-        request.option("SIZE", size)
-        request.option("TTL", ttl)
-        _ = try environment.ask(request, daemon)
+        let image = try readFile(file, what: "an image", limit: Self.largestImage)
+        let request = words("PUT", user, profile) + [ByteBuffer(bytes: image)]
+        _ = try environment.ask(request + option("SIZE", size) + option("TTL", ttl), daemon)
     }
 }

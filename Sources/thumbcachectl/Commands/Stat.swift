@@ -24,13 +24,11 @@ struct Stat: DaemonCommand {
     }
 
     func run(in environment: Environment) throws(Failure) {
-        var request = RequestArguments("STAT", user)
-        if let profile { request.append(profile) }
-        let reply = try environment.ask(request, daemon)
+        let reply = try environment.ask(words("STAT", user) + (profile.map { words($0) } ?? []), daemon)
         guard !reply.isNull else {
             let reason = profile == nil ? "the user is not logged in" : "there is no such image: none is held"
             throw try environment.noImage(output, reason)
         }
-        try environment.printer(output).pairs(reply.pairs)
+        try environment.show(reply, output)
     }
 }

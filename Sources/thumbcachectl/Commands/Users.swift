@@ -13,7 +13,6 @@ struct Users: DaemonCommand {
     @OptionGroup var daemon: DaemonOptions
 
     func run(in environment: Environment) throws(Failure) {
-        let reply = try environment.ask(RequestArguments("USERS"), daemon)
-        try environment.printer(output).list(reply.elements ?? [])
+        try environment.show(try environment.ask(words("USERS"), daemon), output)
     }
 }

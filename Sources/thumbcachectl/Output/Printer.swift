@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOCore
 import RESP
 
@@ -11,52 +12,85 @@ struct Printer {
         case json
     }
 
-    let output: StandardStream
     let style: Style
 
-    /// Named values, in order. A null is `-`.
-    func pairs(_ pairs: [(key: String, value: Value)]) throws(Failure) {
-        if style == .json { return try json(.object(pairs.map { JSON.Member($0.key, JSON($0.value)) })) }
-        let width = style == .aligned ? pairs.map(\.key.count).max() ?? 0 : 0
-        try lines(
-            pairs.map { key, value in
-                let gap = String(repeating: " ", count: max(0, width - key.count) + (style == .aligned ? 2 : 1))
-                return PlainText.escape(key) + gap + Self.plain(value)
-            })
-    }
-
-    /// One value a line.
-    func list(_ values: [Value]) throws(Failure) {
-        if style == .json { return try json(.array(values.map(JSON.init))) }
-        try lines(values.map(Self.plain))
-    }
-
-    func json(_ json: JSON) throws(Failure) {
-        try lines([json.text])
-    }
-
-    func lines(_ lines: [String]) throws(Failure) {
-        try output.write(Array(lines.map { $0 + "\n" }.joined().utf8))
-    }
-
-    private static func plain(_ value: Value) -> String {
-        switch value {
-        case .null: "-"
-        case .integer(let number): "\(number)"
-        case .boolean(let value): "\(value)"
-        case .double(let value): "\(value)"
-        case .error(let code, let message): PlainText.escape("\(code) \(message)")
-        case .array(let values), .set(let values), .push(let values): values.map(plain).joined(separator: " ")
-        case .map(let entries): entries.map { "\(plain($0.key))=\(plain($0.value))" }.joined(separator: " ")
-        case .bulk, .simpleString, .verbatim, .bigNumber:
-            PlainText.escape(value.bytes.map { Array($0.readableBytesView) } ?? Array((value.text ?? "").utf8))
+    /// The entries of a map or the elements of an array one a line, anything else on one line.
+    func show(_ value: Value) throws(Failure) {
+        switch (style, value) {
+        case (.json, _): try lines([value.json])
+        case (_, .map):
+            let pairs = (value.entries ?? []).map { (key: $0.key.plain, value: $0.value.plain) }
+            let width = style == .aligned ? 1 + (pairs.map(\.key.count).max() ?? 0) : 0
+            try lines(
+                pairs.map { $0.key + String(repeating: " ", count: max(0, width - $0.key.count) + 1) + $0.value })
+        case (_, .array(let values)): try lines(values.map(\.plain))
+        default: try lines([value.plain])
         }
+    }
+
+    private func lines(_ lines: [String]) throws(Failure) {
+        try write(Array(lines.map { $0 + "\n" }.joined().utf8))
     }
 }
 
 extension Value {
-    /// The entries of a map as named values.
-    var pairs: [(key: String, value: Value)] {
-        (entries ?? []).map { (key: $0.key.text ?? "", value: $0.value) }
+    /// On one line. A null is `-`.
+    fileprivate var plain: String {
+        switch self {
+        case .null: "-"
+        case .integer(let number): "\(number)"
+        case .error(let code, let message): PlainText.escape("\(code) \(message)")
+        case .array(let values), .map(let values): values.map(\.plain).joined(separator: " ")
+        case .bulk(let bytes): PlainText.escape(bytes.readableBytesView)
+        case .simpleString(let text): PlainText.escape(text)
+        }
     }
+
+    /// A JSON text (RFC 8259), on one line. Bytes are a string where they are UTF-8. Where they are not, no string could hold them: they
+    /// become `{"base64": "…"}`.
+    var json: String {
+        switch self {
+        case .null: "null"
+        case .integer(let number): "\(number)"
+        case .error(let code, let message): "{\"error\":\(quote("\(code) \(message)"))}"
+        case .array(let values): "[" + values.map(\.json).joined(separator: ",") + "]"
+        case .map:
+            "{" + (entries ?? []).map { "\(quote($0.key.text ?? "")):\($0.value.json)" }.joined(separator: ",") + "}"
+        case .bulk(let bytes):
+            String(validating: bytes.readableBytesView, as: UTF8.self).map(quote)
+                ?? "{\"base64\":\"\(base64(Array(bytes.readableBytesView)))\"}"
+        case .simpleString(let text): quote(text)
+        }
+    }
+}
+
+/// Everything beyond printable ASCII that could disturb a terminal is escaped; other characters stay readable.
+private func quote(_ text: String) -> String {
+    var result = "\""
+    for scalar in text.unicodeScalars {
+        switch scalar {
+        case "\"", "\\": result += "\\\(scalar)"
+        case "\n": result += "\\n"
+        case "\t": result += "\\t"
+        case "\r": result += "\\r"
+        case _ where scalar.properties.generalCategory == .control || scalar.properties.generalCategory == .format:
+            for unit in String(scalar).utf16 { result += "\\u" + Hex.text([UInt8(unit >> 8), UInt8(unit & 0xff)]) }
+        default: result.unicodeScalars.append(scalar)
+        }
+    }
+    return result + "\""
+}
+
+/// RFC 4648 section 4, with padding.
+func base64(_ bytes: [UInt8]) -> String {
+    let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+    var text: [UInt8] = []
+    for start in stride(from: 0, to: bytes.count, by: 3) {
+        let group = bytes[start..<min(start + 3, bytes.count)]
+        let bits = group.reduce(0) { $0 << 8 | Int($1) } << (8 * (3 - group.count))
+        for digit in 0..<4 {
+            text.append(digit <= group.count ? alphabet[bits >> (18 - 6 * digit) & 63] : UInt8(ascii: "="))
+        }
+    }
+    return String(decoding: text, as: UTF8.self)
 }

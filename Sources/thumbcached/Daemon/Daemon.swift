@@ -92,9 +92,8 @@ enum Daemon {
         let info = serverInfo(
             sessions: sessions, services: services, store: store, fetcher: fetcher, registry: registry, live: live)
         let context = ServerContext(
-            sessions: sessions, logout: logout, pendingLogouts: pendingLogouts, disk: disk, tasks: tasks, time: time,
-            info: info, registry: registry, budget: budget, version: Version.current,
-            limits: { live.current.serverLimits }, log: log)
+            services: services, sessions: sessions, endingService: logout, pendingLogouts: pendingLogouts, info: info,
+            registry: registry, loops: group, limits: { live.current.serverLimits }, log: log)
 
         // The log-outs that came while there was no daemon, before anybody is served.
         do {
@@ -116,7 +115,6 @@ enum Daemon {
         pendingLogouts?.watch()
         try Serving(
             socket: socket, context: context, admins: configuration.adminRule, overflowUID: overflowUID(log),
-            group: group,
             reload: Reload(load: reload, live: live, accounts: accounts, fetcher: fetcher, log: log),
             notifier: notifier, log: log
         ).run(on: tasks)

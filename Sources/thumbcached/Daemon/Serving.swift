@@ -6,7 +6,7 @@ import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import SocketLoops
+import ThumbcacheProtocol
 import ThumbnailCache
 
 /// Serves on the socket until the stop: then answers what has begun, and closes.
@@ -21,7 +21,6 @@ struct Serving: Sendable {
     let admins: AdminRule
     /// Stands for every uid that has no number here.
     let overflowUID: UInt32
-    let group: SocketLoopGroup
     let reload: Reload
     let notifier: SystemdNotifier
     let log: Logger
@@ -33,14 +32,15 @@ struct Serving: Sendable {
         // From here on, so that a signal that comes the moment somebody is served does what it should.
         try events.takeSignals()
         let server = try tasks.wait {
-            try await DaemonServer.start(
-                on: socket.descriptor, context: context, admins: admins, overflowUID: overflowUID, group: group)
+            try await DaemonServer.start(on: socket.descriptor, context: context) {
+                try Peer.of($0, admins: admins).refused(asUID: overflowUID)
+            }
         }
         server.whenListenerCloses { events.tell(.listenerClosed) }
         log.attempt("could not tell systemd that it serves") {
             try notifier.send(.ready, .status("serving at \(socket.name)"))
         }
-        log.notice("serving", metadata: ["version": "\(context.version)", "socket": "\(socket.name)"])
+        log.notice("serving", metadata: ["version": "\(Version.current)", "socket": "\(socket.name)"])
 
         while true {
             switch events.next() {
@@ -66,7 +66,7 @@ struct Serving: Sendable {
         log.attempt("could not remove the socket") { try socket.remove() }
         try await server.drain(grace: Self.grace)
         // Who still waits for an origin is told that it will not be.
-        await context.logout.shutDown()
+        await context.endingService.shutDown()
         try await server.drain(grace: Self.lastGrace)
         server.close()
     }

@@ -25,10 +25,10 @@ struct DescriptorBudget: Equatable, Sendable {
     private static let perTransfer = 2
 
     /// What everything takes that has no limit of its own: standard streams, log, locks and roots of the store, the event
-    /// loops, one file and its directory for each thread that works on the disk, refused connections that linger, token
+    /// loops, that of downloads among them, one file and its directory for each thread that works on the disk, refused connections that linger, token
     /// requests, and some to spare for what the C library opens.
     static func fixed(threads: Int, diskThreads: Int) -> Int {
-        64 + 4 * threads + 3 * diskThreads + DaemonServer.refusedAtOnce
+        64 + 4 * (threads + 1) + 3 * diskThreads + DaemonServer.refusedAtOnce
             + perTransfer * CurlImageFetcher.tokenRequestsAtOnce
     }
 

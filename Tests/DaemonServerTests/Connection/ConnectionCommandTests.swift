@@ -55,7 +55,7 @@ import Testing
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect()
             let pairs =
-                "$6\r\nserver\r\n$11\r\nthumbcached\r\n$7\r\nversion\r\n$5\r\n9.8.7\r\n$5\r\nproto\r\n:P\r\n"
+                "$6\r\nserver\r\n$11\r\nthumbcached\r\n$7\r\nversion\r\n$5\r\n0.1.0\r\n$5\r\nproto\r\n:P\r\n"
                 + "$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
                 + "$7\r\nmodules\r\n*0\r\n"
             let two = "*14\r\n" + pairs.replacing(":P", with: ":2")

@@ -14,30 +14,30 @@ import ThumbnailCache
     }
 
     /// Where the image lies that is hit.
-    enum Place: CaseIterable {
+    enum Source: CaseIterable {
         case memory, pageCache
     }
 
     /// A daemon without origins.
     private func withDaemon(
-        _ place: Place, threads: Int = 1, _ body: @Sendable (TestDaemon) async throws -> Void
+        _ source: Source, threads: Int = 1, _ body: @Sendable (TestDaemon) async throws -> Void
     ) async throws {
         try await TestDaemon.run {
             $0.threads = threads
             $0.settings.origins = [:]
-            if place == .pageCache { $0.memory = 0 }
+            if source == .pageCache { $0.memory = 0 }
         } _: { daemon in
-            daemon.store.isInPageCache = place == .pageCache
+            daemon.store.isInPageCache = source == .pageCache
             try await body(daemon)
         }
     }
 
     /// A plain GET goes the short way, one with an option the long one.
-    @Test(arguments: [[], ["SIZE", "64"], ["CACHED"], ["META"]], Place.allCases)
+    @Test(arguments: [[], ["SIZE", "64"], ["CACHED"], ["META"]], Source.allCases)
     func `I3: who has had hits gets none after a PURGE, and what is put after it from then on`(
-        _ options: [String], _ place: Place
+        _ options: [String], _ source: Source
     ) async throws {
-        try await withDaemon(place) { daemon in
+        try await withDaemon(source) { daemon in
             let client = try await daemon.connectWithAlice()
             let other = try await daemon.connect()
             let size = options.first == "SIZE" ? options : []
@@ -59,11 +59,11 @@ import ThumbnailCache
         }
     }
 
-    @Test(arguments: Place.allCases)
+    @Test(arguments: Source.allCases)
     func `I2: who has had hits gets NOLOGIN after a LOGOUT, and nothing of the past after the next LOGIN`(
-        _ place: Place
+        _ source: Source
     ) async throws {
-        try await withDaemon(place) { daemon in
+        try await withDaemon(source) { daemon in
             let client = try await daemon.connectWithAlice()
             let other = try await daemon.connect()
             try await put("alice", "bob", "bob", on: client)
@@ -75,9 +75,9 @@ import ThumbnailCache
         }
     }
 
-    @Test(arguments: Place.allCases)
-    func `I1: users whose names begin alike are never taken for each other`(_ place: Place) async throws {
-        try await withDaemon(place) { daemon in
+    @Test(arguments: Source.allCases)
+    func `I1: users whose names begin alike are never taken for each other`(_ source: Source) async throws {
+        try await withDaemon(source) { daemon in
             let client = try await daemon.connect()
             let long = String(repeating: "a", count: 31)
             let users = ["a", "ab", "abc", "b", "A", long, long + "a", long + "b", String(long.dropLast()) + "b"]
@@ -152,9 +152,9 @@ import ThumbnailCache
         }
     }
 
-    @Test(arguments: Place.allCases)
-    func `F23: short requests that are wrong are told so, also right after a hit`(_ place: Place) async throws {
-        try await withDaemon(place) { daemon in
+    @Test(arguments: Source.allCases)
+    func `F23: short requests that are wrong are told so, also right after a hit`(_ source: Source) async throws {
+        try await withDaemon(source) { daemon in
             let client = try await daemon.connectWithAlice()
             try await put("alice", "bob", "bob", on: client)
             #expect(try await client.call("GET", "alice", "bob") == image("bob"))

@@ -186,9 +186,7 @@ import ThumbnailCache
 
     /// A map as the version writes it.
     private func map(_ entries: [(String, Value)], _ version: RESPVersion) -> Value {
-        switch version {
-        case .two: .array(entries.flatMap { [bulk($0.0), $0.1] })
-        case .three: .map(entries.map { (bulk($0.0), $0.1) })
-        }
+        let values = entries.flatMap { [bulk($0.0), $0.1] }
+        return version == .two ? .array(values) : .map(values)
     }
 }

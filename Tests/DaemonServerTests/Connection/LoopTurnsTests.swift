@@ -115,6 +115,28 @@ import Testing
         #expect(share.hasTime)
     }
 
+    @Test func `F66: whoever leaves with a debt comes back with what is left of it`() {
+        let bench = Bench()
+        _ = bench.turns.enter(1001)
+        let share = bench.turns.enter(1000)
+        share.begin()
+        share.charge(3 * share.allowance)
+        bench.turns.leave(share)
+        // The loop is another's alone meanwhile.
+        for _ in 0..<2 { bench.nextRound() }
+        let again = bench.turns.enter(1000)
+        again.begin()
+        #expect(!again.hasTime && again.allowance == LoopShare.sharedAllowance)
+        bench.turns.leave(again)
+        for _ in 0..<2 { bench.nextRound() }
+        let last = bench.turns.enter(1000)
+        last.begin()
+        #expect(last.hasTime)
+        // What is paid needs to be remembered no more.
+        bench.turns.leave(last)
+        #expect(bench.turns.enter(1000) !== last)
+    }
+
     @Test func `what has begun counts before the clock is looked at, and no less behind it`() {
         let bench = Bench()
         let share = bench.turns.enter(1000)

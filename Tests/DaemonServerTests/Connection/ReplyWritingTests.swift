@@ -21,13 +21,12 @@ import ThumbnailCache
 
     private func value(_ reply: ByteBuffer) throws -> Value? {
         var reply = reply
-        var decoder = ReplyDecoder()
-        return try decoder.next(&reply)
+        return try reply.readReply()
     }
 
     @Test func `an image alone is sent from where it lies`() {
         let served = Self.served(Freshness(storedAt: 0, lifetime: nil))
-        #expect(ImageReplyShape.plain.reply(.success(served), epoch: 1, now: 0, .two) == served.image.bytes.framed)
+        #expect(ImageReplyShape().reply(.success(served), epoch: 1, now: 0, .two) == served.image.bytes.framed)
     }
 
     @Test(

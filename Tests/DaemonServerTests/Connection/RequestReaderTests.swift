@@ -41,17 +41,17 @@ import Testing
         }
     }
 
-    @Test func `what is read ahead waits its turn, whatever is held of what came before`() throws {
+    @Test func `what is read ahead waits its turn, whatever is kept of what came before`() throws {
         var reader = reader()
-        var held: [Request] = []
+        var kept: [Request] = []
         let bytes = Array(stream().readableBytesView)
         for start in stride(from: 0, to: bytes.count, by: 7) {
             reader.append(ByteBuffer(bytes: bytes[start..<min(start + 7, bytes.count)]))
             // One at most, so that the reading runs ahead of it; kept, so that its storage is shared.
-            if let request = try reader.next() { held.append(request) }
+            if let request = try reader.next() { kept.append(request) }
         }
-        while let request = try reader.next() { held.append(request) }
-        #expect(held.map { request in (0..<request.count).map { String(buffer: request[$0]) } } == Self.words)
+        while let request = try reader.next() { kept.append(request) }
+        #expect(kept.map { request in (0..<request.count).map { String(buffer: request[$0]) } } == Self.words)
     }
 
     @Test func `I8: a stream that always ends inside a frame does not make the buffer grow`() throws {
@@ -100,13 +100,13 @@ import Testing
         #expect(try isEmpty(&reader))
         reader.keep()
         // Room for all of it was made at once, and stays.
-        let place = reader.storage
-        #expect(place >= size)
+        let before = reader.storage
+        #expect(before >= size)
         for index in (size / 2 + 1)..<(size / 2 + 1_000) {
             reader.append(lent(CollectionOfOne(frame[index])))
             #expect(try isEmpty(&reader))
             reader.keep()
-            #expect(reader.storage == place)
+            #expect(reader.storage == before)
         }
         reader.append(lent(frame[(size / 2 + 1_000)...]))
         #expect(try requests(&reader) == [["ECHO", String(repeating: "x", count: size)]])

@@ -65,17 +65,17 @@ import ThumbnailCache
     }
 
     @Test func `F59, I8: a connection ends as one task, however many sessions it held`() async throws {
-        let tasks = HeldTasks()
+        let tasks = GatedTasks()
         try await TestDaemon.run {
             $0.tasks = tasks
         } _: { daemon in
             let client = try await daemon.connect()
             for user in ["alice", "bob", "carol"] { #expect(try await client.call("LOGIN", user, "HOLD") == .ok) }
-            tasks.hold()
+            tasks.close()
             try await client.close()
             try await eventually { daemon.registry.statistics.connections == 0 }
-            #expect(tasks.held == 1)
-            tasks.letGo()
+            #expect(tasks.count == 1)
+            tasks.open()
             try await eventually { daemon.store.calls(.commitLogout) == 3 }
         }
     }

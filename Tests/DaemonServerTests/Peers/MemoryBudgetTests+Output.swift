@@ -17,7 +17,7 @@ extension MemoryBudgetTests {
     }
 
     /// Until the loop has seen all that was sent before.
-    private func settle(_ client: TestClient) async throws {
+    private func pass(_ client: TestClient) async throws {
         for _ in 0..<3 { #expect(try await client.call("PING") == .simpleString("PONG")) }
     }
 
@@ -35,7 +35,7 @@ extension MemoryBudgetTests {
                 try await client.pipeline([words, ["PING"]])
                 clients.append(client)
             }
-            try await settle(owner)
+            try await pass(owner)
             #expect(memory.bytes <= Self.budget && memory.bytes > Self.budget / 2)
             try await expectOthersToBeServed(daemon)
             #expect(memory.bytes <= Self.budget)
@@ -126,7 +126,7 @@ extension MemoryBudgetTests {
             let text = String(repeating: "y", count: 2_000)
             for _ in 0..<count { client.sendWithoutWaiting(TestClient.request(["ECHO", text])) }
             try await eventually { memory.bytes > Self.budget }
-            for _ in 0..<10 { try await settle(owner) }
+            for _ in 0..<10 { try await pass(owner) }
             // Twice the free share, of which one does not count, and what is read ahead.
             #expect(memory.bytes < Self.budget + 2 * Connection.freeShare)
             memory.give(Self.budget)
@@ -161,7 +161,7 @@ extension MemoryBudgetTests {
             let client = try await daemon.connect(reads: false)
             // Some 400 KiB: the kernel takes about half of it.
             try await client.pipeline(Array(repeating: ["GET", "alice", "bob"], count: 50))
-            try await settle(owner)
+            try await pass(owner)
             #expect(memory.bytes == 0)
             // With no room at all, and nobody who would give any back.
             memory.add(2 * Self.budget)

@@ -45,7 +45,7 @@ import ThumbnailCache
     }
 
     /// What a uid has the daemon keep, beside what that was at first: its users.
-    struct Held {
+    struct Usage {
         private let budget: MemoryBudget
         private let uid: UInt32
         private let before: Int
@@ -66,7 +66,7 @@ import ThumbnailCache
         func fill() { add(MemoryBudgetTests.budget - budget.bytes(of: uid)) }
     }
 
-    func memory(_ daemon: TestDaemon, of uid: UInt32 = 1000) -> Held { Held(daemon.budget, uid) }
+    func memory(_ daemon: TestDaemon, of uid: UInt32 = 1000) -> Usage { Usage(daemon.budget, uid) }
 
     /// Small requests of somebody whose uid holds all that it may, and another uid's large ones.
     func expectOthersToBeServed(_ daemon: TestDaemon) async throws {

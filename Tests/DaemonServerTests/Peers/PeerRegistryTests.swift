@@ -1,6 +1,7 @@
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
+import ThumbcacheProtocol
 
 @testable import DaemonServer
 
@@ -21,8 +22,14 @@ import Testing
         _ registry: PeerRegistry, as peer: Peer? = nil, limits: ServerLimits = ServerLimits(),
         drain: @escaping @Sendable () -> Void = {}, close: @escaping @Sendable () -> Void = {},
         giveWay: @escaping @Sendable (String) -> Void = { _ in }
-    ) throws(PeerRegistry.Refusal) -> PeerRegistry.Place {
-        try registry.enter(peer ?? somebody, limits: limits, .init(drain: drain, close: close, giveWay: giveWay))
+    ) throws(CommandError) -> PeerRegistry.Registration {
+        try registry.enter(peer ?? somebody, limits: limits) { order in
+            switch order {
+            case .drain: drain()
+            case .close: close()
+            case .giveWay(let reason): giveWay(reason)
+            }
+        }
     }
 
     private func peer(_ uid: UInt32) -> Peer { Peer(uid: uid, pid: 1, isAdmin: false) }
@@ -43,23 +50,24 @@ import Testing
     @Test func `F80: all uids of an account have its share of the connections together`() throws {
         let registry = PeerRegistry { $0 >= 100_000 ? 1000 : $0 }
         let limits = ServerLimits(connections: 100, connectionsPerUID: 3)
-        let places = try (0..<3).map { try enter(registry, as: peer(100_000 + $0), limits: limits) }
-        let refusal = PeerRegistry.Refusal.tooMany(
-            "uid 1000 has 3 connections (limit connections-per-uid): close one, or try again")
+        let entered = try (0..<3).map { try enter(registry, as: peer(100_000 + $0), limits: limits) }
+        let refusal = CommandError(
+            .busy, "uid 1000 has 3 connections (limit connections-per-uid): close one, or try again")
         #expect(throws: refusal) { _ = try enter(registry, limits: limits) }
         #expect(throws: refusal) { _ = try enter(registry, as: peer(100_003), limits: limits) }
         _ = try enter(registry, as: peer(1001), limits: limits)
-        registry.leave(places[0].id)
+        registry.leave(entered[0].id)
         _ = try enter(registry, limits: limits)
     }
 
-    @Test func `F80: when all places are taken, who has most gives way, the connection first that is idle longest`()
+    @Test
+    func `F80: when all connections are taken, who has most gives way, the connection first that is idle longest`()
         throws
     {
         let registry = PeerRegistry()
         let limits = ServerLimits(connections: 8, connectionsPerUID: 5, adminConnections: 1)
         let gone = NIOLockedValueBox<[Int]>([])
-        func fill(_ uid: UInt32, _ numbers: Range<Int>) throws -> [PeerRegistry.Place] {
+        func fill(_ uid: UInt32, _ numbers: Range<Int>) throws -> [PeerRegistry.Registration] {
             try numbers.map { number in
                 let giveWay = { @Sendable (reason: String) in
                     #expect(reason.hasPrefix("all connections are taken (limit connections), and uid \(uid) has most"))
@@ -71,8 +79,8 @@ import Testing
         let many = try fill(1000, 0..<4)
         let few = try fill(1001, 4..<7)
         // The first was heard of last.
-        for (time, place) in [many[1], few[0], few[1], few[2], many[3], many[2], many[0]].enumerated() {
-            place.activity.heard(at: .uptimeNanoseconds(UInt64(time + 1)))
+        for (time, registration) in [many[1], few[0], few[1], few[2], many[3], many[2], many[0]].enumerated() {
+            registration.activity.heard(at: .uptimeNanoseconds(UInt64(time + 1)))
         }
         _ = try enter(registry, as: peer(1002), limits: limits)
         #expect(gone.withLockedValue { $0 } == [1])
@@ -82,10 +90,10 @@ import Testing
         #expect(registry.statistics.connections == 7)
         #expect(registry.statistics.evicted == 2)
         // With 3, 2 and 2, nobody has so much more than the third that it would be fairer.
-        let full = PeerRegistry.Refusal.tooMany("all 7 connections are taken (limit connections): try again")
+        let full = CommandError(.busy, "all 7 connections are taken (limit connections): try again")
         #expect(throws: full) { _ = try enter(registry, as: peer(1002), limits: limits) }
         #expect(throws: full) { _ = try enter(registry, as: peer(1000), limits: limits) }
-        // Who has given way, and leaves, frees no second place.
+        // Who has given way, and leaves, makes no second room.
         registry.leave(many[1].id)
         #expect(registry.statistics.connections == 7)
     }
@@ -96,7 +104,7 @@ import Testing
         for _ in 0..<5 {
             _ = try enter(registry, as: TestDaemon.admin, limits: limits, giveWay: { _ in Issue.record("an admin's") })
         }
-        #expect(throws: PeerRegistry.Refusal.self) { _ = try enter(registry, limits: limits) }
+        #expect(throws: CommandError.self) { _ = try enter(registry, limits: limits) }
     }
 
     @Test func `connections of one uid share one count of waiting requests, those of another do not`() throws {
@@ -125,13 +133,13 @@ import Testing
         let registry = PeerRegistry()
         let told = NIOLockedValueBox(0)
         let drained = NIOLockedValueBox(0)
-        let places = try (0..<3).map { _ in try enter(registry, drain: { told.withLockedValue { $0 += 1 } }) }
+        let entered = try (0..<3).map { _ in try enter(registry, drain: { told.withLockedValue { $0 += 1 } }) }
         registry.drain { drained.withLockedValue { $0 += 1 } }
         #expect(told.withLockedValue { $0 } == 3)
-        #expect(throws: PeerRegistry.Refusal.draining) { _ = try enter(registry, as: TestDaemon.admin) }
-        for place in places {
+        #expect(throws: CommandError.stopping) { _ = try enter(registry, as: TestDaemon.admin) }
+        for registration in entered {
             #expect(drained.withLockedValue { $0 } == 0)
-            registry.leave(place.id)
+            registry.leave(registration.id)
         }
         #expect(drained.withLockedValue { $0 } == 1)
         registry.drain { drained.withLockedValue { $0 += 1 } }
@@ -141,10 +149,10 @@ import Testing
     @Test func `closing reaches everybody who is there`() throws {
         let registry = PeerRegistry()
         let closed = NIOLockedValueBox<[Int]>([])
-        let places = try (0..<3).map { number in
+        let entered = try (0..<3).map { number in
             try enter(registry, close: { closed.withLockedValue { $0.append(number) } })
         }
-        registry.leave(places[1].id)
+        registry.leave(entered[1].id)
         registry.closeAll()
         #expect(closed.withLockedValue { $0.sorted() } == [0, 2])
     }

@@ -77,7 +77,7 @@ final class TestClient: Sendable {
 
     /// The next reply.
     func reply() async throws -> Value {
-        try await inbox.take { state in try state.decoder.next(&state.bytes) }
+        try await inbox.take { state in try state.bytes.readReply() }
     }
 
     func replies(_ count: Int) async throws -> [Value] {
@@ -165,11 +165,15 @@ enum ClientError: Error {
     case closed(String)
 }
 
+extension ByteBuffer {
+    /// A request whose arguments are text.
+    mutating func writeRequest(_ words: [String]) { writeRequest(words.map { ByteBuffer(string: $0) }) }
+}
+
 /// What a client has received.
 private final class Inbox: Sendable {
     struct State {
         var bytes = ByteBuffer()
-        var decoder = ReplyDecoder()
         var isClosed = false
         var waiting: CheckedContinuation<Void, Never>?
     }

@@ -29,7 +29,7 @@ final class TestDaemon: Sendable {
     static let somebody = Peer(uid: 1000, pid: 1, isAdmin: false)
     static let admin = Peer(uid: 0, pid: 1, isAdmin: true)
 
-    /// As ``FakeWorld/origin``, but with more patience than a test has: requests wait by the real clock, and where their
+    /// As ``FakeWorld/origin``, but with a longer timeout than a test takes: requests wait by the real clock, and where their
     /// time is not what is tested it must not be up on a machine that is slow.
     static let origin: Origin = {
         var origin = FakeWorld.origin
@@ -91,18 +91,15 @@ final class TestDaemon: Sendable {
         sessions = UserSessions(services: services, log: log)
         let limits = setup.limits
         let context = ServerContext(
-            sessions: sessions, logout: EndingService(sessions: sessions, log: log), disk: disk,
-            tasks: setup.tasks, time: time,
-            info: setup.info, registry: registry, budget: budget, version: "9.8.7", limits: { limits }, log: log)
+            services: services, sessions: sessions, endingService: EndingService(sessions: sessions, log: log),
+            info: setup.info, registry: registry, loops: group, limits: { limits }, log: log)
         let peers = NIOLockedValueBox<[Peer]>([])
         self.peers = peers
         let admins = setup.admins
-        server = try await DaemonServer.start(
-            on: try Self.listen(path), context: context,
-            identify: { descriptor in
-                if let admins { return try Peer.of(descriptor, admins: admins) }
-                return peers.withLockedValue { $0.isEmpty ? Self.somebody : $0.removeFirst() }
-            }, group: group)
+        server = try await DaemonServer.start(on: try Self.listen(path), context: context) { descriptor in
+            if let admins { return try Peer.of(descriptor, admins: admins) }
+            return peers.withLockedValue { $0.isEmpty ? Self.somebody : $0.removeFirst() }
+        }
     }
 
     private func stop() async throws {

@@ -95,7 +95,7 @@ extension EndToEnd {
             .enabled(if: StoreFaultTests.canTrace, "strace may not trace here"),
             arguments: [
                 ("eventfd2", "no event loop could be started"), ("epoll_create1", "no event loop could be started"),
-                ("epoll_ctl", "no event loop could be started"), ("socketpair", "libcurl cannot be woken"),
+                ("epoll_ctl", "no event loop could be started"),
             ], ["EMFILE", "ENOMEM"])
         func `F15: a start without the descriptors or the memory for it ends with status 1 and a reason`(
             call: (name: String, reason: String), error: String

@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test func `F15: token requests have descriptors of their own, a socket and what its host is resolved with`() {
-        let others = 64 + 4 * 1 + 3 * 13 + DaemonServer.refusedAtOnce
+        let others = 64 + 4 * 2 + 3 * 13 + DaemonServer.refusedAtOnce
         #expect(CurlImageFetcher.tokenRequestsAtOnce > 0)
         #expect(fixed == others + 2 * CurlImageFetcher.tokenRequestsAtOnce)
     }

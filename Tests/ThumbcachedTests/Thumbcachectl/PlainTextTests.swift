@@ -1,5 +1,6 @@
 import Foundation
 import NIOCore
+import RESP
 import Testing
 
 @testable import thumbcachectl
@@ -34,8 +35,8 @@ import Testing
     }
 
     @Test func `bytes that no JSON string can hold become base64`() {
-        #expect(JSON(ByteBuffer(bytes: [0xff, 0x00])).text == #"{"base64":"/wA="}"#)
-        #expect(JSON(ByteBuffer(string: "a\u{0}\u{7f}/\u{1d173}")).text == #""a\u0000\u007f/\ud834\udd73""#)
+        #expect(Value.bulk(ByteBuffer(bytes: [0xff, 0x00])).json == #"{"base64":"/wA="}"#)
+        #expect(Value.bulk(ByteBuffer(string: "a\u{0}\u{7f}/\u{1d173}")).json == #""a\u0000\u007f/\ud834\udd73""#)
     }
 
     @Test func `base64 is what Foundation makes of the same bytes`() {

@@ -1,9 +1,38 @@
 import NIOCore
 
+/// The version of the protocol that a connection speaks: 2 from the first byte, 3 after `HELLO 3`.
+public enum RESPVersion: Int, Sendable, CaseIterable {
+    case two = 2
+    case three = 3
+}
+
+/// What stands in the place of the null. Version 2 has one null for each; version 3 has one for all.
+public enum NullKind: Sendable {
+    case bulk
+    case array
+
+    public static let map = NullKind.array
+}
+
+extension ByteBuffer {
+    /// A request as a client sends it: an array of bulk strings.
+    public mutating func writeRequest(_ arguments: [ByteBuffer]) {
+        writeArrayHeader(count: arguments.count)
+        for argument in arguments { writeBulkString(argument) }
+    }
+}
+
 // Replies, written straight into the connection's buffer. Numbers are formatted in place; nothing here allocates but
 // the growth of the buffer.
 // https://redis.io/docs/latest/develop/reference/protocol-spec/
 extension ByteBuffer {
+    /// One reply in a buffer of its own.
+    public static func reply(_ write: (inout ByteBuffer) -> Void) -> ByteBuffer {
+        var buffer = ByteBuffer()
+        write(&buffer)
+        return buffer
+    }
+
     /// `+text`. Line breaks in the text, which would end the line early, become spaces.
     public mutating func writeSimpleString(_ text: String) {
         writeInteger(UInt8(ascii: "+"))
@@ -23,13 +52,8 @@ extension ByteBuffer {
         writeLength(value, marker: ":")
     }
 
-    /// `$length`, to be followed by as many bytes and CRLF.
-    public mutating func writeBulkHeader(length: Int) {
-        writeLength(length, marker: "$")
-    }
-
     public mutating func writeBulkString(_ text: String) {
-        writeBulkHeader(length: text.utf8.count)
+        writeLength(text.utf8.count, marker: "$")
         writeString(text)
         writeCRLF()
     }
@@ -37,13 +61,13 @@ extension ByteBuffer {
     /// Copies the bytes. An image is not written like this but sent from where it lies, behind
     /// ``writeBulkPrefix(count:toEndOf:)``.
     public mutating func writeBulkString(_ bytes: ByteBuffer) {
-        writeBulkHeader(length: bytes.readableBytes)
+        writeLength(bytes.readableBytes, marker: "$")
         writeImmutableBuffer(bytes)
         writeCRLF()
     }
 
     public mutating func writeBulkString(_ bytes: some Collection<UInt8>) {
-        writeBulkHeader(length: bytes.count)
+        writeLength(bytes.count, marker: "$")
         writeBytes(bytes)
         writeCRLF()
     }
@@ -108,15 +132,13 @@ extension ByteBuffer {
 
     /// What stands behind a bulk string.
     public static let bulkSuffix: [UInt8] = [CR, LF]
-}
 
-extension ByteBuffer {
-    mutating func writeCRLF() {
+    private mutating func writeCRLF() {
         writeInteger(UInt16(0x0D0A))
     }
 
     /// A marker, a number in decimal, CRLF.
-    mutating func writeLength(_ value: Int, marker: Unicode.Scalar) {
+    private mutating func writeLength(_ value: Int, marker: Unicode.Scalar) {
         writeWithUnsafeMutableBytes(minimumWritableBytes: 24) { bytes in
             bytes[0] = UInt8(ascii: marker)
             var end = 1

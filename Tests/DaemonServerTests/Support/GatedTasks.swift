@@ -1,15 +1,15 @@
 import NIOConcurrencyHelpers
 
-/// Where tasks run, unless a test holds them: then those that become ready wait.
-final class HeldTasks: TaskExecutor {
+/// Where tasks run, unless a test closes the gate: then those that become ready wait.
+final class GatedTasks: TaskExecutor {
     private let waiting = NIOLockedValueBox<[UnownedJob]?>(nil)
 
     /// How many wait.
-    var held: Int { waiting.withLockedValue { $0?.count ?? 0 } }
+    var count: Int { waiting.withLockedValue { $0?.count ?? 0 } }
 
-    func hold() { waiting.withLockedValue { $0 = $0 ?? [] } }
+    func close() { waiting.withLockedValue { $0 = $0 ?? [] } }
 
-    func letGo() {
+    func open() {
         let jobs = waiting.withLockedValue { waiting in
             defer { waiting = nil }
             return waiting ?? []

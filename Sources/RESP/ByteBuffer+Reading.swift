@@ -1,0 +1,117 @@
+import NIOCore
+
+extension ByteBuffer {
+    /// The next reply, of either version of the protocol, for clients and tests. nil, with nothing taken, when more bytes are needed: it is
+    /// then read anew, which costs nothing beside waiting for it. Its strings share the buffer's storage.
+    ///
+    /// - Parameters:
+    ///   - limit: bytes of a whole reply.
+    ///   - depth: arrays and maps inside one another; 1 permits an array of plain values.
+    /// - Throws: when what stands in the buffer is no reply that thumbcached sends.
+    public mutating func readReply(limit: Int = 1 << 30, depth: Int = 16) throws(ProtocolError) -> Value? {
+        var reader = ReplyReader(rest: self, end: readerIndex + limit)
+        guard let value = try reader.value(depth: depth) else { return nil }
+        self = reader.rest
+        return value
+    }
+}
+
+/// What is left to read of one reply.
+private struct ReplyReader {
+    var rest: ByteBuffer
+    /// Where the limit on a reply's bytes is reached.
+    let end: Int
+
+    /// Bytes of a simple string, an error or a number, marker and CRLF included.
+    private static var longestLine: Int { 64 << 10 }
+
+    mutating func value(depth: Int) throws(ProtocolError) -> Value? {
+        guard let line = try line() else { return nil }
+        switch line.marker {
+        case UInt8(ascii: "+"): return .simpleString(line.text)
+        case UInt8(ascii: "-"):
+            let words = line.text.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
+            return .error(code: String(words[0]), message: words.count > 1 ? String(words[1]) : "")
+        case UInt8(ascii: ":"):
+            guard let number = Int(line.text) else { throw line.invalid("an integer") }
+            return .integer(number)
+        case UInt8(ascii: "_") where line.text.isEmpty: return .null
+        case UInt8(ascii: "$"):
+            let length = try line.length(orNull: true)
+            return length < 0 ? .null : try string(length).map(Value.bulk)
+        case UInt8(ascii: "="):
+            guard var text = try string(line.length()) else { return nil }
+            guard text.readString(length: 4) == "txt:" else {
+                throw ProtocolError("a verbatim string does not begin with 'txt:'")
+            }
+            return .bulk(text)
+        case UInt8(ascii: "*"):
+            let count = try line.length(orNull: true)
+            return count < 0 ? .null : try values(count, depth: depth).map(Value.array)
+        case UInt8(ascii: "~"): return try values(line.length(), depth: depth).map(Value.array)
+        case UInt8(ascii: "%"): return try values(line.length(), each: 2, depth: depth).map(Value.map)
+        default: throw ProtocolError("no reply begins with '\(line.shown)'")
+        }
+    }
+
+    private mutating func values(_ count: Int, each: Int = 1, depth: Int) throws(ProtocolError) -> [Value]? {
+        guard depth > 0 || count == 0 else { throw ProtocolError("a reply of too many levels", isTooLarge: true) }
+        // A value has three bytes at least.
+        guard count <= (end - rest.readerIndex) / (3 * each) else { throw tooLong }
+        var values: [Value] = []
+        for _ in 0..<count * each {
+            guard let value = try value(depth: depth - 1) else { return nil }
+            values.append(value)
+        }
+        return values
+    }
+
+    /// So many bytes, and CRLF behind them.
+    private mutating func string(_ length: Int) throws(ProtocolError) -> ByteBuffer? {
+        guard length <= end - rest.readerIndex - 2 else { throw tooLong }
+        guard rest.readableBytes >= length + 2, let bytes = rest.readSlice(length: length) else { return nil }
+        guard rest.readInteger(as: UInt16.self) == 0x0D0A else {
+            throw ProtocolError("a string does not end with CRLF after its \(length) bytes")
+        }
+        return bytes
+    }
+
+    private mutating func line() throws(ProtocolError) -> Line? {
+        let most = min(Self.longestLine, end - rest.readerIndex)
+        let view = rest.readableBytesView.prefix(most)
+        guard let last = view.firstIndex(of: LF) else {
+            if view.count == most { throw tooLong }
+            return nil
+        }
+        guard last >= view.startIndex + 2, view[last - 1] == CR else {
+            throw ProtocolError("a line that does not end with CRLF")
+        }
+        let text = String(decoding: view[view.startIndex + 1..<last - 1], as: UTF8.self)
+        let marker = view[view.startIndex]
+        rest.moveReaderIndex(to: last + 1)
+        return Line(marker: marker, text: text)
+    }
+
+    private var tooLong: ProtocolError { ProtocolError("a reply beyond the limits", isTooLarge: true) }
+}
+
+/// A line without its CRLF, apart from its marker.
+private struct Line {
+    let marker: UInt8
+    let text: String
+
+    /// Marker and text, for an error message.
+    var shown: String { printableText(CollectionOfOne(marker) + Array(text.utf8)) }
+
+    func invalid(_ expected: String) -> ProtocolError {
+        ProtocolError("'\(shown)' is not \(expected)")
+    }
+
+    /// - Parameter orNull: whether -1 stands here, for a null.
+    func length(orNull: Bool = false) throws(ProtocolError) -> Int {
+        guard let first = text.utf8.first, first != UInt8(ascii: "+"), let length = Int(text),
+            length >= (orNull ? -1 : 0)
+        else { throw invalid("a length") }
+        return length
+    }
+}
