@@ -57,7 +57,8 @@ extension Vault {
     /// Reads an entry of `size` bytes into the buffer that is later sent, and opens it there. Nil when anything about it is not
     /// as it was sealed (I5), or when not all of it was read.
     func image(
-        in file: borrowing OpenFile, of size: Int, at address: EntryAddress, with crypter: Crypter, framing: ReplyFraming,
+        in file: borrowing OpenFile, of size: Int, at address: EntryAddress, with crypter: Crypter,
+        framing: ReplyFraming,
         read: (borrowing OpenFile, UnsafeMutableRawBufferPointer) throws(SystemError) -> Int
     ) throws(SystemError) -> Image? {
         // The header goes into the room that the builder keeps before the image, which the reply's prefix takes later.

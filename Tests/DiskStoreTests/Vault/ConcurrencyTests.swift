@@ -165,7 +165,9 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
     }
 }
 
-@Test func `F41, I3, I7: whoever looks while images are put and removed sees nothing that is gone, and keeps nothing open`() throws {
+@Test func `F41, I3, I7: who looks while images are put and removed sees nothing that is gone, keeps nothing open`()
+    throws
+{
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in

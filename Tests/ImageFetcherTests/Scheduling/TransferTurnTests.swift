@@ -76,6 +76,7 @@ import Testing
             // May share the connection, and so waits for what comes of it.
             let behind = try start(fetcher, "\(url)/b", uid: 2)
             try await flush(fetcher)
+            #expect(count.withLockedValue { $0 } == 1)
             ahead.cancel()
             await second.opened()
             behind.cancel()
