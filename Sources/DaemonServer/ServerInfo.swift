@@ -1,6 +1,7 @@
 import NIOCore
 
-/// The text of INFO: sections of `name:value` lines, as Redis writes them. What a section says is handed in by whoever knows it.
+/// The text of INFO: sections of `name:value` lines, as Redis writes them. What a section says is handed in by whoever
+/// knows it.
 public struct ServerInfo: Sendable {
     /// One section.
     public struct Section: Sendable {
@@ -25,8 +26,8 @@ public struct ServerInfo: Sendable {
         self.sections = sections
     }
 
-    /// - Parameter names: in lower case; none, `all`, `default` or `everything` for every section. An unknown one says nothing,
-    ///   as in Redis.
+    /// - Parameter names: in lower case; none, `all`, `default` or `everything` for every section. An unknown one says
+    ///   nothing, as in Redis.
     func text(_ names: [String], for peer: Peer) -> String {
         let isWanted: (String) -> Bool = { name in
             names.isEmpty || names.contains(name) || !Set(names).isDisjoint(with: ["all", "default", "everything"])

@@ -14,8 +14,8 @@ public struct ServerLimits: Sendable, Equatable {
     public var output: Int
     /// Milliseconds after which a peer is disconnected that reads nothing, or leaves a frame unfinished.
     public var stall: Int64
-    /// Milliseconds for which a peer that was sent the end is read on, unless it closes before. Whoever asks and reads in turns sees the
-    /// end long before. No setting: a stop takes as long, if any peer is idle.
+    /// Milliseconds for which a peer that was sent the end is read on, unless it closes before. Whoever asks and reads
+    /// in turns sees the end long before. No setting: a stop takes as long, if any peer is idle.
     var linger: Int64 = 1_000
     /// Requests of one uid that may wait for a download.
     public var queuePerUID: Int

@@ -124,9 +124,9 @@ public final class DiskStore: ImageStore {
         }
     }
 
-    /// Ends what a boot is to end, and keeps on record which boot this is: last, so that a start that is interrupted before
-    /// is followed by one that begins anew. Costs a few system calls for each log-in that ends. To be called before anybody
-    /// is served.
+    /// Ends what a boot is to end, and keeps on record which boot this is: last, so that a start that is interrupted
+    /// before is followed by one that begins anew. Costs a few system calls for each log-in that ends. To be called
+    /// before anybody is served.
     /// - Parameters:
     ///   - bootID: `/proc/sys/kernel/random/boot_id`.
     ///   - endsLogins: whether a boot since the last start logs everybody out.
@@ -134,8 +134,8 @@ public final class DiskStore: ImageStore {
     public func recordBoot(_ bootID: String, endsLogins: Bool) throws {
         let (disk, fileName): (Disk, FileName) = (logins.disk, "boot")
         try storeErrors("logging everybody out after a boot") {
-            // The kernel's id is a UUID of 36 characters. Without a record nothing says that there was no boot, and what one is to end
-            // must not outlive it.
+            // The kernel's id is a UUID of 36 characters. Without a record nothing says that there was no boot, and
+            // what one is to end must not outlive it.
             let recorded = try disk.contents(of: fileName, in: state, limit: 128)
             if let recorded, recorded.withBytes({ $0.elementsEqual(bootID.utf8) }) { return }
             if endsLogins {
@@ -146,7 +146,8 @@ public final class DiskStore: ImageStore {
             do {
                 try logins.reserve.givingUp { try disk.replace(fileName, in: state, with: bootID.utf8) }
             } catch let error as SystemError where !endsLogins {
-                // The next start takes this boot for a new one, too, and ends nothing either unless it is told to by then.
+                // The next start takes this boot for a new one, too, and ends nothing either unless it is told to by
+                // then.
                 logins.log.error("the boot cannot be put on record", metadata: ["error": "\(error)"])
             }
         }

@@ -1,6 +1,7 @@
 import NIOConcurrencyHelpers
 
-/// Work under way that somebody may have to see the end of: it lets work in until it is drained, which waits for what is inside.
+/// Work under way that somebody may have to see the end of: it lets work in until it is drained, which waits for what
+/// is inside.
 public final class DrainGroup: Sendable {
     private struct State {
         var inside = 0
@@ -32,7 +33,8 @@ public final class DrainGroup: Sendable {
         if isLast { announceDrained() }
     }
 
-    /// Lets nobody in any more and blocks until the last has left. Any number may call it, at any time, but nobody from inside.
+    /// Lets nobody in any more and blocks until the last has left. Any number may call it, at any time, but nobody from
+    /// inside.
     public func drain() {
         let isEmpty = state.withLockedValue { state in
             state.isClosed = true

@@ -34,8 +34,8 @@ public struct File: ~Copyable {
     }
 }
 
-/// Reads to the end, or one byte past `limit`: the caller sees by the count that there was more. Of what has less than 64 KiB there
-/// is no other copy, so that a secret can be wiped.
+/// Reads to the end, or one byte past `limit`: the caller sees by the count that there was more. Of what has less than
+/// 64 KiB there is no other copy, so that a secret can be wiped.
 public func readAll(_ descriptor: CInt, limit: Int) throws(SystemError) -> [UInt8] {
     var bytes: [UInt8] = []
     var chunk = [UInt8](repeating: 0, count: min(64 << 10, limit + 1))
@@ -118,8 +118,8 @@ public func readTextFile(_ path: String, limit: Int) throws(PlainFileError) -> S
 }
 
 /// Makes a directory and those above it, where they are missing.
-/// - Parameter mode: of the last one; those above it get 0755, since others may have something to look for there, such as
-///   the socket. Whatever the umask; what is there already is left alone.
+/// - Parameter mode: of the last one; those above it get 0755, since others may have something to look for there, such
+///   as the socket. Whatever the umask; what is there already is left alone.
 public func makeDirectories(_ path: String, mode: mode_t) throws(SystemError) {
     func make(_ path: String, _ mode: mode_t) throws(SystemError) {
         guard mkdir(path, mode) == 0 else {
@@ -135,8 +135,8 @@ public func makeDirectories(_ path: String, mode: mode_t) throws(SystemError) {
     try make(path, mode)
 }
 
-/// Which file a path stood for, and in which state. The number of a file that is gone may be given to the next one at once;
-/// the time of its last change tells the two apart.
+/// Which file a path stood for, and in which state. The number of a file that is gone may be given to the next one at
+/// once; the time of its last change tells the two apart.
 public struct FileIdentity: Sendable, Equatable {
     private let device: UInt
     private let inode: UInt

@@ -3,8 +3,8 @@ import DequeModule
 import Glibc
 import NIOConcurrencyHelpers
 
-/// Runs `body` on a new thread, which no signal is delivered to: they are for others to handle, and a SIGPIPE that a write of
-/// OpenSSL's raises there must not end the process.
+/// Runs `body` on a new thread, which no signal is delivered to: they are for others to handle, and a SIGPIPE that a
+/// write of OpenSSL's raises there must not end the process.
 ///
 /// - Parameter name: what the system's tools show; 15 characters at most.
 /// - Returns: the thread, to be joined or detached by the caller.
@@ -99,7 +99,8 @@ public final class WorkerThreads<Queue: Sendable>: Sendable {
         }
     }
 
-    /// Puts one piece of work into the queue, and wakes a thread for it. False where the threads are ending: then nothing is put there.
+    /// Puts one piece of work into the queue, and wakes a thread for it. False where the threads are ending: then
+    /// nothing is put there.
     public func add(_ put: (inout Queue) -> Void) -> Bool {
         let wakes: Bool? = state.withLockedValue { state in
             if state.isEnding { return nil }
@@ -149,10 +150,11 @@ public final class WorkerThreads<Queue: Sendable>: Sendable {
 
 /// Threads that tasks run on, in the order in which they become ready, instead of the runtime's own pool (SE-0417).
 ///
-/// The runtime's pool is libdispatch's. It makes threads whenever it sees fit, watches them through files in /proc, and traps
-/// where there is no thread or no descriptor to be had (F75). These threads are made once and need neither.
+/// The runtime's pool is libdispatch's. It makes threads whenever it sees fit, watches them through files in /proc, and
+/// traps where there is no thread or no descriptor to be had (F75). These threads are made once and need neither.
 ///
-/// A task stays on them if it is started with them as its preference, `Task(executorPreference:)`, and so do its children.
+/// A task stays on them if it is started with them as its preference, `Task(executorPreference:)`, and so do its
+/// children.
 public final class TaskThreads: TaskExecutor {
     private let workers = WorkerThreads<Deque<UnownedJob>>([])
 

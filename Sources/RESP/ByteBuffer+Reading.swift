@@ -1,8 +1,9 @@
 import NIOCore
 
 extension ByteBuffer {
-    /// The next reply, of either version of the protocol, for clients and tests. nil, with nothing taken, when more bytes are needed: it is
-    /// then read anew, which costs nothing beside waiting for it. Its strings share the buffer's storage.
+    /// The next reply, of either version of the protocol, for clients and tests. nil, with nothing taken, when more
+    /// bytes are needed: it is then read anew, which costs nothing beside waiting for it. Its strings share the
+    /// buffer's storage.
     ///
     /// - Parameters:
     ///   - limit: bytes of a whole reply.

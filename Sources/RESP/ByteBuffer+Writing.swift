@@ -111,8 +111,8 @@ extension ByteBuffer {
         }
     }
 
-    /// Writes what stands before a bulk string of `count` bytes, such as `$8192\r\n`, to the end of `room`, which has at least 22
-    /// bytes. Returns how many bytes that is.
+    /// Writes what stands before a bulk string of `count` bytes, such as `$8192\r\n`, to the end of `room`, which has
+    /// at least 22 bytes. Returns how many bytes that is.
     public static func writeBulkPrefix(count: Int, toEndOf room: UnsafeMutableRawBufferPointer) -> Int {
         var start = room.count
         func put(_ byte: UInt8) {

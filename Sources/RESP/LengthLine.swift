@@ -58,8 +58,8 @@ enum LengthLine {
     }
 }
 
-/// A number of at most 32 decimal digits, without sign or leading zeros; `Int.max` stands for all that do not fit; else nil.
-/// Not generic: another module would call it through witness tables, at 400 instructions a number.
+/// A number of at most 32 decimal digits, without sign or leading zeros; `Int.max` stands for all that do not fit; else
+/// nil. Not generic: another module would call it through witness tables, at 400 instructions a number.
 public func wholeNumber(_ digits: UnsafeRawBufferPointer) -> Int? {
     guard let first = digits.first, digits.count <= 32, digits.count == 1 || first != UInt8(ascii: "0") else {
         return nil

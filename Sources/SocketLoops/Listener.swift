@@ -3,8 +3,8 @@ import Glibc
 import Logging
 import NIOCore
 
-/// A Unix socket that others connect to. Takes them as they come, and pauses when descriptors or memory are short: else its loop
-/// would be woken at once for the connection that it could not take, again and again.
+/// A Unix socket that others connect to. Takes them as they come, and pauses when descriptors or memory are short: else
+/// its loop would be woken at once for the connection that it could not take, again and again.
 public final class Listener: PollHandler, Sendable {
     let descriptor: CInt
     let loop: SocketLoop

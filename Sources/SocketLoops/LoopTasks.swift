@@ -2,7 +2,8 @@ import DequeModule
 import HeapModule
 import NIOCore
 
-/// What a loop has to do: at once, in the order in which it was told, or later, by the clock. A value, which knows no clock itself.
+/// What a loop has to do: at once, in the order in which it was told, or later, by the clock. A value, which knows no
+/// clock itself.
 struct LoopTasks {
     typealias Work = @Sendable () -> Void
 
@@ -46,7 +47,8 @@ struct LoopTasks {
     /// Forgets a timer. Nothing happens if it is not there any more.
     mutating func cancel(_ number: UInt64) {
         timers[number] = nil
-        // The dates of those that were cancelled stay until they have come, but never make up more than half, and a few.
+        // The dates of those that were cancelled stay until they have come, but never make up more than half, and a
+        // few.
         guard dates.count > 2 * timers.count + 64 else { return }
         dates = Heap(dates.unordered.filter { timers[$0.number] != nil })
     }

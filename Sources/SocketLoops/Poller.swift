@@ -35,8 +35,8 @@ public struct Readiness: OptionSet, Sendable {
 final class Poller {
     private struct Entry {
         var handler: (any PollHandler)?
-        /// Told apart by it: what is ready was found out before any of it is handled, and by then a descriptor may have been
-        /// closed, and its number taken by another.
+        /// Told apart by it: what is ready was found out before any of it is handled, and by then a descriptor may have
+        /// been closed, and its number taken by another.
         var serial: UInt32 = 0
     }
 

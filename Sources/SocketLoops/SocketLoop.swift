@@ -7,11 +7,12 @@ import NIOCore
 
 /// An event loop for Unix sockets: one thread that waits for its descriptors and does what it is told.
 ///
-/// To swift-nio it is an event loop like any other, with its promises and timers. Its sockets are not swift-nio's channels but
-/// ``Stream`` and ``Listener``: a request in a channel takes 6,700 instructions before anybody has looked at it.
+/// To swift-nio it is an event loop like any other, with its promises and timers. Its sockets are not swift-nio's
+/// channels but ``Stream`` and ``Listener``: a request in a channel takes 6,700 instructions before anybody has looked
+/// at it.
 ///
-/// Each round looks at the sockets first, then does what is due, but not for longer than ``longestRound``: however much there is
-/// to do, the sockets get their turn.
+/// Each round looks at the sockets first, then does what is due, but not for longer than ``longestRound``: however much
+/// there is to do, the sockets get their turn.
 public final class SocketLoop: EventLoop {
     private enum Phase {
         case running
@@ -43,8 +44,8 @@ public final class SocketLoop: EventLoop {
 
     /// Starts the loop's thread.
     /// - Parameter name: of the thread; 15 characters at most.
-    /// - Throws: ``IOError`` if the system does not give what it waits with, two descriptors and memory of its own for them; `ThreadError`
-    ///   if there is no thread to be had.
+    /// - Throws: ``IOError`` if the system does not give what it waits with, two descriptors and memory of its own for
+    ///   them; `ThreadError` if there is no thread to be had.
     public init(named name: String = "sockets") throws {
         do {
             wakeup = try Wakeup()
@@ -59,7 +60,8 @@ public final class SocketLoop: EventLoop {
 
     // MARK: Sockets
 
-    /// Makes a connected socket, which does not block, a stream of this loop. On the loop only. Give it its handler before anything else.
+    /// Makes a connected socket, which does not block, a stream of this loop. On the loop only. Give it its handler
+    /// before anything else.
     /// - Parameter descriptor: is the stream's from now on, and is closed should this fail.
     /// - Throws: ``IOError`` if the kernel will not watch it.
     public func adopt(_ descriptor: CInt) throws -> Stream {
@@ -247,7 +249,8 @@ public final class SocketLoop: EventLoop {
         }
     }
 
-    /// Does what is to be done yet, and drops the timers. False, from the moment on at which nothing more is taken, if there was nothing.
+    /// Does what is to be done yet, and drops the timers. False, from the moment on at which nothing more is taken, if
+    /// there was nothing.
     private func doLastWork() -> Bool {
         let (due, timers) = state.withLockedValue { state in
             let due = state.tasks.takeDue(at: .now()).compactMap { state.tasks.work(of: $0) }
@@ -278,7 +281,8 @@ public final class LoopRound {
     /// The loop goes on with something else, from `now` on.
     func beginLap(at now: NIODeadline) { lapBegan = now }
 
-    /// How long the loop has worked since it was last asked that, or went on with something else. Costs a look at the clock.
+    /// How long the loop has worked since it was last asked that, or went on with something else. Costs a look at the
+    /// clock.
     public func lap() -> TimeAmount {
         let now = NIODeadline.now()
         defer { lapBegan = now }
@@ -296,7 +300,8 @@ final class StreamBuffers {
     /// Bytes read at once.
     static var inputSize: Int { 64 << 10 }
 
-    /// Zeroes what was read. Who has kept it keeps the storage: it is not read into again, lest what nobody wipes stay there.
+    /// Zeroes what was read. Who has kept it keeps the storage: it is not read into again, lest what nobody wipes stay
+    /// there.
     func forgetInput() {
         if !input.wipeReadableBytes() { input = ByteBuffer() }
     }

@@ -12,7 +12,8 @@ public protocol StreamHandler: AnyObject {
     func inputEnded()
     /// Whether what has come may be read in this round; if not, this is asked again in the next.
     var mayReceive: Bool { get }
-    /// Whether more may be sent now that the peer has taken some of what it had not; if not, this is asked again in the next round.
+    /// Whether more may be sent now that the peer has taken some of what it had not; if not, this is asked again in the
+    /// next round.
     var maySend: Bool { get }
     /// The peer has taken some of what it had not.
     func outputMoved()
@@ -133,8 +134,9 @@ public final class Stream: PollHandler {
     /// Reads of one stream in a row.
     private static var atOnce: Int { 4 }
 
-    /// Reads on while there is a buffer full at once. Of a peer that is gone all is read, which is no more than the kernel has kept:
-    /// it is closed before anything is done that it asked for, and that looks first whether it is still there.
+    /// Reads on while there is a buffer full at once. Of a peer that is gone all is read, which is no more than the
+    /// kernel has kept: it is closed before anything is done that it asked for, and that looks first whether it is
+    /// still there.
     private func receiveAll(isGone: Bool = false) {
         var reads = 0
         repeat {
@@ -189,13 +191,15 @@ public final class Stream: PollHandler {
 
     // MARK: Closing
 
-    /// Ends the sending side: the peer reads what was sent, and then the end. It can go on talking, and is read (shutdown(2)).
+    /// Ends the sending side: the peer reads what was sent, and then the end. It can go on talking, and is read
+    /// (shutdown(2)).
     public func endOutput() {
         // Fails for a peer that is gone alone, which the loop is told anyhow.
         if isOpen { _ = Glibc.shutdown(descriptor, CInt(SHUT_WR)) }
     }
 
-    /// Closes the socket. What was not sent is dropped. A peer that has said something which was not read is told ECONNRESET.
+    /// Closes the socket. What was not sent is dropped. A peer that has said something which was not read is told
+    /// ECONNRESET.
     public func close() { close(nil) }
 
     private func close(_ error: IOError?) {

@@ -6,8 +6,8 @@ import ThumbcacheProtocol
 
 /// A connection to the daemon: one request, then its reply. Blocks.
 final class Connection {
-    /// What a request may take by default, in seconds. Downloads and log-outs of many users take what they take; without any
-    /// bound a log-out hook would hang for ever on a daemon that is stuck.
+    /// What a request may take by default, in seconds. Downloads and log-outs of many users take what they take;
+    /// without any bound a log-out hook would hang for ever on a daemon that is stuck.
     static let timeout = 600
 
     private let descriptor: Int32

@@ -30,8 +30,8 @@ struct Environment {
         return Failure(.noImage, reason)
     }
 
-    /// Prints a receipt. What it is the receipt of has happened, whether or not anybody can read that: where it cannot be
-    /// written there is a warning, and no failure.
+    /// Prints a receipt. What it is the receipt of has happened, whether or not anybody can read that: where it cannot
+    /// be written there is a warning, and no failure.
     func showReceipt(_ receipt: Value, _ options: OutputOptions, behind fact: String) {
         signal(SIGPIPE, SIG_IGN)
         do throws(Failure) {

@@ -39,9 +39,11 @@ struct Main: ParsableCommand {
             "\(Logger.Level.names): over the file's log.level.", valueName: "level"))
     var logLevel: Logger.Level?
 
-    /// Before anything else could open a file: no socket and no file of the store's may come to be the log that nobody wants.
+    /// Before anything else could open a file: no socket and no file of the store's may come to be the log that nobody
+    /// wants.
     ///
-    /// Not async: the main thread of an async program is libdispatch's, which traps where descriptors or threads are short (F75).
+    /// Not async: the main thread of an async program is libdispatch's, which traps where descriptors or threads are
+    /// short (F75).
     static func main() {
         guard clinux_fill_standard_descriptors() == 0 else {
             fail("open /dev/null: \(SystemError("open").reason)", environment())
@@ -54,7 +56,8 @@ struct Main: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         // What the daemon makes is nobody else's, whatever mode is asked for.
         umask(0o077)
-        // Images that were evicted or sent, requests, what libraries kept: small pieces are wiped one by one, where they matter.
+        // Images that were evicted or sent, requests, what libraries kept: small pieces are wiped one by one, where
+        // they matter.
         clinux_overwrite_freed_memory()
         let environment = Self.environment()
         do {

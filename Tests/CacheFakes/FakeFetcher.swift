@@ -43,7 +43,8 @@ public final class FakeFetcher: ImageFetching {
         set { state.withLockedValue { $0.answer = newValue } }
     }
 
-    /// Where what ``answer`` returns ends a download: while nil before `start` returns, else whenever the pool comes to it.
+    /// Where what ``answer`` returns ends a download: while nil before `start` returns, else whenever the pool comes to
+    /// it.
     public var answersOn: (any BlockingPool)? {
         get { state.withLockedValue { $0.answersOn } }
         set { state.withLockedValue { $0.answersOn = newValue } }

@@ -11,8 +11,8 @@ public final class FakeWorld: Sendable {
     public let services: CacheServices
     private let box: NIOLockedValueBox<CacheSettings>
 
-    /// An origin `default` whose freshness windows are small round numbers: an hour fresh, then ten minutes served while
-    /// revalidated, then until an hour past its life served on errors.
+    /// An origin `default` whose freshness windows are small round numbers: an hour fresh, then ten minutes served
+    /// while revalidated, then until an hour past its life served on errors.
     public static let origin: Origin = {
         var origin = Origin(name: "default", url: "https://origin.test/{user}/{profile}/{size}")
         origin.allow = ["https://other.test/"]

@@ -33,8 +33,8 @@ extension Poller {
         let (first, second, third) = (try pair(), try pair(), try pair())
         let (one, other, next) = (Probe(), Probe(), Probe())
         var replaced: CInt = -1
-        // Both are ready at once. Whoever is told first ends the other, whose number a third gets. dup2 closes and opens in one
-        // step: nobody else in this process can come by the number.
+        // Both are ready at once. Whoever is told first ends the other, whose number a third gets. dup2 closes and
+        // opens in one step: nobody else in this process can come by the number.
         func replace(_ number: CInt) {
             #expect(replaced == -1, "told after its end")
             replaced = number

@@ -3,8 +3,9 @@ import NIOCore
 import NIOPosix
 
 /// The floor that thumbcached's hit path is held against: a bare swift-nio server on one event loop that answers every
-/// request from a ready buffer. It does not look at what it reads; it only counts frames of a length it was told, and answers
-/// with as many images as it was told in turn, so that it finds them in the processor's caches no sooner than others do.
+/// request from a ready buffer. It does not look at what it reads; it only counts frames of a length it was told, and
+/// answers with as many images as it was told in turn, so that it finds them in the processor's caches no sooner than
+/// others do.
 ///
 ///     FloorServer SOCKET FRAME-LENGTH IMAGE-LENGTH IMAGES
 @main enum Floor {

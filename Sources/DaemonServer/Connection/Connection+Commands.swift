@@ -6,9 +6,9 @@ import ThumbnailCache
 // What each command does. The way of a hit is `execute`, `respond`.
 
 extension Connection {
-    /// `GET user profile` of an image that memory or the kernel's page cache holds goes no further than this function. In memory it takes
-    /// no lock but the user's, if it is whom this connection asked last. Anything else, also what is wrong, goes on as a ``Command``; to make
-    /// one first would take a hit 1,000 instructions more, a fifth of all.
+    /// `GET user profile` of an image that memory or the kernel's page cache holds goes no further than this function.
+    /// In memory it takes no lock but the user's, if it is whom this connection asked last. Anything else, also what is
+    /// wrong, goes on as a ``Command``; to make one first would take a hit 1,000 instructions more, a fifth of all.
     func execute(_ request: Request) {
         guard let cache = cacheOfPlainGet(request) else { return execute(request, after: nil) }
         let slot = Slot(profile: request.id(at: 2))

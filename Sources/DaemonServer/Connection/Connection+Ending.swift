@@ -45,8 +45,9 @@ extension Connection {
         if isInputClosed || isEvicted { stream.close() } else { linger() }
     }
 
-    /// Sends the end, and reads on until the peer has seen it and closes. A socket that is closed with something unread in it tells
-    /// its peer ECONNRESET, and one that is closed breaks the pipe of whoever sends: neither says what became of the request.
+    /// Sends the end, and reads on until the peer has seen it and closes. A socket that is closed with something unread
+    /// in it tells its peer ECONNRESET, and one that is closed breaks the pipe of whoever sends: neither says what
+    /// became of the request.
     private func linger() {
         phase = .lingering
         reader = RequestReader(limits: limits.request)
@@ -80,8 +81,8 @@ extension Connection {
         context.registry.leave(registration.id)
     }
 
-    /// Another connection has come in for this one, whose descriptor counts nowhere any more: so it closes in a moment, whatever its
-    /// peer has yet to read, and at once where many do that already.
+    /// Another connection has come in for this one, whose descriptor counts nowhere any more: so it closes in a moment,
+    /// whatever its peer has yet to read, and at once where many do that already.
     private func giveWay(_ reason: String) {
         isEvicted = true
         if phase == .lingering { return stream.close() }
@@ -96,8 +97,8 @@ extension Connection {
 
     // MARK: Peers that stall
 
-    /// Sees to it that a peer that reads nothing, or leaves a frame unfinished, for the time of `stall` is disconnected, a
-    /// quarter of that time later at most.
+    /// Sees to it that a peer that reads nothing, or leaves a frame unfinished, for the time of `stall` is
+    /// disconnected, a quarter of that time later at most.
     func watch() {
         guard watchdog == nil, !isClosed, progress.isAwaited else { return }
         lookAgain(since: progress, looks: 1)

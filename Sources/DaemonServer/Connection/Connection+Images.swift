@@ -6,8 +6,9 @@ import ThumbnailCache
 
 /// GET, MGET, PUT and STAT.
 extension Connection {
-    /// The cache that a plain GET asks, if it is known and what is asked for has a name that may be asked for. It is open, or was when it
-    /// was asked last: then there is nothing in it any more. It is the one that this connection asked last from here on.
+    /// The cache that a plain GET asks, if it is known and what is asked for has a name that may be asked for. It is
+    /// open, or was when it was asked last: then there is nothing in it any more. It is the one that this connection
+    /// asked last from here on.
     func cacheOfPlainGet(_ request: Request) -> UserCache? {
         let lengths = 1...limits.command.id
         guard request.isPlainGet, lengths.contains(request.withBytes(of: 2) { $0.count }) else { return nil }
@@ -73,7 +74,8 @@ extension Connection {
         self.batch = batch(cache)
     }
 
-    /// Asks for the next image of a batch. False when it has to wait: for another to be answered, or for the peer to read.
+    /// Asks for the next image of a batch. False when it has to wait: for another to be answered, or for the peer to
+    /// read.
     func continueBatch() -> Bool {
         guard let batch, let query = batch.queries.first else { return true }
         guard findRoomForImage() else { return false }
@@ -115,8 +117,8 @@ extension Connection {
         batch = Batch(cache: cache, queries: [query], shape: shape, wait: wait)
     }
 
-    /// False when the queue of this uid is full: with others of this connection in it, the request is to be tried again when
-    /// one of them is answered. With none it is BUSY, as is one whose reply is reserved already.
+    /// False when the queue of this uid is full: with others of this connection in it, the request is to be tried again
+    /// when one of them is answered. With none it is BUSY, as is one whose reply is reserved already.
     private func tryAsk(
         _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, wait: Int64?,
         after earlier: DiskLookup? = nil, ticket: ReplyQueue.Ticket? = nil

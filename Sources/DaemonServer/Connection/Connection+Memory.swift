@@ -4,14 +4,16 @@ import SocketLoops
 import ThumbcacheProtocol
 import ThumbnailCache
 
-/// What the daemon keeps for a connection, against the budget of its account (I8): requests that are unfinished or worked on, requests that
-/// wait for an image, replies that are not read.
+/// What the daemon keeps for a connection, against the budget of its account (I8): requests that are unfinished or
+/// worked on, requests that wait for an image, replies that are not read.
 ///
-/// Up to its free share a connection asks nobody. Beyond it, it takes bytes of the budget before it takes on a long reply, or reads on in
-/// a long request. Where there are none, either is BUSY. What is needed no more is given back at once.
+/// Up to its free share a connection asks nobody. Beyond it, it takes bytes of the budget before it takes on a long
+/// reply, or reads on in a long request. Where there are none, either is BUSY. What is needed no more is given back at
+/// once.
 extension Connection {
-    /// Bytes that a connection may take up and that count for nothing: every request but a PUT of a large image, or a PURGE of a list of
-    /// many long names, and a reply of the size that the kernel takes in one send (208 KiB, net.core.wmem_default).
+    /// Bytes that a connection may take up and that count for nothing: every request but a PUT of a large image, or a
+    /// PURGE of a list of many long names, and a reply of the size that the kernel takes in one send (208 KiB,
+    /// net.core.wmem_default).
     static var freeShare: Int { 256 << 10 }
     /// Bytes that a stream reads at once.
     static var readAtOnce: Int { 64 << 10 }
@@ -34,14 +36,15 @@ extension Connection {
 
     // MARK: Output
 
-    /// Whether the next command may start. Where the uid has no room, short replies that nobody reads are bounded like long ones.
+    /// Whether the next command may start. Where the uid has no room, short replies that nobody reads are bounded like
+    /// long ones.
     var hasRoom: Bool {
         let output = unread + replies.cost
         return output < limits.output && (output < 2 * Self.freeShare || memory.hasRoom(for: 1))
     }
 
-    /// Whether the next image of an MGET may be asked for. Where there may be no room for it the peer has to read first: so who reads
-    /// gets all images that fit into half of the free share.
+    /// Whether the next image of an MGET may be asked for. Where there may be no room for it the peer has to read
+    /// first: so who reads gets all images that fit into half of the free share.
     func findRoomForImage() -> Bool {
         let little = Self.freeShare / 2
         if unread <= little || memory.hasRoom(for: limits.command.image) { return true }
@@ -49,7 +52,8 @@ extension Connection {
         return !isClosed && unread <= little
     }
 
-    /// Whether a reply of so many bytes may be taken on. One that does not fit into the free share lets those before it leave first.
+    /// Whether a reply of so many bytes may be taken on. One that does not fit into the free share lets those before it
+    /// leave first.
     func makeRoom(forReply bytes: Int) -> Bool {
         // All that a hit comes to: some numbers that are added.
         if bytesInUse + bytes <= Self.freeShare || bytes <= Self.shortReply { return true }
@@ -107,8 +111,8 @@ extension Connection {
 
     // MARK: The end
 
-    /// Frees what was in use. A request that is worked on to its end, as a PUT is, counts until then, and all of it: the free share has gone
-    /// with the connection.
+    /// Frees what was in use. A request that is worked on to its end, as a PUT is, counts until then, and all of it:
+    /// the free share has gone with the connection.
     func giveBackMemory() {
         reader.clear()
         replies = ReplyQueue()

@@ -6,9 +6,9 @@ import ThumbnailCache
 
 /// One client's connection: reads requests, starts them in order, and sends their replies in order.
 ///
-/// It lives on its event loop. A hit goes from the bytes read to the bytes sent without leaving ``work()``; what has to wait reserves
-/// its reply and comes back by ``fulfil(_:_:)`` or ``endBarrier(_:with:)``. The commands themselves stand in
-/// `Connection+Commands.swift`, and each group of them in a file of its own.
+/// It lives on its event loop. A hit goes from the bytes read to the bytes sent without leaving ``work()``; what has to
+/// wait reserves its reply and comes back by ``fulfil(_:_:)`` or ``endBarrier(_:with:)``. The commands themselves stand
+/// in `Connection+Commands.swift`, and each group of them in a file of its own.
 final class Connection: StreamHandler {
     enum Phase {
         case serving
@@ -35,7 +35,8 @@ final class Connection: StreamHandler {
         let cost: Int
     }
 
-    /// What is left of an MGET, or of a GET that found the queue full: its images are asked for one by one, as far as there is room.
+    /// What is left of an MGET, or of a GET that found the queue full: its images are asked for one by one, as far as
+    /// there is room.
     struct Batch {
         let cache: UserCache
         var queries: ArraySlice<ImageQuery>
@@ -122,8 +123,8 @@ final class Connection: StreamHandler {
         reader.keep()
     }
 
-    /// Starts what has come in, in order, until something must be waited for. Flushing may find that the peer is gone, and
-    /// close the connection, at any point of it.
+    /// Starts what has come in, in order, until something must be waited for. Flushing may find that the peer is gone,
+    /// and close the connection, at any point of it.
     func work() {
         guard !isClosed else { return }
         let isDone = startCommands()

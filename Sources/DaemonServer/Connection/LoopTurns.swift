@@ -2,12 +2,12 @@ import DequeModule
 import NIOCore
 import SocketLoops
 
-/// The time of one event loop, shared out among accounts: in each round an account has its ``LoopShare/allowance``, over all of its
-/// connections; it is longer for an account that has the loop for itself. What an account has left to do then is done in turns with
-/// others', one account in a round (F66).
+/// The time of one event loop, shared out among accounts: in each round an account has its ``LoopShare/allowance``,
+/// over all of its connections; it is longer for an account that has the loop for itself. What an account has left to
+/// do then is done in turns with others', one account in a round (F66).
 ///
-/// So whoever asks for little is answered in the round in which it asks, behind the shares of those who ask for much and never behind
-/// all of what they ask for. Used on the loop alone.
+/// So whoever asks for little is answered in the round in which it asks, behind the shares of those who ask for much
+/// and never behind all of what they ask for. Used on the loop alone.
 final class LoopTurns {
     private let round: LoopRound
     /// Does something in a later round.

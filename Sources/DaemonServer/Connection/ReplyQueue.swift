@@ -16,8 +16,8 @@ struct ReplyQueue {
 
     /// Whether every request so far has been answered.
     var isEmpty: Bool { replies.isEmpty }
-    /// Bytes of memory that the queue takes up, about. Thousands of short replies may wait for a long one: so an entry, and the buffer around
-    /// its bytes, count too.
+    /// Bytes of memory that the queue takes up, about. Thousands of short replies may wait for a long one: so an entry,
+    /// and the buffer around its bytes, count too.
     var cost: Int { readyBytes + replies.count * 128 }
 
     /// Adds an entry for a reply that comes later.

@@ -7,8 +7,8 @@ struct RequestReader {
     private var decoder: RequestDecoder
     /// What the decoder reads. The requests it gives share this storage.
     private var front = ByteBuffer()
-    /// What came after it. No request has a share in it, so however long the peer is read ahead of the work, adding to it
-    /// never copies what is there.
+    /// What came after it. No request has a share in it, so however long the peer is read ahead of the work, adding to
+    /// it never copies what is there.
     private var behind = ByteBuffer()
     /// What came last was lent, and one of the two may still stand on it.
     private var isLent = false
@@ -58,7 +58,8 @@ struct RequestReader {
         behind.keepReadableBytes(and: 0)
     }
 
-    /// The next request; nil when more bytes are needed. It keeps all that came with it in memory: detach what is to stay.
+    /// The next request; nil when more bytes are needed. It keeps all that came with it in memory: detach what is to
+    /// stay.
     mutating func next() throws(ProtocolError) -> Request? {
         // What the decoder has read to the end it need not look at again.
         if front.readableBytes > 0, let request = try take() { return request }
@@ -67,7 +68,8 @@ struct RequestReader {
         return try take()
     }
 
-    /// Forgets what has come, and wipes it: it may be the first half of a LOGIN. No request given has a share in these bytes.
+    /// Forgets what has come, and wipes it: it may be the first half of a LOGIN. No request given has a share in these
+    /// bytes.
     mutating func clear() {
         front.wipeReadableBytesOfAll()
         behind.wipeReadableBytesOfAll()

@@ -22,7 +22,8 @@ public final class PeerRegistry: Sendable {
         var connections: [UInt64: Member] = [:]
         /// Those who have connections.
         var accounts: [UInt32: Account] = [:]
-        /// The last number that each account was given for a connection. They stay, and are as many as the machine has accounts.
+        /// The last number that each account was given for a connection. They stay, and are as many as the machine has
+        /// accounts.
         var lastClientIDs: [UInt32: UInt64] = [:]
         var statistics = Statistics()
         /// Refused, and still open so that their peers can read why.
@@ -75,8 +76,8 @@ public final class PeerRegistry: Sendable {
 
     /// Takes a peer in, or says which limit it is over.
     ///
-    /// When there are as many connections as may be, the one that is idle longest gives way, of whoever has most, as far as the newcomer's
-    /// account then has no more than that one (F80).
+    /// When there are as many connections as may be, the one that is idle longest gives way, of whoever has most, as
+    /// far as the newcomer's account then has no more than that one (F80).
     func enter(
         _ peer: Peer, limits: ServerLimits, _ tell: @escaping @Sendable (Order) -> Void
     ) throws(CommandError) -> Registration {
@@ -115,8 +116,9 @@ public final class PeerRegistry: Sendable {
         drained?()
     }
 
-    /// Closes a connection that counts nowhere, whose peer was just told why. Not at once: a client that writes its first requests before it
-    /// reads would find the connection broken, and never see the reason. In a moment, or at once where many wait for theirs.
+    /// Closes a connection that counts nowhere, whose peer was just told why. Not at once: a client that writes its
+    /// first requests before it reads would find the connection broken, and never see the reason. In a moment, or at
+    /// once where many wait for theirs.
     func closeSoon(_ stream: Stream, on loop: SocketLoop) {
         guard linger(limit: DaemonServer.refusedAtOnce) else { return stream.close() }
         loop.assumeIsolated().scheduleTask(in: .milliseconds(100)) {
@@ -231,7 +233,8 @@ extension PeerRegistry.State {
         return member
     }
 
-    /// Makes room for a connection of an account that has so many, at the cost of the account that has most. Admins keep theirs.
+    /// Makes room for a connection of an account that has so many, at the cost of the account that has most. Admins
+    /// keep theirs.
     fileprivate mutating func evict(inFavourOf own: Int) -> PeerRegistry.Member? {
         let most = accounts.max { $0.value.evictable < $1.value.evictable }
         guard let most, most.value.evictable > own + 1 else { return nil }

@@ -42,8 +42,8 @@ final class Algorithms: @unchecked Sendable {
 }
 
 extension StoreError {
-    /// A call into OpenSSL has just failed on this thread, with OpenSSL's reason. It is for want of memory most likely, and never holds
-    /// what was worked on.
+    /// A call into OpenSSL has just failed on this thread, with OpenSSL's reason. It is for want of memory most likely,
+    /// and never holds what was worked on.
     static func openSSL(failedAt doing: String) -> StoreError {
         var reason = [CChar](repeating: 0, count: 256)
         copenssl_take_reason(&reason, reason.count)
@@ -105,8 +105,8 @@ final class Mac: @unchecked Sendable {
 
     deinit { EVP_MAC_CTX_free(context) }
 
-    /// Writes the 32 bytes over `purpose`, a zero byte, and the fields, each with its length before it in four bytes: no
-    /// two inputs are ever the same text, and no two purposes.
+    /// Writes the 32 bytes over `purpose`, a zero byte, and the fields, each with its length before it in four bytes:
+    /// no two inputs are ever the same text, and no two purposes.
     func authenticate(
         _ purpose: StaticString, _ fields: [UnsafeRawBufferPointer], into output: UnsafeMutableRawBufferPointer
     ) throws {

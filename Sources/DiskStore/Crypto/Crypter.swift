@@ -51,8 +51,8 @@ final class Crypter: @unchecked Sendable {
         EntryAddress(profile: try names.profileName(of: slot.profile), size: slot.size)
     }
 
-    /// Seals `first` and `second` as one text into `box`: a nonce that is drawn here, the text of both lengths together, and the tag.
-    /// `bound` must be the same when it is opened.
+    /// Seals `first` and `second` as one text into `box`: a nonce that is drawn here, the text of both lengths
+    /// together, and the tag. `bound` must be the same when it is opened.
     func seal(
         _ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer, bound: UnsafeRawBufferPointer,
         into box: UnsafeMutableRawBufferPointer, random: any RandomSource
@@ -75,8 +75,8 @@ final class Crypter: @unchecked Sendable {
         else { throw Self.failure("sealing") }
     }
 
-    /// Opens a box where it lies, and says where in it the text is. Nil when the tag does not match: then the text is worth nothing
-    /// and must not be looked at.
+    /// Opens a box where it lies, and says where in it the text is. Nil when the tag does not match: then the text is
+    /// worth nothing and must not be looked at.
     func open(_ box: UnsafeMutableRawBufferPointer, bound: UnsafeRawBufferPointer) -> UnsafeMutableRawBufferPointer? {
         let text = UnsafeMutableRawBufferPointer(rebasing: box[Self.nonceLength..<(box.count - Self.tagLength)])
         let tag = UnsafeMutableRawBufferPointer(rebasing: box[(box.count - Self.tagLength)...])

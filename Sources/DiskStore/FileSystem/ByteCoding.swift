@@ -1,6 +1,7 @@
 import LinuxSupport
 
-/// Takes big-endian fields from bytes that anybody may have written. Never reads past the end: what is not there is nil.
+/// Takes big-endian fields from bytes that anybody may have written. Never reads past the end: what is not there is
+/// nil.
 struct ByteReader {
     private let bytes: UnsafeRawBufferPointer
     private var position = 0

@@ -10,8 +10,8 @@ struct DirectoryEntry {
 }
 
 extension Disk {
-    /// Calls `body` for each name in a directory, until it answers false. Names that come or go meanwhile may or may not
-    /// be seen, the others are seen once. Costs one open and one call per 32 KiB of entries (about 300 names).
+    /// Calls `body` for each name in a directory, until it answers false. Names that come or go meanwhile may or may
+    /// not be seen, the others are seen once. Costs one open and one call per 32 KiB of entries (about 300 names).
     ///
     /// A directory that somebody has removed since it was opened holds nothing (F73): it was empty when it went.
     func list(_ directory: Directory, _ body: (DirectoryEntry) throws -> Bool) throws {

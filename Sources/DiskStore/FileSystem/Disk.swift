@@ -177,7 +177,8 @@ struct OpenFile: ~Copyable, Sendable {
         return filled
     }
 
-    /// Fills `buffer` from the page cache in one go, without waiting for the disk. Returns the bytes read, maybe too few.
+    /// Fills `buffer` from the page cache in one go, without waiting for the disk. Returns the bytes read, maybe too
+    /// few.
     func readCached(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         try system.readCached(descriptor, into: buffer, at: 0)
     }

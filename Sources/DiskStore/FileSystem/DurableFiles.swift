@@ -64,8 +64,8 @@ extension Disk {
         }
     }
 
-    /// Writes a file that is not there yet, with its bytes durable; its name is when its directory is. What stands there when this
-    /// throws may be a part of it.
+    /// Writes a file that is not there yet, with its bytes durable; its name is when its directory is. What stands
+    /// there when this throws may be a part of it.
     func create(
         _ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer
     ) throws(SystemError) {
@@ -137,8 +137,8 @@ extension Disk {
 
     /// Makes what happened in a directory durable.
     ///
-    /// After an fsync has failed a second one that succeeds proves nothing: the kernel may have dropped what it could not
-    /// write (F7). So a directory whose fsync failed is changed anew before the next one.
+    /// After an fsync has failed a second one that succeeds proves nothing: the kernel may have dropped what it could
+    /// not write (F7). So a directory whose fsync failed is changed anew before the next one.
     /// - Throws: also when this fsync succeeded and another of the same directory failed meanwhile: what was to be made
     ///   durable may be what the kernel dropped then.
     func sync(_ directory: Directory, _ which: SyncedDirectory) throws(SystemError) {

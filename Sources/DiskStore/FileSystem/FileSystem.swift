@@ -9,11 +9,11 @@ import LinuxSupport
 public protocol FileSystem: Sendable {
     /// openat(2).
     func open(_ name: FileName, in directory: Int32, for purpose: OpenPurpose) throws(SystemError) -> Int32
-    /// openat2(2) for reading, with RESOLVE_CACHED: EAGAIN rather than wait for the disk. The name may be a path; no link on
-    /// it is followed, and it stays beneath the directory.
+    /// openat2(2) for reading, with RESOLVE_CACHED: EAGAIN rather than wait for the disk. The name may be a path; no
+    /// link on it is followed, and it stays beneath the directory.
     func openCached(_ path: FileName, in directory: Int32) throws(SystemError) -> Int32
-    /// fstatfs(2): whether what lies there is opened and looked at by asking another machine or process, which may not answer. Also
-    /// true when it cannot be told.
+    /// fstatfs(2): whether what lies there is opened and looked at by asking another machine or process, which may not
+    /// answer. Also true when it cannot be told.
     func isRemote(_ descriptor: Int32) -> Bool
     /// fstatvfs(3): bytes that the file system of something open hands out at once; 4096 when it cannot be told.
     func blockSize(_ descriptor: Int32) -> Int
@@ -39,8 +39,8 @@ public protocol FileSystem: Sendable {
     func read(
         _ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
     ) throws(SystemError) -> Int
-    /// preadv2(2) with RWF_NOWAIT: bytes read as far as the page cache holds them, EAGAIN when it holds none, EOPNOTSUPP on
-    /// file systems that cannot tell.
+    /// preadv2(2) with RWF_NOWAIT: bytes read as far as the page cache holds them, EAGAIN when it holds none,
+    /// EOPNOTSUPP on file systems that cannot tell.
     func readCached(
         _ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
     ) throws(SystemError) -> Int

@@ -1,7 +1,7 @@
 import NIOConcurrencyHelpers
 
-/// A fixed number of locks that stand for any number of things: two things may share one, one thing always has the same.
-/// Nobody takes two at a time.
+/// A fixed number of locks that stand for any number of things: two things may share one, one thing always has the
+/// same. Nobody takes two at a time.
 struct StripedLocks: Sendable {
     private let locks: [NIOLock]
 

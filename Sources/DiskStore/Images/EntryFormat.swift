@@ -6,8 +6,8 @@
 ///     12 nonce
 ///     24 image, record, tag of 16 bytes
 ///
-/// The header is as long as the room that ``ThumbnailCache/ImageBytes/Builder`` keeps before an image, and the record stands
-/// behind the image: so one read fills the buffer that is later sent, and the image is opened where it lies.
+/// The header is as long as the room that ``ThumbnailCache/ImageBytes/Builder`` keeps before an image, and the record
+/// stands behind the image: so one read fills the buffer that is later sent, and the image is opened where it lies.
 package struct EntryHeader: Equatable {
     package static let size = 24
     /// Where the box of nonce, text and tag begins.

@@ -167,8 +167,8 @@ enum Eviction {
     /// Where eviction for a user's own quota ends: 95 %, so that it is not needed at every write.
     static func lowWater(of quota: Int) -> Int { quota - quota / 20 }
 
-    /// Those that go, longest unused first: as many as make `bytes`, but at most a quarter of a sample, since the rest of
-    /// it is not old compared to what was not sampled.
+    /// Those that go, longest unused first: as many as make `bytes`, but at most a quarter of a sample, since the rest
+    /// of it is not old compared to what was not sampled.
     /// - Parameter isWhole: whether the sample holds all there is.
     static func victims(of sample: [Candidate], bytes: Int, isWhole: Bool) -> [Candidate] {
         let limit = isWhole ? sample.count : max(1, sample.count / 4)

@@ -5,8 +5,8 @@ import NIOConcurrencyHelpers
 import ThumbnailCache
 
 extension ImageFiles {
-    /// Writes an entry to a temporary file in the generation's directory, and lets it appear under its name if it still may. Leaves
-    /// nothing behind when it does not. See ``ThumbnailCache/ImageVault/write(_:_:isCurrent:committed:)``.
+    /// Writes an entry to a temporary file in the generation's directory, and lets it appear under its name if it still
+    /// may. Leaves nothing behind when it does not. See ``ThumbnailCache/ImageVault/write(_:_:isCurrent:committed:)``.
     func write(
         _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, isCurrent: () -> Bool,
         committed: () -> Void
@@ -40,8 +40,8 @@ extension ImageFiles {
 
     private typealias Prepared = (temporary: FileName, directory: Directory)
 
-    /// On a full disk (F4, F5) trash and some of this user's own images go first, once. A directory that is open but no longer there
-    /// takes no new files: somebody removed it, and it is looked up anew.
+    /// On a full disk (F4, F5) trash and some of this user's own images go first, once. A directory that is open but no
+    /// longer there takes no new files: somebody removed it, and it is looked up anew.
     private func prepareOrMakeRoom(
         _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation
     ) throws -> Prepared {
@@ -70,7 +70,8 @@ extension ImageFiles {
         do {
             var file = try disk.open(temporary, in: directory, for: .creating)
             isMade = true
-            // A purge that came before the file was there could not remove it; nor has it anything to fear from an empty one.
+            // A purge that came before the file was there could not remove it; nor has it anything to fear from an
+            // empty one.
             guard underWay.contains(temporary, in: generation) else { return (temporary, directory) }
             try file.write(entry)
             try file.close()
@@ -89,9 +90,10 @@ extension ImageFiles {
     /// Puts the temporary file under its name, whatever is there.
     ///
     /// Over another file by swapping the two: ext4 sends a file that is renamed over another to the disk at once
-    /// (auto_da_alloc, ext4(5)), which nobody here asks for, and 8 KiB put again and again took 2.7 times as long. A kill before
-    /// the older one is removed leaves it behind as a temporary file, which the next start removes. A power cut within the half minute
-    /// that the kernel keeps what was written takes the older image along: a miss, as an image that was PUT may be.
+    /// (auto_da_alloc, ext4(5)), which nobody here asks for, and 8 KiB put again and again took 2.7 times as long. A
+    /// kill before the older one is removed leaves it behind as a temporary file, which the next start removes. A power
+    /// cut within the half minute that the kernel keeps what was written takes the older image along: a miss, as an
+    /// image that was PUT may be.
     private func appear(
         _ temporary: FileName, in directory: Directory, as name: FileName, in bucket: Directory, isSwap: Bool,
         of generation: Generation
@@ -152,8 +154,8 @@ extension ImageFiles {
         try removeLeftovers(of: generation)
         for file in underWay.files(of: profile, in: generation) { try remove(file, from: directory, of: generation) }
         let removed = try removeEntries(of: profile, in: generation)
-        // Where the bucket went too, it is this directory that leads to the entry no more. And where it did not, it is this one
-        // that leads to no temporary file.
+        // Where the bucket went too, it is this directory that leads to the entry no more. And where it did not, it is
+        // this one that leads to no temporary file.
         try disk.sync(directory, .generation(generation.number))
         return removed
     }
@@ -177,8 +179,9 @@ extension ImageFiles {
         return removed
     }
 
-    /// Until a generation was tidied up, images may lie in it that a run before this one swapped out and was killed before it removed
-    /// them: whole, sealed under a key that lives on, and of whatever profile. They go before any profile's receipt (I3).
+    /// Until a generation was tidied up, images may lie in it that a run before this one swapped out and was killed
+    /// before it removed them: whole, sealed under a key that lives on, and of whatever profile. They go before any
+    /// profile's receipt (I3).
     private func removeLeftovers(of generation: Generation) throws {
         guard !generation.isTidy, let directory = try existingDirectory(of: generation) else { return }
         let stale = try disk.names(in: directory).filter {
@@ -200,11 +203,12 @@ extension ImageFiles {
         }
     }
 
-    /// Names of a bucket that are looked through for a profile's sizes: some twelve system calls' worth. A bucket holds one in 256 of a
-    /// user's images, so nobody who has fewer than a million has more.
+    /// Names of a bucket that are looked through for a profile's sizes: some twelve system calls' worth. A bucket holds
+    /// one in 256 of a user's images, so nobody who has fewer than a million has more.
     static let mostNamesLookedThrough = 4_096
 
-    /// The sizes in which a profile has entries. Beside writes and removals going on: what it says was so at some moment.
+    /// The sizes in which a profile has entries. Beside writes and removals going on: what it says was so at some
+    /// moment.
     func sizes(of profile: SealedName, in generation: Generation) throws -> [UInt16] {
         guard !generation.holdsNothing(in: profile.bucket),
             let bucket = try existingDirectory(of: generation, bucket: profile.bucket)

@@ -3,7 +3,8 @@ import ThumbnailCache
 /// How an ``ThumbnailCache/ImageRecord`` lies in an entry: a version, then fields of fixed size, then those that vary.
 /// A record of another version is none, and its entry so a miss.
 ///
-/// The second version knew of no tokens. It is still read where no answer can have varied by them: where none named Vary or redirected.
+/// The second version knew of no tokens. It is still read where no answer can have varied by them: where none named
+/// Vary or redirected.
 package enum ImageRecordCoding {
     private static let version: UInt8 = 3
 
@@ -79,7 +80,8 @@ package enum ImageRecordCoding {
             tokenFamily = reader.integer(UInt32.self)
             if tokenFamily == nil { return nil }
         }
-        // Made in one go, from values on the stack: each copy of a record costs a hit some 200 instructions, and an array 700.
+        // Made in one go, from values on the stack: each copy of a record costs a hit some 200 instructions, and an
+        // array 700.
         var url: String?
         var redirectedTo: String?
         var fields = StoredFields()

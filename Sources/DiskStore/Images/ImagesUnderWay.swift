@@ -1,11 +1,11 @@
 import NIOConcurrencyHelpers
 
-/// Temporary files that may be there, and of which profile the image in each is: one on its way to its name, or one that another
-/// has replaced and that is about to go.
+/// Temporary files that may be there, and of which profile the image in each is: one on its way to its name, or one
+/// that another has replaced and that is about to go.
 ///
-/// A purge of the profile removes them (F78): else, after a kill behind its receipt, a file would be left that a living key opens. It does
-/// not wait for whoever writes one. Who has made a file looks whether it is still noted before it writes into it, and again
-/// before it lets it appear.
+/// A purge of the profile removes them (F78): else, after a kill behind its receipt, a file would be left that a living
+/// key opens. It does not wait for whoever writes one. Who has made a file looks whether it is still noted before it
+/// writes into it, and again before it lets it appear.
 ///
 /// A file that could not be removed stays noted as left over. It goes before the next image is written, or nothing is
 /// written: so there are never more than there were writers at once (I8).

@@ -5,8 +5,8 @@ import ThumbnailCache
 
 /// Key files: how one is read, how one replaces another, and how one is destroyed.
 ///
-/// Unlinking a file leaves its bytes on the disk, and whoever reads the raw device has the keys. So no key file is let go of before
-/// it was overwritten (F70), the one that a purge replaces as little as that of a log-out.
+/// Unlinking a file leaves its bytes on the disk, and whoever reads the raw device has the keys. So no key file is let
+/// go of before it was overwritten (F70), the one that a purge replaces as little as that of a log-out.
 extension LoginFiles {
     /// The keys, or nil; a damaged file is ended on the way. Lock held.
     func keyFile(of sealedOwner: SealedOwner) throws -> KeyFile? {
@@ -22,9 +22,9 @@ extension LoginFiles {
 
     /// Makes a key file the sealedOwner's only one, durably: the commit point of a log-in and of a purge.
     ///
-    /// The old one is swapped out under the temporary name, so that it is found there and destroyed whenever this is interrupted:
-    /// by the next attempt, the end of the log-in, or the sweep. It is destroyed only when the new one is durable. A
-    /// crash in between leaves one of the two whole.
+    /// The old one is swapped out under the temporary name, so that it is found there and destroyed whenever this is
+    /// interrupted: by the next attempt, the end of the log-in, or the sweep. It is destroyed only when the new one is
+    /// durable. A crash in between leaves one of the two whole.
     func write(_ keyFile: KeyFile, of sealedOwner: SealedOwner) throws {
         let directory = try existingUIDDirectory(sealedOwner.uid, in: keys)
         let name = sealedOwner.user.fileName
@@ -63,8 +63,8 @@ extension LoginFiles {
         try disk.rename(temporary, in: directory, to: name, in: directory)
     }
 
-    /// Destroys what an interrupted ``write(_:of:)`` has left, which may be the old key file or a new one. What stands under the
-    /// proper name is made durable first: it could be that the disk knows only of this one yet.
+    /// Destroys what an interrupted ``write(_:of:)`` has left, which may be the old key file or a new one. What stands
+    /// under the proper name is made durable first: it could be that the disk knows only of this one yet.
     func destroyLeftover(of sealedOwner: SealedOwner, in directory: Directory) throws {
         let temporary = Disk.temporaryName(for: sealedOwner.user.fileName)
         guard try disk.status(of: temporary, in: directory) != nil else { return }
@@ -86,8 +86,8 @@ extension LoginFiles {
 extension Disk {
     /// Overwrites a key file and unlinks it.
     /// - Returns: whether there was anything.
-    /// - Throws: also why it could not be overwritten. It is unlinked all the same: it would never be, on a disk that has lost the
-    ///   sector. There is no receipt for that; whoever tries again finds nothing.
+    /// - Throws: also why it could not be overwritten. It is unlinked all the same: it would never be, on a disk that
+    ///   has lost the sector. There is no receipt for that; whoever tries again finds nothing.
     func destroy(_ name: FileName, in directory: Directory, _ reserve: Reserve) throws -> Bool {
         guard let status = try status(of: name, in: directory) else { return false }
         if status.kind == .directory {
@@ -102,7 +102,8 @@ extension Disk {
                 try reserve.givingUp { try overwrite(name, in: directory) }
                 break
             } catch let error as SystemError {
-                // Only a file system that never writes in place says that there is no room; there is nothing to overwrite then.
+                // Only a file system that never writes in place says that there is no room; there is nothing to
+                // overwrite then.
                 if error.isNoSpace { break }
                 guard error.isOfMedium else { throw error }
                 failure = error

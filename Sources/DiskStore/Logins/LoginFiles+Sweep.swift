@@ -52,7 +52,8 @@ extension LoginFiles {
 
     /// Key files of everybody, destroyed: they belong to names that nobody can tell any more.
     /// - Returns: how many there were.
-    /// - Throws: when one of them could not be overwritten, or a directory not be made durable; with all others destroyed.
+    /// - Throws: when one of them could not be overwritten, or a directory not be made durable; with all others
+    ///   destroyed.
     static func destroyAll(in keys: Directory, _ disk: Disk) throws -> Int {
         var count = 0
         var failure = FirstFailure()

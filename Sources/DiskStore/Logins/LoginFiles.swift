@@ -6,9 +6,9 @@ import ThumbnailCache
 
 /// The log-ins' half of the store: key files, which are the log-ins, and session files.
 ///
-/// One thread at a time works on an owner. Before anything of a uid is changed or promised for the first time in this run, its
-/// directories are made durable: what a run before this one left in memory only, a receipt must not build on. Whoever only
-/// reads needs nothing durable (I9).
+/// One thread at a time works on an owner. Before anything of a uid is changed or promised for the first time in this
+/// run, its directories are made durable: what a run before this one left in memory only, a receipt must not build on.
+/// Whoever only reads needs nothing durable (I9).
 struct LoginFiles: Sendable {
     let disk: Disk
     let keys: Directory
@@ -24,15 +24,15 @@ struct LoginFiles: Sendable {
     private let state = NIOLockedValueBox(State())
 
     private struct State {
-        /// Session keys of log-ins that were committed or loaded in this run. The others may be of HOLD alone, left by a
-        /// run before: their sessions cannot have survived it.
+        /// Session keys of log-ins that were committed or loaded in this run. The others may be of HOLD alone, left by
+        /// a run before: their sessions cannot have survived it.
         var live: [SealedOwner: Secret] = [:]
         /// Uids whose directories were made durable in this run.
         var durable: Set<UInt32> = []
         /// How often directories of a uid were removed. What was durable before one was is durable no more.
         var removals: UInt64 = 0
-        /// Log-ins that failed and could not be undone. Their key file may be there: nobody was told that they are logged in, and
-        /// it may not be durable.
+        /// Log-ins that failed and could not be undone. Their key file may be there: nobody was told that they are
+        /// logged in, and it may not be durable.
         var halfBegun: Set<SealedOwner> = []
     }
 
@@ -157,7 +157,8 @@ struct LoginFiles: Sendable {
             let keysOfUID = SyncedDirectory.keysOf(uid: sealedOwner.uid)
             var isChanged = disk.hasFailedSync(keysOfUID)
             var failure = FirstFailure()
-            // Whatever becomes of one of them, what was done is made durable here: whoever tries again finds nothing to do there.
+            // Whatever becomes of one of them, what was done is made durable here: whoever tries again finds nothing to
+            // do there.
             for name in [name, Disk.temporaryName(for: name)] {
                 failure.attempt {
                     let before = isChanged

@@ -4,10 +4,11 @@ import Logging
 import NIOConcurrencyHelpers
 import ThumbnailCache
 
-/// The directory in which root's log-out hooks leave markers, and from which the daemon removes those that it has honoured.
+/// The directory in which root's log-out hooks leave markers, and from which the daemon removes those that it has
+/// honoured.
 ///
-/// An empty file `<uid>.<32 hexadecimal digits>` is a marker. Only root can have made it, or the user that the daemon runs
-/// as: a directory that anybody else could write into is refused, since a marker is an order to log somebody out.
+/// An empty file `<uid>.<32 hexadecimal digits>` is a marker. Only root can have made it, or the user that the daemon
+/// runs as: a directory that anybody else could write into is refused, since a marker is an order to log somebody out.
 struct PendingDirectory: LogoutMarkers {
     /// Entries of the directory that are looked at. Hooks leave about one for each uid; beyond it something is wrong.
     static let mostEntries = 100_000
@@ -106,7 +107,8 @@ struct PendingDirectory: LogoutMarkers {
         guard status.owner == 0 || status.owner == geteuid() else {
             throw complaint("belongs to uid \(status.owner); it must belong to root")
         }
-        // The daemon removes markers by its group. One of the user's own needs no group, and who else is in it nobody knows.
+        // The daemon removes markers by its group. One of the user's own needs no group, and who else is in it nobody
+        // knows.
         let isShared = status.owner == 0 && status.group == getegid()
         guard status.permissions & (isShared ? 0o002 : 0o022) == 0 else {
             let mode = String(status.permissions, radix: 8)

@@ -4,8 +4,8 @@ import ThumbnailCache
 
 /// Who is logged in and how: the account's name, sessions, origin and tokens, sealed under the log-in's session key.
 ///
-/// The record has a version of its own. The first knew of no refresh token and of no token's life, the second of no token's family, the
-/// third of no family of the refresh token's own; all are still read.
+/// The record has a version of its own. The first knew of no refresh token and of no token's life, the second of no
+/// token's family, the third of no family of the refresh token's own; all are still read.
 ///
 ///     0   "TCSESS", 0, and the format's version
 ///     8   nonce

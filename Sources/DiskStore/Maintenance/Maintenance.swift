@@ -178,8 +178,8 @@ final class MaintenanceSignal: Sendable {
         wake()
     }
 
-    /// Returns after that many seconds, whoever wakes meanwhile, or soon after the stop. By the machine's running time: at a start the
-    /// wall clock, by which a condition waits, may be set back by hours (F14).
+    /// Returns after that many seconds, whoever wakes meanwhile, or soon after the stop. By the machine's running time:
+    /// at a start the wall clock, by which a condition waits, may be set back by hours (F14).
     func rest(seconds: Double) {
         let end = NIODeadline.now() + .milliseconds(Int64(seconds * 1_000))
         while !isStopped && .now() < end { usleep(20_000) }

@@ -40,8 +40,8 @@ struct Trash: Sendable {
     }
 
     /// Deletes at most `budget` names.
-    /// - Parameter yield: nil for somebody who waits for the room. Else called after each name, unless such a one has come: then that
-    ///   one has its turn, as long as this one might be kept from the processor.
+    /// - Parameter yield: nil for somebody who waits for the room. Else called after each name, unless such a one has
+    ///   come: then that one has its turn, as long as this one might be kept from the processor.
     func emptySome(budget: Int, yield: YieldToOthers? = nil) throws -> Progress {
         if yield == nil { hurried.withLockedValue { $0 += 1 } }
         defer { if yield == nil { hurried.withLockedValue { $0 -= 1 } } }

@@ -5,9 +5,9 @@ import ThumbnailCache
 /// The number of this start, which grows with every start and is what makes epochs grow over restarts.
 ///
 /// An epoch is a number of this start times 2^32, plus a count. A start that cannot be put on record, on a disk that is
-/// read-only or has no room to write even in place, takes the upper half of what the start before it has: more than that one
-/// has counted, less than the next start on record, and beginning with the seconds since 2020, so that several such starts do not
-/// begin alike.
+/// read-only or has no room to write even in place, takes the upper half of what the start before it has: more than
+/// that one has counted, less than the next start on record, and beginning with the seconds since 2020, so that several
+/// such starts do not begin alike.
 ///
 /// Two copies in the file `starts`, 512 bytes apart, written in turn and in place: a torn write spoils the older one
 /// at most, and a full disk stops none.
@@ -26,8 +26,8 @@ enum StartCounter {
     ) throws -> UInt64 {
         let contents = try disk.contents(of: fileName, in: state, limit: size)
         let (recorded, isDamaged) = contents?.withBytes { read($0, algorithms) } ?? (nil, false)
-        // Days since 1970, for when nothing can be read: above any number of real starts but those of a daemon that started more than
-        // once a day all its life. A damaged copy may have had one more.
+        // Days since 1970, for when nothing can be read: above any number of real starts but those of a daemon that
+        // started more than once a day all its life. A damaged copy may have had one more.
         let today = UInt64(max(1, now / 86_400))
         let number = min(recorded.map { $0 + (isDamaged ? 2 : 1) } ?? (isDamaged ? today : 1), last)
         if isDamaged {

@@ -11,8 +11,8 @@ final class Generation: Sendable {
     var directoryName: FileName { name.fileName }
     /// Whether it was made in this run.
     let isNew: Bool
-    /// One bit for each bucket that nothing has been put in, so that nothing need be looked for there. None where the generation was found:
-    /// then only the disk can tell.
+    /// One bit for each bucket that nothing has been put in, so that nothing need be looked for there. None where the
+    /// generation was found: then only the disk can tell.
     private let untouched: InlineArray<4, Atomic<UInt64>>
     /// Whether no file of an earlier run can lie in the directory any more.
     private let tidy: Atomic<Bool>
@@ -52,7 +52,8 @@ final class Generation: Sendable {
         untouched[Int(bucket >> 6)].load(ordering: .sequentiallyConsistent) >> UInt64(bucket & 63) & 1 == 1
     }
 
-    /// An entry is about to be put in a bucket. Before it is there, so that what ``holdsNothing(in:)`` says is never late.
+    /// An entry is about to be put in a bucket. Before it is there, so that what ``holdsNothing(in:)`` says is never
+    /// late.
     func willHold(in bucket: UInt8) {
         untouched[Int(bucket >> 6)].bitwiseAnd(~(1 << UInt64(bucket & 63)), ordering: .sequentiallyConsistent)
     }

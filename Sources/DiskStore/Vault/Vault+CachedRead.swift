@@ -7,10 +7,11 @@ extension Vault {
     /// Bytes of the largest entry that is opened on an event loop: it takes about 40 µs.
     private static var largestCachedRead: Int64 { 128 << 10 }
 
-    /// One entry, as far as the kernel holds all of it. Costs openat2, fstat, preadv2 and close, none of which waits for the disk.
+    /// One entry, as far as the kernel holds all of it. Costs openat2, fstat, preadv2 and close, none of which waits
+    /// for the disk.
     ///
-    /// Whatever is out of the ordinary is left to ``read(_:framing:)``, which may wait: a directory that is not open yet, an
-    /// entry that is bad, a use that is to be noted.
+    /// Whatever is out of the ordinary is left to ``read(_:framing:)``, which may wait: a directory that is not open
+    /// yet, an entry that is bad, a use that is to be noted.
     func readCached(_ slot: Slot, framing: ReplyFraming) -> CachedRead {
         do {
             return try whileOpen {

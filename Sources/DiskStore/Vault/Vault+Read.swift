@@ -54,8 +54,8 @@ extension Vault {
             && status.size <= files.largestEntry
     }
 
-    /// Reads an entry of `size` bytes into the buffer that is later sent, and opens it there. Nil when anything about it is not
-    /// as it was sealed (I5), or when not all of it was read.
+    /// Reads an entry of `size` bytes into the buffer that is later sent, and opens it there. Nil when anything about
+    /// it is not as it was sealed (I5), or when not all of it was read.
     func image(
         in file: borrowing OpenFile, of size: Int, at address: EntryAddress, with crypter: Crypter,
         framing: ReplyFraming,

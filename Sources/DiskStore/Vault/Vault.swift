@@ -67,7 +67,8 @@ final class Vault: ImageVault {
                     let name = try withCrypter { try $0.names.profileName(of: profile) }
                     files.withLock(generation, name.bucket) {
                         fence(profile)
-                        // Again before the lock is let go: a look on disk that began in between may have what is gone now.
+                        // Again before the lock is let go: a look on disk that began in between may have what is gone
+                        // now.
                         defer { fence(profile) }
                         // Where it fails the others are removed all the same; only there is no receipt.
                         failure.attempt { removed = removed + (try files.removeAll(of: name, in: generation)) }

@@ -2,15 +2,15 @@ import DequeModule
 
 /// Work of many owners, taken out by turns: deficit round robin (Shreedhar and Varghese, 1996).
 ///
-/// Each owner has a line of its own. At its turn an owner has a quantum to spend on what stands first in its line. What is too
-/// expensive for one quantum waits until the owner has saved enough for it. An owner with a thousand pieces in line is
-/// served no sooner than one with a single piece (I8).
+/// Each owner has a line of its own. At its turn an owner has a quantum to spend on what stands first in its line. What
+/// is too expensive for one quantum waits until the owner has saved enough for it. An owner with a thousand pieces in
+/// line is served no sooner than one with a single piece (I8).
 ///
 /// A cost can be told afterwards, too: ``charge(_:to:)`` takes what a piece really cost from the owner's next turns.
 ///
-/// A value without effects, whose functions are compiled where they are used: to look up their types would take longer than all that
-/// they do. To take a piece out costs three looks at every owner that has something in line, at most, however long their
-/// lines are and whatever they owe.
+/// A value without effects, whose functions are compiled where they are used: to look up their types would take longer
+/// than all that they do. To take a piece out costs three looks at every owner that has something in line, at most,
+/// however long their lines are and whatever they owe.
 public struct FairQueue<Owner: Hashable, Element> {
     @usableFromInline struct Line {
         @usableFromInline var waiting: Deque<(element: Element, cost: Int)> = []
@@ -50,7 +50,8 @@ public struct FairQueue<Owner: Hashable, Element> {
     }
 
     /// Takes the next piece out; nil when there is none, or only of owners that may have none.
-    /// - Parameter mayHave: asked for each owner whose turn it is. One that may not keeps its place in line, and saves nothing.
+    /// - Parameter mayHave: asked for each owner whose turn it is. One that may not keeps its place in line, and saves
+    ///   nothing.
     @inlinable
     public mutating func popFirst(mayHave: (Owner) -> Bool = { _ in true }) -> (owner: Owner, element: Element)? {
         if turns.count == 1, let owner = turns.first {
@@ -88,7 +89,8 @@ public struct FairQueue<Owner: Hashable, Element> {
         return max(0, (first.cost - line.credit + quantum - 1) / quantum)
     }
 
-    /// Takes out what stands first in the line of the owner whose turn it is. Where it lies: a line may be thousands long.
+    /// Takes out what stands first in the line of the owner whose turn it is. Where it lies: a line may be thousands
+    /// long.
     @inlinable mutating func pay(_ owner: Owner) -> Element? {
         guard let first = lines[owner]?.waiting.popFirst() else { return nil }
         pieces -= 1
@@ -100,8 +102,8 @@ public struct FairQueue<Owner: Hashable, Element> {
         return first.element
     }
 
-    /// Takes a cost from the owner's next turns, or gives it back where it is negative; the credit never exceeds a quantum. An owner with
-    /// nothing in line owes nothing: nobody waited because of it.
+    /// Takes a cost from the owner's next turns, or gives it back where it is negative; the credit never exceeds a
+    /// quantum. An owner with nothing in line owes nothing: nobody waited because of it.
     @inlinable public mutating func charge(_ cost: Int, to owner: Owner) {
         guard let line = lines[owner] else { return }
         lines[owner]?.credit = min(quantum, max(-64 * quantum, line.credit - cost))

@@ -2,25 +2,27 @@ import NIOConcurrencyHelpers
 
 /// Downloaded images on their way to the disk.
 ///
-/// Whoever waited for such an image has it already, so its writing gives way to those who still wait for theirs: while downloads are
-/// under way nothing is written, unless too much has come together or something has waited too long. After somebody's log-in, when all the
-/// pictures are asked for at once, they arrive in two thirds of the time so. Writing takes as much of a processor as downloading does.
+/// Whoever waited for such an image has it already, so its writing gives way to those who still wait for theirs: while
+/// downloads are under way nothing is written, unless too much has come together or something has waited too long.
+/// After somebody's log-in, when all the pictures are asked for at once, they arrive in two thirds of the time so.
+/// Writing takes as much of a processor as downloading does.
 ///
-/// One thread writes, and the uids take turns. What is beyond the limits is not written at all: it is asked for again some day, which is
-/// better than memory without bounds where the disk is slower than the network.
+/// One thread writes, and the uids take turns. What is beyond the limits is not written at all: it is asked for again
+/// some day, which is better than memory without bounds where the disk is slower than the network.
 ///
 /// Safe from any thread; no call waits for the disk.
 public final class WriteBehind: Sendable {
     public struct Limits: Sendable {
         /// Bytes that wait at most while downloads go first.
         public var idle: Int
-        /// Bytes that wait at most, of one uid and of all, as ``MemoryBudget`` shares them out. One image always may, however large.
+        /// Bytes that wait at most, of one uid and of all, as ``MemoryBudget`` shares them out. One image always may,
+        /// however large.
         public var bytes = MemoryBudget.Limits(perUID: 64 << 20, total: 128 << 20)
         /// Milliseconds that an image waits for downloads to end.
         public var longest: Int64 = 500
 
-        /// - Parameter tier: bytes of the memory tier. So many wait for downloads, since those that are in memory anyway take no more of it;
-        ///   8 MiB where there is no tier, 64 MiB at most.
+        /// - Parameter tier: bytes of the memory tier. So many wait for downloads, since those that are in memory
+        ///   anyway take no more of it; 8 MiB where there is no tier, 64 MiB at most.
         public init(tier: Int) {
             idle = min(max(tier, 8 << 20), 64 << 20)
         }
@@ -68,7 +70,8 @@ public final class WriteBehind: Sendable {
     /// - Parameters:
     ///   - writer: where is written: one thread, which does nothing else.
     ///   - yield: called before each piece.
-    ///   - isBusy: whether downloads are under way. That the last has ended need not be told (``downloadEnded()``): it only takes
+    ///   - isBusy: whether downloads are under way. That the last has ended need not be told (``downloadEnded()``): it
+    ///     only takes
     ///     until the longest wait is over then.
     public init(
         writer: any BlockingPool, time: any Timekeeping, yield: @escaping YieldToOthers, limits: Limits,

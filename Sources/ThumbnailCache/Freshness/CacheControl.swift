@@ -1,8 +1,9 @@
 /// The response directives of Cache-Control that concern a private cache (RFC 9111 section 5.2.2, RFC 5861).
 ///
-/// Not read, because they bind shared caches only: `s-maxage`, `proxy-revalidate` and `private`, in either form. Not read,
-/// because they change nothing here: `public` (it makes storable what a shared cache, or a cache of other statuses, might not
-/// store), `immutable` (RFC 8246: a fresh image is never revalidated anyway), `no-transform`, and what nobody knows.
+/// Not read, because they bind shared caches only: `s-maxage`, `proxy-revalidate` and `private`, in either form. Not
+/// read, because they change nothing here: `public` (it makes storable what a shared cache, or a cache of other
+/// statuses, might not store), `immutable` (RFC 8246: a fresh image is never revalidated anyway), `no-transform`, and
+/// what nobody knows.
 struct CacheControl: Sendable, Equatable {
     private(set) var noStore = false
     private(set) var noCache = false
@@ -55,8 +56,8 @@ struct CacheControl: Sendable, Equatable {
         return argument
     }
 
-    /// A directive that forbids something is obeyed whatever its argument. Of one that stands more than once with a number, the
-    /// first counts (section 4.2.1).
+    /// A directive that forbids something is obeyed whatever its argument. Of one that stands more than once with a
+    /// number, the first counts (section 4.2.1).
     private mutating func obey(_ name: String, _ argument: Argument) {
         switch name {
         case "no-store": noStore = true
@@ -70,8 +71,8 @@ struct CacheControl: Sendable, Equatable {
         }
     }
 
-    /// `no-cache` with field names forbids to reuse those fields (section 5.2.2.4). No field is ever handed on here, only
-    /// the image, so that form forbids nothing.
+    /// `no-cache` with field names forbids to reuse those fields (section 5.2.2.4). No field is ever handed on here,
+    /// only the image, so that form forbids nothing.
     private static func namesFields(_ argument: Argument) -> Bool {
         guard case .value(let text) = argument else { return false }
         var scanner = FieldScanner(text)

@@ -1,5 +1,5 @@
-/// How long an image may be served without asking where it came from (RFC 9111 section 4.2). A value: the moment is always
-/// handed in, as ``Timekeeping/now`` tells it.
+/// How long an image may be served without asking where it came from (RFC 9111 section 4.2). A value: the moment is
+/// always handed in, as ``Timekeeping/now`` tells it.
 public struct Freshness: Hashable, Sendable {
     /// When the image was stored or last confirmed: seconds since 1970.
     public var storedAt: Int64
@@ -35,9 +35,9 @@ public struct Freshness: Hashable, Sendable {
 
     /// Seconds since the image was made, never negative.
     ///
-    /// A moment before it was stored means that the clock was set back between two starts, and nobody can tell how old the image
-    /// is. Then it counts as one whose life has just ended: it is asked for anew, and served meanwhile where stale images
-    /// may be; so it neither lives on until the clock has caught up, nor is lost (F14).
+    /// A moment before it was stored means that the clock was set back between two starts, and nobody can tell how old
+    /// the image is. Then it counts as one whose life has just ended: it is asked for anew, and served meanwhile where
+    /// stale images may be; so it neither lives on until the clock has caught up, nor is lost (F14).
     public func age(at now: Int64) -> Int64 {
         guard now >= storedAt else { return max(initialAge, lifetime ?? 0) }
         return initialAge + (now - storedAt)
@@ -77,8 +77,8 @@ struct ResponseTime: Sendable, Equatable {
         self.init(now: time.now, wallClock: time.wallClock)
     }
 
-    /// What an origin's Date is compared with: the earlier of the two, so that a machine's clock that was set wrong while the
-    /// daemon runs, or before, makes nothing old that is new (F14).
+    /// What an origin's Date is compared with: the earlier of the two, so that a machine's clock that was set wrong
+    /// while the daemon runs, or before, makes nothing old that is new (F14).
     var forDates: Int64 { min(now, wallClock) }
 }
 
@@ -106,9 +106,10 @@ struct AgeCalculation: Sendable, Equatable {
     /// What the two clocks may differ by at most for their difference to be an age.
     static let mostApparent: Int64 = 86_400
 
-    /// The age by the two clocks, which may be wrong against each other: an answer from the future is new, and one that seems more
-    /// than a day old without having been told so by Age says that this machine's clock is wrong (F14). Were that believed, nothing
-    /// would ever be fresh. The RFC asks for this age only where caches so old that they know no Age may be on the way.
+    /// The age by the two clocks, which may be wrong against each other: an answer from the future is new, and one that
+    /// seems more than a day old without having been told so by Age says that this machine's clock is wrong (F14). Were
+    /// that believed, nothing would ever be fresh. The RFC asks for this age only where caches so old that they know no
+    /// Age may be on the way.
     var apparentAge: Int64 {
         let difference = receivedAt - (date ?? receivedAt)
         return (0...Self.mostApparent).contains(difference) ? difference : 0
@@ -116,7 +117,8 @@ struct AgeCalculation: Sendable, Equatable {
     var correctedAge: Int64 { (age ?? 0) + delay }
     var initialAge: Int64 { max(apparentAge, correctedAge) }
 
-    /// The value of Age (section 5.1): the first of a list counts, and one that is no number of seconds is as good as none.
+    /// The value of Age (section 5.1): the first of a list counts, and one that is no number of seconds is as good as
+    /// none.
     /// - Parameter lines: the values of the field in the order they came.
     static func ageValue(_ lines: [String]) -> Int64? {
         guard let first = lines.first else { return nil }
@@ -130,8 +132,8 @@ struct AgeCalculation: Sendable, Equatable {
 
 /// How long an answer is fresh (RFC 9111 section 4.2.1), counted from when it was made. Everything in seconds.
 enum FreshnessLifetime {
-    /// What the answer itself says; nil where it says nothing. max-age counts before Expires (section 5.3), and s-maxage, which
-    /// is for shared caches, not at all.
+    /// What the answer itself says; nil where it says nothing. max-age counts before Expires (section 5.3), and
+    /// s-maxage, which is for shared caches, not at all.
     /// - Parameters:
     ///   - expires: the value of Expires: its first line, where there are several (section 4.2.1).
     ///   - date: when the answer was made, since 1970.
@@ -147,8 +149,8 @@ enum FreshnessLifetime {
 
 /// How long an answer that does not say is taken for fresh (RFC 9111 section 4.2.2). Everything in seconds.
 enum HeuristicFreshness {
-    /// What has just been changed is guessed to stay as it is for so long at least: else a picture that was put on its server a minute
-    /// ago would be asked for again after six seconds.
+    /// What has just been changed is guessed to stay as it is for so long at least: else a picture that was put on its
+    /// server a minute ago would be asked for again after six seconds.
     static let least: Int64 = 300
 
     /// A tenth of the time since it was last changed, from ``least`` to `longest`; `longest` without such a date.

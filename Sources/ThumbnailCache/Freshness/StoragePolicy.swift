@@ -1,16 +1,19 @@
 /// Whether an answer may be kept, and for how long (RFC 9111 sections 3 and 4.2, for a private cache).
 ///
-/// An image behind redirects is kept under the URL that was asked for first. So it may be used as long as all of them may that led
-/// to it, and no longer: one that was good for a minute leads elsewhere after it, however long the image itself may live.
+/// An image behind redirects is kept under the URL that was asked for first. So it may be used as long as all of them
+/// may that led to it, and no longer: one that was good for a minute leads elsewhere after it, however long the image
+/// itself may live.
 struct StoragePolicy: Sendable, Equatable {
     let mayStore: Bool
-    /// Whether it may be used for the tokens that were shown alone (section 4.1): it says so, or a redirect that led to it.
+    /// Whether it may be used for the tokens that were shown alone (section 4.1): it says so, or a redirect that led to
+    /// it.
     let variesByToken: Bool
     let freshness: Freshness
 
     /// - Parameters:
     ///   - fields: of the answer; after a 304 those that were stored, updated by it.
-    ///   - headers: of the answer that has just come, whichever it was, and of the redirects that led to it: they tell its age.
+    ///   - headers: of the answer that has just come, whichever it was, and of the redirects that led to it: they tell
+    ///     its age.
     init(_ fields: StoredFields, _ headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime) {
         let own = ResponseFreshness(fields, headers, origin: origin, at: responseTime)
         let redirects = Self.redirects(headers, origin: origin, at: responseTime)
@@ -40,8 +43,8 @@ struct StoragePolicy: Sendable, Equatable {
 
 /// How long the origin's word that there is no image (404, 410) is believed.
 enum NegativePolicy {
-    /// Until when, in seconds since 1970 by ``Timekeeping/now``: as long as the answer says that it is fresh, else for the
-    /// origin's `negative-ttl`. Not after now where it may not be stored, or not be used unasked.
+    /// Until when, in seconds since 1970 by ``Timekeeping/now``: as long as the answer says that it is fresh, else for
+    /// the origin's `negative-ttl`. Not after now where it may not be stored, or not be used unasked.
     static func believedUntil(_ headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime) -> Int64 {
         var negative = origin
         negative.defaultTTL = origin.negativeTTL
@@ -92,15 +95,17 @@ struct ResponseFreshness: Sendable, Equatable {
         initialAge = age.initialAge
         // Where an answer forbids it, it is not served stale, not even when the origin fails (section 4.2.4).
         let mayBeStale = !isNeverFresh && !control.mustRevalidate
-        // What is stale as it arrives was sent by an origin that asks to be asked: only the answer itself can say otherwise.
+        // What is stale as it arrives was sent by an origin that asks to be asked: only the answer itself can say
+        // otherwise.
         let wasFresh = lifetime > initialAge
         let whileRevalidate = control.staleWhileRevalidate ?? (wasFresh ? origin.staleWhileRevalidate : 0)
         staleWhileRevalidate = mayBeStale ? whileRevalidate : 0
         staleIfError = mayBeStale ? control.staleIfError ?? origin.staleIfError : 0
     }
 
-    /// A redirect. One that does not say is taken for fresh as long as a guess may be, whatever its status: RFC 9111 section 4.2.2
-    /// allows a guess for 301 and 308 only, but each image behind a 302 would then be asked for at every GET.
+    /// A redirect. One that does not say is taken for fresh as long as a guess may be, whatever its status: RFC 9111
+    /// section 4.2.2 allows a guess for 301 and 308 only, but each image behind a 302 would then be asked for at every
+    /// GET.
     init(redirect headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime) {
         var fields = StoredFields(headers)
         // When what it leads to was changed says nothing of how long it leads there.
@@ -110,15 +115,15 @@ struct ResponseFreshness: Sendable, Equatable {
 
     var mayBeStored: Bool { Self.mayBeStored(control) }
 
-    /// No-store forbids it (section 5.2.2.5), unless must-understand says that it is meant for those who do not know the
-    /// status: all that get here are known (section 5.2.2.3).
+    /// No-store forbids it (section 5.2.2.5), unless must-understand says that it is meant for those who do not know
+    /// the status: all that get here are known (section 5.2.2.3).
     private static func mayBeStored(_ control: CacheControl) -> Bool { !control.noStore || control.mustUnderstand }
 
     /// Seconds of life left when it arrived; negative when it was stale already.
     var timeLeft: Int64 { lifetime - initialAge }
 
-    /// Pragma of HTTP/1.0 was never given a meaning in answers (section 5.4). Where nothing else is said, its no-cache still
-    /// says that a guess would be wrong.
+    /// Pragma of HTTP/1.0 was never given a meaning in answers (section 5.4). Where nothing else is said, its no-cache
+    /// still says that a guess would be wrong.
     private static func oldNoCache(_ fields: StoredFields) -> Bool {
         guard fields.cacheControl == nil, let pragma = fields.pragma else { return false }
         return CacheControl(pragma).noCache
@@ -127,9 +132,9 @@ struct ResponseFreshness: Sendable, Equatable {
 
 /// Which requests an answer is for (RFC 9111 section 4.1).
 ///
-/// All requests of thumbcached for one URL have the same header fields but for Authorization. So whatever other fields an answer varies
-/// by, it is for the next request as well; `*`, which varies by what no request shows, matches none. What varies by Authorization is
-/// for the tokens of one family: see ``LoginTokens/family``.
+/// All requests of thumbcached for one URL have the same header fields but for Authorization. So whatever other fields
+/// an answer varies by, it is for the next request as well; `*`, which varies by what no request shows, matches none.
+/// What varies by Authorization is for the tokens of one family: see ``LoginTokens/family``.
 struct Vary: Sendable, Equatable {
     private(set) var matchesNothing = false
     private(set) var namesAuthorization = false

@@ -1,5 +1,5 @@
-/// The header fields of an answer that are kept with its image: those that a later 304 may update and that say how long it is
-/// fresh, and the validators to ask with. Each has at most 1 KiB.
+/// The header fields of an answer that are kept with its image: those that a later 304 may update and that say how long
+/// it is fresh, and the validators to ask with. Each has at most 1 KiB.
 public struct StoredFields: Hashable, Sendable {
     /// All lines as one list.
     public var cacheControl: String?
@@ -44,8 +44,8 @@ public struct StoredFields: Hashable, Sendable {
         headers.fields[name]?.first.flatMap { !$0.isEmpty && fits($0) ? $0 : nil }
     }
 
-    /// These fields once a 304 has confirmed the image: what it names replaces what was stored, what it does not name stays
-    /// (RFC 9111 sections 3.2 and 4.3.4).
+    /// These fields once a 304 has confirmed the image: what it names replaces what was stored, what it does not name
+    /// stays (RFC 9111 sections 3.2 and 4.3.4).
     func updated(by newer: StoredFields) -> StoredFields {
         StoredFields(
             cacheControl: newer.cacheControl ?? cacheControl, expires: newer.expires ?? expires,
@@ -58,13 +58,14 @@ extension StoredFields {
     /// Whether there is anything to ask with: an entity tag, or a date of the last change that is one.
     func hasValidator(now: Int64) -> Bool { etag != nil || modifiedSince(now: now) != nil }
 
-    /// Last-Modified as it came, if it is a date: with anything else If-Modified-Since means nothing (RFC 9110 section 13.1.3).
+    /// Last-Modified as it came, if it is a date: with anything else If-Modified-Since means nothing (RFC 9110 section
+    /// 13.1.3).
     func modifiedSince(now: Int64) -> String? {
         lastModified.flatMap { HTTPDate.seconds($0, now: now) == nil ? nil : $0 }
     }
 
-    /// Whether a 304 with those fields speaks of the image that has these (RFC 9111 section 4.3.4): its entity tag is the same, or,
-    /// without one, its date of the last change. One that names neither answers what it was asked.
+    /// Whether a 304 with those fields speaks of the image that has these (RFC 9111 section 4.3.4): its entity tag is
+    /// the same, or, without one, its date of the last change. One that names neither answers what it was asked.
     func areConfirmed(by answer: StoredFields, now: Int64) -> Bool {
         if let confirmed = answer.etag {
             guard let etag else { return Self.isSameDate(answer.lastModified, lastModified, now: now) }

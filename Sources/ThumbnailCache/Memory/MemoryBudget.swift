@@ -2,10 +2,10 @@ import NIOConcurrencyHelpers
 
 /// The bytes that the daemon keeps because of what its clients do, for each account and for all together (I8).
 ///
-/// Requests, replies, users, sessions, missing images: whatever is kept for a client takes its bytes here, or is refused. Nobody waits.
-/// When all together have no room left, an account still has its equal share, so that those who came first do not shut the others out.
-/// For that the total can be exceeded, the less the more accounts there are: twenty that fill it one after another come to two and a half
-/// times the total.
+/// Requests, replies, users, sessions, missing images: whatever is kept for a client takes its bytes here, or is
+/// refused. Nobody waits. When all together have no room left, an account still has its equal share, so that those who
+/// came first do not shut the others out. For that the total can be exceeded, the less the more accounts there are:
+/// twenty that fill it one after another come to two and a half times the total.
 public final class MemoryBudget: Sendable {
     public struct Limits: Sendable, Equatable {
         /// Bytes.

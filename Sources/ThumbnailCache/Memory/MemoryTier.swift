@@ -2,8 +2,8 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Synchronization
 
-/// One image in memory, ready to be sent. It is found through its ``UserCache``; the tier only decides when it goes. Its bytes
-/// are wiped with it.
+/// One image in memory, ready to be sent. It is found through its ``UserCache``; the tier only decides when it goes.
+/// Its bytes are wiped with it.
 final class MemoryEntry: Sendable {
     /// Written again only when the entry goes, and nobody else can look.
     nonisolated(unsafe) private(set) var served: ServedImage
@@ -49,8 +49,8 @@ final class MemoryEntry: Sendable {
     fileprivate func evicted() { onEvict(self) }
 }
 
-/// The images in memory of all users, bounded in bytes. Each uid has a queue of its own, and the uid that holds most gives
-/// first, so that nobody's flood evicts another's images (I8).
+/// The images in memory of all users, bounded in bytes. Each uid has a queue of its own, and the uid that holds most
+/// gives first, so that nobody's flood evicts another's images (I8).
 ///
 /// A hit does not come here. Lock order: never call in with a ``UserCache``'s lock held.
 public final class MemoryTier: Sendable {
@@ -153,19 +153,21 @@ public final class MemoryTier: Sendable {
     }
 }
 
-/// The images of one user that are in memory, by slot, and which sizes there are of a profile: a purge of profiles finds theirs without
-/// a look at the others, while every hit waits for the lock that it holds.
+/// The images of one user that are in memory, by slot, and which sizes there are of a profile: a purge of profiles
+/// finds theirs without a look at the others, while every hit waits for the lock that it holds.
 ///
 /// A value. A hit looks at ``entries`` alone.
 struct MemoryTable: Sendable {
-    /// The sizes of all profiles of one hash: of one profile with one size, as a rule, which takes no memory of its own.
+    /// The sizes of all profiles of one hash: of one profile with one size, as a rule, which takes no memory of its
+    /// own.
     private struct Sizes: Sendable {
         var first: UInt16
         var others: [UInt16] = []
     }
 
     private(set) var entries: [Slot: MemoryEntry] = [:]
-    /// By a profile's hash, which takes a fifth of the room of the profile. Where two have the same, a size stands here once for each.
+    /// By a profile's hash, which takes a fifth of the room of the profile. Where two have the same, a size stands here
+    /// once for each.
     private var sizes: [Int: Sizes] = [:]
 
     subscript(slot: Slot) -> MemoryEntry? { entries[slot] }

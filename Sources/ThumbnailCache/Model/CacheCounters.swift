@@ -5,8 +5,8 @@ public typealias CacheCounters = Counters<CacheEvent>
 
 /// What is counted of the domain. INFO shows most under the name of the case.
 public enum CacheEvent: Int, CaseIterable, Sendable {
-    /// Of caches that have ended. Each open one counts them under the lock that it holds anyway, and they are added when
-    /// somebody asks: so cores do not fight over one line.
+    /// Of caches that have ended. Each open one counts them under the lock that it holds anyway, and they are added
+    /// when somebody asks: so cores do not fight over one line.
     case memoryHits
     case diskHits, staleServed, downloads, downloadFailures
     /// Downloads that asked only for an image that is no longer the one held.

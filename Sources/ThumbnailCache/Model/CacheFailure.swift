@@ -34,8 +34,8 @@ extension CacheFailure: CustomStringConvertible {
 }
 
 extension CacheFailure {
-    /// Whether a stale image is better than this answer (RFC 5861 section 4): the origin could not be asked, or did not give what
-    /// it should have. Not where it was asked and said that this user may not have it.
+    /// Whether a stale image is better than this answer (RFC 5861 section 4): the origin could not be asked, or did not
+    /// give what it should have. Not where it was asked and said that this user may not have it.
     var allowsStale: Bool {
         switch self {
         case .timedOut, .origin, .badImage, .tooLarge, .busy: true

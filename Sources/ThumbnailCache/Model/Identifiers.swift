@@ -4,8 +4,9 @@ import NIOCore
 ///
 /// Nothing is read into the bytes. They never become a path, a log line or an error text.
 public struct OpaqueID: Hashable, Sendable {
-    /// Most are short, and lie in place: a table of images is then searched without a look at other memory, which a hit would wait
-    /// for: 0.3 µs where a thousand images are asked for in turn. What fits is always short, so that equal ones are of one kind.
+    /// Most are short, and lie in place: a table of images is then searched without a look at other memory, which a hit
+    /// would wait for: 0.3 µs where a thousand images are asked for in turn. What fits is always short, so that equal
+    /// ones are of one kind.
     private enum Storage: Equatable {
         case short(ShortBytes)
         case long(ByteBuffer)
@@ -55,7 +56,8 @@ public struct OpaqueID: Hashable, Sendable {
         }
     }
 
-    /// The same identifier in storage of its own, to be kept beyond the request it came with. Costs one allocation where it is long.
+    /// The same identifier in storage of its own, to be kept beyond the request it came with. Costs one allocation
+    /// where it is long.
     public func detached() -> OpaqueID {
         guard case .long(let buffer) = storage else { return self }
         return OpaqueID(storage: .long(ByteBuffer(bytes: buffer.readableBytesView)))

@@ -106,8 +106,8 @@ public struct ImageRecord: Hashable, Sendable {
     }
 }
 
-/// What is known of an image, held once by all that hold the image: it is 300 bytes long, and an image goes through eight hands on its
-/// way from the disk.
+/// What is known of an image, held once by all that hold the image: it is 300 bytes long, and an image goes through
+/// eight hands on its way from the disk.
 public final class HeldRecord: Sendable {
     public let record: ImageRecord
 
@@ -150,8 +150,8 @@ public struct ImageBytes: Sendable {
         framed.getSlice(at: framed.readerIndex + prefixLength, length: count) ?? ByteBuffer()
     }
 
-    /// Overwrites the bytes with zeros, unless somebody else holds them too: a reply on its way, above all. Then they go with
-    /// the last of those, as they are.
+    /// Overwrites the bytes with zeros, unless somebody else holds them too: a reply on its way, above all. Then they
+    /// go with the last of those, as they are.
     mutating func wipe() {
         framed.wipe()
     }
@@ -165,8 +165,9 @@ public struct ImageBytes: Sendable {
 
 /// How a reply frames an image. The domain does not know the encoding; whoever composes the program hands it in.
 public struct ReplyFraming: Sendable {
-    /// Writes what stands before an image of `count` bytes to the end of `room`, which has ``ImageBytes/Builder/headroom`` bytes,
-    /// and returns how many bytes that is. In place, since an array would cost each image from disk 1,000 instructions.
+    /// Writes what stands before an image of `count` bytes to the end of `room`, which has
+    /// ``ImageBytes/Builder/headroom`` bytes, and returns how many bytes that is. In place, since an array would cost
+    /// each image from disk 1,000 instructions.
     public let writePrefix: @Sendable (_ count: Int, _ room: UnsafeMutableRawBufferPointer) -> Int
     public let suffix: [UInt8]
 
@@ -199,8 +200,8 @@ extension ImageBytes {
         /// Bytes of image so far.
         public var count: Int { buffer.writerIndex - Self.headroom }
 
-        /// Puts the frame around what was collected, and leaves the builder empty. Copies nothing: it works where the bytes
-        /// lie. (A consuming function was handed a second reference by its callers, and copied every image.)
+        /// Puts the frame around what was collected, and leaves the builder empty. Copies nothing: it works where the
+        /// bytes lie. (A consuming function was handed a second reference by its callers, and copied every image.)
         public mutating func finish(_ framing: ReplyFraming) -> ImageBytes {
             let count = self.count
             let prefixLength = buffer.withUnsafeMutableReadableBytes { bytes in

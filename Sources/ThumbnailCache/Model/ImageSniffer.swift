@@ -11,8 +11,8 @@ public struct ImageSniffer: Sendable {
     ///   - maximumDimension: pixels that neither width nor height may exceed.
     /// - Returns: kind, width and height. The dimensions are those of the coded image or canvas; a rotation that
     ///   metadata ask for is not applied.
-    /// - Throws: when the bytes are none of the known kinds, end within their header, or declare a dimension that is zero
-    ///   or over the limit.
+    /// - Throws: when the bytes are none of the known kinds, end within their header, or declare a dimension that is
+    ///   zero or over the limit.
     public static func sniff(_ bytes: ByteBuffer, maximumDimension: Int) throws(ImageRefusal) -> ImageShape {
         let header = HeaderReader(bytes)
         let shape: ImageShape
@@ -96,7 +96,8 @@ public struct ImageSniffer: Sendable {
         throw ImageRefusal("a JPEG without a frame header in its first 4096 segments")
     }
 
-    /// The WebP container specification; RFC 6386 section 9.1 for VP8, and the lossless bitstream specification for VP8L.
+    /// The WebP container specification; RFC 6386 section 9.1 for VP8, and the lossless bitstream specification for
+    /// VP8L.
     private static func webp(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape {
         let size = try header.uint32LittleEndian(at: 16)
         let width: UInt32
@@ -198,8 +199,9 @@ extension ImageSniffer {
     /// AVIF section 4 and ISO/IEC 23008-12: a `ftyp` box that names the brand, then a `meta` box in which
     /// `iprp` / `ipco` hold an `ispe` (extent in pixels) for each size of picture in the file.
     ///
-    /// A picture made of tiles has one `ispe` for a tile and one for the whole, thumbnails and alpha planes have theirs:
-    /// the picture is the largest, and none may be larger than the limit. So which item is the primary one need not be known.
+    /// A picture made of tiles has one `ispe` for a tile and one for the whole, thumbnails and alpha planes have
+    /// theirs: the picture is the largest, and none may be larger than the limit. So which item is the primary one need
+    /// not be known.
     static func avif(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape {
         var walk = BoxWalk(header)
         let file = 0..<header.count

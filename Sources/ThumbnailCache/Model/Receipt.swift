@@ -35,9 +35,9 @@ public struct Receipt: Sendable, Equatable {
 
 /// The numbers that grow with every LOGIN, LOGOUT and PURGE of a uid, also across restarts.
 ///
-/// An epoch is the store's base, which is as a rule the number of this start, made durable before anybody is served, times 2^32, plus a
-/// count of the uid's own. So no epoch costs a write, none goes back after a crash, and nobody can tell from it what others do. It stays below
-/// 2^53 for the first two million starts.
+/// An epoch is the store's base, which is as a rule the number of this start, made durable before anybody is served,
+/// times 2^32, plus a count of the uid's own. So no epoch costs a write, none goes back after a crash, and nobody can
+/// tell from it what others do. It stays below 2^53 for the first two million starts.
 public final class Epochs: Sendable {
     private let base: UInt64
     private let counts = NIOLockedValueBox<[UInt32: UInt64]>([:])

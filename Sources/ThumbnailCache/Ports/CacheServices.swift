@@ -10,15 +10,18 @@ public struct CacheServices: Sendable {
     public let budget: MemoryBudget
     /// For reads and writes of images.
     public let disk: any BlockingPool
-    /// Where downloaded images wait to be judged while others are still being downloaded: one thread, that is mostly awake.
+    /// Where downloaded images wait to be judged while others are still being downloaded: one thread, that is mostly
+    /// awake.
     public let judging: any BlockingPool
     /// Where they wait to be written.
     public let writes: WriteBehind
     /// For log-ins, so that none waits behind reads.
     public let lifecycle: any BlockingPool
-    /// For all that purges and log-outs ask the disk, and the markers of those that are pending: they wait behind no log-in.
+    /// For all that purges and log-outs ask the disk, and the markers of those that are pending: they wait behind no
+    /// log-in.
     public let endings: any BlockingPool
-    /// Where tasks run. Each is started with it as its preference: where the runtime would run it is not for a daemon (F75).
+    /// Where tasks run. Each is started with it as its preference: where the runtime would run it is not for a daemon
+    /// (F75).
     public let tasks: any TaskExecutor
     public let time: any Timekeeping
     public let framing: ReplyFraming
@@ -106,11 +109,12 @@ extension BlockingPool {
 /// Time as the domain needs it, handed in so that tests decide what time it is.
 public protocol Timekeeping: Sendable {
     /// Seconds since 1970: the wall clock as it stood at the start, and from then on a clock that nobody sets and that
-    /// does not stop while the machine sleeps. So whoever sets the machine's clock makes nothing expire and nothing immortal (F14).
-    /// Cheap enough for every request.
+    /// does not stop while the machine sleeps. So whoever sets the machine's clock makes nothing expire and nothing
+    /// immortal (F14). Cheap enough for every request.
     var now: Int64 { get }
 
-    /// The wall clock at this moment: seconds since 1970. To compare with what other machines say of the time, and for nothing else.
+    /// The wall clock at this moment: seconds since 1970. To compare with what other machines say of the time, and for
+    /// nothing else.
     var wallClock: Int64 { get }
 
     /// Runs `work` once, so many milliseconds from now by a clock that nobody sets, unless cancelled before.

@@ -6,14 +6,15 @@ public protocol ImageFetching: Sendable {
     /// by the origin's `allow` entries. Normalised, so that equal URLs are equal strings. Pure; costs microseconds.
     func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(TargetError) -> DownloadTarget
 
-    /// Starts a download, or queues it where a limit says so. `onEnd` is called exactly once, on a thread of the fetcher's,
-    /// unless ``DownloadHandle/cancel()`` came first; then it may still be called, and is to be ignored. It must not block, nor
-    /// take longer than some 50 µs: other downloads wait for that thread.
-    /// Never blocks. Throws when no more downloads of that uid may wait, and when a circuit breaker is open.
+    /// Starts a download, or queues it where a limit says so. `onEnd` is called exactly once, on a thread of the
+    /// fetcher's, unless ``DownloadHandle/cancel()`` came first; then it may still be called, and is to be ignored. It
+    /// must not block, nor take longer than some 50 µs: other downloads wait for that thread. Never blocks. Throws when
+    /// no more downloads of that uid may wait, and when a circuit breaker is open.
     func start(_ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void) throws(DownloadFailure)
         -> any DownloadHandle
 
-    /// Whether any download is under way or waits for its turn: a hint, which may be out of date when it is given. Costs a lock.
+    /// Whether any download is under way or waits for its turn: a hint, which may be out of date when it is given.
+    /// Costs a lock.
     var isBusy: Bool { get }
 }
 
@@ -36,7 +37,8 @@ public struct DownloadTarget: Hashable, Sendable {
     }
 }
 
-/// `denied` where the URL is not under any `allow` entry, `invalid` where it, or the template filled in with these ids, is none.
+/// `denied` where the URL is not under any `allow` entry, `invalid` where it, or the template filled in with these ids,
+/// is none.
 public typealias TargetError = CacheFailure
 
 /// All that a download needs.
@@ -53,8 +55,8 @@ public struct Download: Sendable {
 
 /// What makes a request conditional (RFC 9110 section 13.1). The values are sent as they once came.
 public struct DownloadCondition: Hashable, Sendable {
-    /// The URL that gave the validators, normalised. They mean nothing to any other: where redirects lead elsewhere now, that
-    /// request is sent without them.
+    /// The URL that gave the validators, normalised. They mean nothing to any other: where redirects lead elsewhere
+    /// now, that request is sent without them.
     public let url: String
     /// For If-None-Match.
     public let etag: String?
@@ -77,7 +79,8 @@ public struct DownloadedImage: Sendable {
     public let bytes: ImageBytes
     public let shape: ImageShape
     public let headers: ResponseHeaders
-    /// The URL that answered in the end, normalised, where redirects led elsewhere; nil where the target itself answered.
+    /// The URL that answered in the end, normalised, where redirects led elsewhere; nil where the target itself
+    /// answered.
     public let redirectedTo: String?
 
     public init(bytes: ImageBytes, shape: ImageShape, headers: ResponseHeaders, redirectedTo: String? = nil) {
@@ -109,5 +112,6 @@ public struct ResponseHeaders: Sendable, Equatable {
     }
 }
 
-/// Why there is no image, or no URL to ask for it. Sentences name hosts and statuses, never a token, a user or a profile.
+/// Why there is no image, or no URL to ask for it. Sentences name hosts and statuses, never a token, a user or a
+/// profile.
 public typealias DownloadFailure = CacheFailure

@@ -15,10 +15,10 @@ public protocol ImageStore: Sendable {
     /// How many users of a uid are logged in. Costs one directory listing.
     func countUsers(of uid: UInt32) throws -> Int
 
-    /// Makes durable what was found of a uid's log-ins, or found missing: a run before this one may have left it in memory only. To be
-    /// called before anything is promised that no commit stands behind. Of a uid that has no directory nothing is left
-    /// to do: the directory goes when the last key in it was destroyed durably. Costs a look-up from the second time
-    /// on.
+    /// Makes durable what was found of a uid's log-ins, or found missing: a run before this one may have left it in
+    /// memory only. To be called before anything is promised that no commit stands behind. Of a uid that has no
+    /// directory nothing is left to do: the directory goes when the last key in it was destroyed durably. Costs a
+    /// look-up from the second time on.
     func makeDurable(_ uid: UInt32) throws
 
     /// Makes a log-in durable: sessions first, then the key file, the commit point. The owner is not logged in.
@@ -68,13 +68,14 @@ public protocol ImageVault: AnyObject, Sendable {
     /// removed and counted). Throws only ``StoreError/closed``.
     func read(_ slot: Slot, framing: ReplyFraming) throws -> Image?
 
-    /// The sizes in which there may be images of a profile, in no order; 0 for the one of no size. Not all of them where the profile shares its
-    /// bucket on disk with more images than are looked through. Nil where the disk did not say: then nothing is known.
-    /// Throws only ``StoreError/closed``.
+    /// The sizes in which there may be images of a profile, in no order; 0 for the one of no size. Not all of them
+    /// where the profile shares its bucket on disk with more images than are looked through. Nil where the disk did not
+    /// say: then nothing is known. Throws only ``StoreError/closed``.
     func sizes(of profile: OpaqueID) throws -> [UInt16]?
 
-    /// The image in a slot as ``read(_:framing:)`` gives it, as far as it can be told without blocking: not where the answer would have to come from the disk, or takes so long to open
-    /// that others would wait. Nothing is removed or counted. The one call that may be made on an event loop.
+    /// The image in a slot as ``read(_:framing:)`` gives it, as far as it can be told without blocking: not where the
+    /// answer would have to come from the disk, or takes so long to open that others would wait. Nothing is removed or
+    /// counted. The one call that may be made on an event loop.
     func readCached(_ slot: Slot, framing: ReplyFraming) -> CachedRead
 
     /// Seals and writes an image. `isCurrent` is asked once at most, with the slot's commit lock held, right before the
@@ -85,10 +86,9 @@ public protocol ImageVault: AnyObject, Sendable {
         _ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void
     ) throws -> Bool
 
-    /// Removes every size of the profiles named. `fence` runs with the commit lock of each profile held, before
-    /// its entries go, so that no write that began earlier can appear after them; and once more after, so that no read that
-    /// began in between brings back what it saw.
-    /// Throws when an entry could not be removed.
+    /// Removes every size of the profiles named. `fence` runs with the commit lock of each profile held, before its
+    /// entries go, so that no write that began earlier can appear after them; and once more after, so that no read that
+    /// began in between brings back what it saw. Throws when an entry could not be removed.
     func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void) throws -> Usage
 
     /// Removes the image in one slot, if there is one and `isCurrent`, asked with the slot's commit lock held, agrees.

@@ -1,8 +1,8 @@
 /// Access tokens, as the domain needs them: the refresh of RFC 6749 section 6.
 public protocol TokenFetching: Sendable {
     /// Asks a token endpoint for an access token. `onEnd` is called exactly once, on a thread of the fetcher's, unless
-    /// ``DownloadHandle/cancel()`` came first; then it may still be called, and is to be ignored. Never blocks. Throws when no
-    /// more requests of that uid may wait, and when a circuit breaker is open.
+    /// ``DownloadHandle/cancel()`` came first; then it may still be called, and is to be ignored. Never blocks. Throws
+    /// when no more requests of that uid may wait, and when a circuit breaker is open.
     func refresh(
         _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TokenFailure>) -> Void
     ) throws(TokenFailure) -> any DownloadHandle
@@ -14,7 +14,8 @@ public struct TokenEndpoint: Sendable, Equatable {
     public var url: String
     /// `client_id`, issued by the authorization server.
     public var clientID: String
-    /// With one the client authenticates by HTTP Basic (RFC 6749 section 2.3.1); without, it only names itself in the body.
+    /// With one the client authenticates by HTTP Basic (RFC 6749 section 2.3.1); without, it only names itself in the
+    /// body.
     public var clientSecret: Secret?
 
     public init(url: String, clientID: String, clientSecret: Secret? = nil) {
@@ -56,9 +57,11 @@ public enum TokenFailure: Error, Sendable, Equatable {
     case timedOut(String)
     /// A transport error, or an answer that is none of RFC 6749's.
     case origin(String)
-    /// An answer without an access token that can be used, but with a refresh token that takes the place of the one that was sent.
+    /// An answer without an access token that can be used, but with a refresh token that takes the place of the one
+    /// that was sent.
     case unusable(String, refreshToken: Secret)
-    /// Nothing was sent: the endpoint's host has failed, and the circuit breaker that says when it is asked again is the fetcher's own.
+    /// Nothing was sent: the endpoint's host has failed, and the circuit breaker that says when it is asked again is
+    /// the fetcher's own.
     case notAsked(String)
     /// The address is one that the origin may not reach.
     case denied(String)

@@ -1,8 +1,8 @@
 import DequeModule
 
 // Single-flight: whoever asks for what is already on its way waits for that, and all are answered in the order they
-// came by one result (I6). This file holds the values it is made of; `RequestCoordinator.swift` says how the flights of one slot
-// follow from each other.
+// came by one result (I6). This file holds the values it is made of; `RequestCoordinator.swift` says how the flights of
+// one slot follow from each other.
 
 /// Somebody who waits for an image.
 struct Waiter: Sendable {
@@ -11,8 +11,8 @@ struct Waiter: Sendable {
     let resolve: @Sendable (GetOutcome) -> Void
 }
 
-/// Names one piece of work that several may wait for. The number tells it from an older or newer one for the same: an outcome is taken
-/// only from the flight that is current, so an old one can never end or replace a newer (I6).
+/// Names one piece of work that several may wait for. The number tells it from an older or newer one for the same: an
+/// outcome is taken only from the flight that is current, so an old one can never end or replace a newer (I6).
 struct FlightID: Hashable, Sendable {
     enum Work: Hashable, Sendable {
         /// The look on disk that comes before any download.
@@ -35,8 +35,8 @@ struct Flight: Sendable {
     var handle: (any DownloadHandle)?
     /// A stale image to fall back on should the origin fail, and for a waiter whose time is up.
     var held: ServedImage?
-    /// The image that the origin is asked to confirm or to replace; nil where it is asked for one whatever is held. Its bytes are kept
-    /// here, so that a 304 finds them though they were evicted meanwhile.
+    /// The image that the origin is asked to confirm or to replace; nil where it is asked for one whatever is held. Its
+    /// bytes are kept here, so that a 304 finds them though they were evicted meanwhile.
     var basis: Image?
     /// Whether the slot held nothing, or what this download would replace, when it began and holds nothing newer since:
     /// then the origin's word that there is none empties the slot. That some other URL has no image says nothing of

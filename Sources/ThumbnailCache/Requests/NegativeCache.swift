@@ -1,13 +1,14 @@
 import DequeModule
 
-/// What an origin did not give, remembered for a while, in bounded number: the images that it said it does not have, and the stale
-/// ones that it was asked about in vain, which are not asked about again for a moment.
+/// What an origin did not give, remembered for a while, in bounded number: the images that it said it does not have,
+/// and the stale ones that it was asked about in vain, which are not asked about again for a moment.
 ///
-/// The fetcher does not ask a host that fails. The pauses here are for what says nothing against the host, a page to log in on or an
-/// image that is too large: every GET of a stale image would else begin another download of it.
+/// The fetcher does not ask a host that fails. The pauses here are for what says nothing against the host, a page to
+/// log in on or an image that is too large: every GET of a stale image would else begin another download of it.
 struct NegativeCache: Sendable {
     private struct Note: Sendable {
-        /// Seconds since 1970. A moment before `since` means that the clock was set back: then it is not believed (F14).
+        /// Seconds since 1970. A moment before `since` means that the clock was set back: then it is not believed
+        /// (F14).
         let since: Int64
         let until: Int64
         /// In a row; 0 where the origin said that there is none.
@@ -49,7 +50,8 @@ struct NegativeCache: Sendable {
         notes[slot, url].map { $0.isMissing(at: now) && $0.leavesNoneLarger } ?? false
     }
 
-    /// Whether the origin's word has emptied a slot. What was held there may still be on disk where it could not be removed.
+    /// Whether the origin's word has emptied a slot. What was held there may still be on disk where it could not be
+    /// removed.
     func leavesEmpty(_ slot: Slot, at now: Int64) -> Bool {
         notes.contains(slot) { $0.isMissing(at: now) && $0.leavesSlotEmpty }
     }
@@ -105,12 +107,14 @@ struct NegativeCache: Sendable {
     }
 }
 
-/// What is known of slots and the URLs asked for them, remembered for a while: in bounded number, and in bytes that count for an account.
+/// What is known of slots and the URLs asked for them, remembered for a while: in bounded number, and in bytes that
+/// count for an account.
 ///
-/// A value. Names and URLs are not kept but hashes of them, 128 bits together, by a key that each start of the program chooses anew: an
-/// entry takes ``bytesOfOne``, however long its names are, and two that are taken for each other are not to be met with. What is looked for
-/// and what is forgotten is found by its profile, and the oldest goes first where there is no room, so that nothing here costs more the
-/// more is remembered, but for the tidying up that follows when about as much was forgotten.
+/// A value. Names and URLs are not kept but hashes of them, 128 bits together, by a key that each start of the program
+/// chooses anew: an entry takes ``bytesOfOne``, however long its names are, and two that are taken for each other are
+/// not to be met with. What is looked for and what is forgotten is found by its profile, and the oldest goes first
+/// where there is no room, so that nothing here costs more the more is remembered, but for the tidying up that follows
+/// when about as much was forgotten.
 struct ExpiringSlotMap<Value: Sendable>: Sendable {
     private struct Entry: Sendable {
         /// In the order of remembering.

@@ -127,8 +127,9 @@ extension RequestCoordinator {
         tidy(id.slot)
     }
 
-    /// A downloaded image could not be written, or too much waits for that: whoever waited has it, but nothing older may come back.
-    /// An image that was only confirmed stays as it is on disk: its bytes are the right ones, and it is asked about again.
+    /// A downloaded image could not be written, or too much waits for that: whoever waited has it, but nothing older
+    /// may come back. An image that was only confirmed stays as it is on disk: its bytes are the right ones, and it is
+    /// asked about again.
     mutating func notStored(_ id: FlightID) -> [Effect] {
         guard mayStore(id) else { return [] }
         guard activity[id.slot]?.storing?.isConfirmed == false else {

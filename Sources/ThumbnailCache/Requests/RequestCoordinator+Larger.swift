@@ -1,8 +1,9 @@
 // What stands in for an image of a size that nobody has: the next larger one of the profile that is held.
 
 extension RequestCoordinator {
-    /// Answers who asked for what there is none of: with null, or with a larger image where one will do and there is one. Nobody but the
-    /// origin can say that there is none: so this comes after it was asked, or where there is no origin.
+    /// Answers who asked for what there is none of: with null, or with a larger image where one will do and there is
+    /// one. Nobody but the origin can say that there is none: so this comes after it was asked, or where there is no
+    /// origin.
     mutating func answerNone(_ waiter: Waiter, _ route: Route, _ now: Int64) -> [Effect] {
         guard mayTakeLarger(waiter.query, route, now) else { return [.answer(waiter, .success(nil))] }
         return wait(waiter, for: .larger).map { [.findLarger($0)] } ?? []
@@ -14,8 +15,8 @@ extension RequestCoordinator {
         return !negativeCache.leavesNoneLarger(query.slot, url: target.url, at: now)
     }
 
-    /// The slots whose images may stand in for one that is missing, the best first: by size, and the one of no size last, of which nobody
-    /// has said how large it is.
+    /// The slots whose images may stand in for one that is missing, the best first: by size, and the one of no size
+    /// last, of which nobody has said how large it is.
     /// - Parameter sizes: in which there are images of the profile on disk.
     func largerSlots(than slot: Slot, onDisk sizes: [UInt16]) -> [Slot] {
         let onTheirWay = activity.lazy.filter { $0.key.profile == slot.profile && $0.value.storing != nil }.map(
@@ -25,7 +26,8 @@ extension RequestCoordinator {
         return sorted.map { Slot(profile: slot.profile, size: $0) }
     }
 
-    /// Whether an image found in another slot may be served in place of one that there is none of: it is what that slot holds, and fresh.
+    /// Whether an image found in another slot may be served in place of one that there is none of: it is what that slot
+    /// holds, and fresh.
     func mayStandIn(_ image: Image, of slot: Slot, now: Int64) -> Bool {
         image.record.freshness.isFresh(at: now) && suits(image) && activity[slot]?.dropping == nil
             && !negativeCache.leavesEmpty(slot, at: now)

@@ -55,7 +55,8 @@ struct RequestCoordinator: Sendable {
         self.tokenFamily = tokenFamily
     }
 
-    /// Whether an image is for the tokens that are shown now (RFC 9111 section 4.1). One that is not is as good as missing.
+    /// Whether an image is for the tokens that are shown now (RFC 9111 section 4.1). One that is not is as good as
+    /// missing.
     func suits(_ image: Image) -> Bool {
         image.record.tokenFamily.map { $0 == tokenFamily } ?? true
     }
@@ -79,8 +80,8 @@ struct RequestCoordinator: Sendable {
 
     // MARK: Asking
 
-    /// A GET that memory alone does not answer. `memory` is what memory holds in the slot, in whatever state; with `diskIsEmpty` it
-    /// is known that a look on disk would find nothing.
+    /// A GET that memory alone does not answer. `memory` is what memory holds in the slot, in whatever state; with
+    /// `diskIsEmpty` it is known that a look on disk would find nothing.
     mutating func get(
         _ waiter: Waiter, memory: ServedImage?, diskIsEmpty: Bool = false, route: Route, now: Int64
     ) -> [Effect] {
@@ -192,7 +193,8 @@ struct RequestCoordinator: Sendable {
 
     // MARK: What ends
 
-    /// Whether a flight is the current one of its kind. Asked right before a download starts: not if it has ended since.
+    /// Whether a flight is the current one of its kind. Asked right before a download starts: not if it has ended
+    /// since.
     func isUnderWay(_ id: FlightID) -> Bool { activity[id.slot]?.flights[id.work]?.id.number == id.number }
 
     private func flight(_ id: FlightID) -> Flight? {
@@ -227,8 +229,8 @@ struct RequestCoordinator: Sendable {
         return []
     }
 
-    /// The origin said that something is unchanged which is not what is held: it is asked again, for an image whatever is held.
-    /// Under a new number, since what is still to be heard of the old request is not about this one.
+    /// The origin said that something is unchanged which is not what is held: it is asked again, for an image whatever
+    /// is held. Under a new number, since what is still to be heard of the old request is not about this one.
     mutating func askAgain(_ id: FlightID, _ target: DownloadTarget) -> [Effect] {
         guard var flight = flight(id) else { return [] }
         flight.id = FlightID(slot: id.slot, work: id.work, number: nextNumber())

@@ -3,10 +3,10 @@ import NIOConcurrencyHelpers
 
 /// Ends caches: log-out, purge, the stop of the daemon, and the trying again when an end could not be made durable.
 ///
-/// What is to be done ``UserState`` says; here it is done, and nowhere else. The order of an ending is what the promise rests on: the
-/// cache is closed to new work, its flights are detached and their
-/// waiters answered, what the disk is doing drains, keys and memory are wiped, the key file is committed, and only then is
-/// there a receipt. Deleting what is left comes behind it; so does wiping memory after a purge, when nothing leads to it any more.
+/// What is to be done ``UserState`` says; here it is done, and nowhere else. The order of an ending is what the promise
+/// rests on: the cache is closed to new work, its flights are detached and their waiters answered, what the disk is
+/// doing drains, keys and memory are wiped, the key file is committed, and only then is there a receipt. Deleting what
+/// is left comes behind it; so does wiping memory after a purge, when nothing leads to it any more.
 public final class EndingService: Sendable {
     private let sessions: UserSessions
     private let services: CacheServices
@@ -21,7 +21,8 @@ public final class EndingService: Sendable {
     // MARK: Log-out
 
     /// Ends one session, or all, of an owner; with the last one ends the cache.
-    /// - Throws: `inputOutput` when it could not be made durable: the user is then closed to reads, and it is tried again.
+    /// - Throws: `inputOutput` when it could not be made durable: the user is then closed to reads, and it is tried
+    ///   again.
     public func logOut(_ owner: Owner, session: OpaqueID? = nil) async throws(CacheFailure) -> Receipt {
         services.counters.count(.logouts)
         return try await sessions.withTurn(owner, on: services.endings, evenUnreadable: session == nil) {
@@ -50,7 +51,8 @@ public final class EndingService: Sendable {
 
     // MARK: Purge
 
-    /// Removes the images of the profiles named, in every size, or with none named all of them; the user stays logged in.
+    /// Removes the images of the profiles named, in every size, or with none named all of them; the user stays logged
+    /// in.
     /// - Throws: `inputOutput` when it could not be made durable.
     public func purge(_ owner: Owner, profiles: [OpaqueID]) async throws(CacheFailure) -> Receipt {
         services.counters.count(.purges)
@@ -131,7 +133,8 @@ public final class EndingService: Sendable {
             return Receipt(sessions: remaining, epoch: sessions.epochs.next(of: owner.uid))
         case .close(let cache, let ending):
             let usage = cache.usage
-            // A purge takes as long for a hundred thousand images as for one; after a log-out nothing is in memory either.
+            // A purge takes as long for a hundred thousand images as for one; after a log-out nothing is in memory
+            // either.
             let closing = await services.endings.close(cache, wipesBehind: ending == .purge)
             defer { if let wipe = closing.wipe { services.disk.submit(for: owner.uid, wipe) } }
             let epoch = try await commit(ending, of: entry)
@@ -217,8 +220,8 @@ public final class EndingService: Sendable {
 
     // MARK: The stop
 
-    /// Closes every cache, so that nothing waits and nothing is written any more, and lets nobody in. Users stay logged in
-    /// on disk; an end that is still owed is not tried again.
+    /// Closes every cache, so that nothing waits and nothing is written any more, and lets nobody in. Users stay logged
+    /// in on disk; an end that is still owed is not tried again.
     public func shutDown() async {
         let entries = sessions.stop()
         await withTaskGroup { group in

@@ -23,13 +23,13 @@ public struct LogoutMarker: Hashable, Sendable {
     }
 }
 
-/// Honours the log-outs that came while the daemon was down, stuck or refusing: before it serves anyone, before each log-in
-/// of a uid, and once a second.
+/// Honours the log-outs that came while the daemon was down, stuck or refusing: before it serves anyone, before each
+/// log-in of a uid, and once a second.
 ///
 /// Nothing tells a log-in that came after a marker from one that came before it but the order in which they are met. So
-/// a log-in waits until the markers of its uid are honoured and removed, and those who honour a uid's markers take turns, each with
-/// a listing that began in its turn: what it logs out was logged in before the marker was found. Uids do not wait for each other, nor does
-/// the next look for those that the last one found.
+/// a log-in waits until the markers of its uid are honoured and removed, and those who honour a uid's markers take
+/// turns, each with a listing that began in its turn: what it logs out was logged in before the marker was found. Uids
+/// do not wait for each other, nor does the next look for those that the last one found.
 public final class PendingLogouts: Sendable {
     private struct State {
         /// Of the uids whose markers are being honoured, or are about to be.
@@ -99,8 +99,10 @@ public final class PendingLogouts: Sendable {
         if let failure { throw failure }
     }
 
-    /// The same for one uid, before somebody logs in to it. Costs a listing of the directory, which all share who come meanwhile.
-    /// - Throws: what kept the uid's own markers from being honoured, or from being seen: nobody must log in to it then.
+    /// The same for one uid, before somebody logs in to it. Costs a listing of the directory, which all share who come
+    /// meanwhile.
+    /// - Throws: what kept the uid's own markers from being honoured, or from being seen: nobody must log in to it
+    ///   then.
     public func honour(uid: UInt32) async throws(CacheFailure) {
         // As a rule there are none, and nobody is at it.
         if try await list()[uid] == nil, state.withLockedValue({ $0.turns[uid] == nil }) { return }

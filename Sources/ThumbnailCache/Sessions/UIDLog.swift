@@ -1,8 +1,8 @@
 import Logging
 import NIOConcurrencyHelpers
 
-/// Lines of the log that a uid can bring about as often as it likes. Beyond ``most`` in ``period`` the lines of its account are only
-/// counted, and the count is told with the first line after that, whosever it is.
+/// Lines of the log that a uid can bring about as often as it likes. Beyond ``most`` in ``period`` the lines of its
+/// account are only counted, and the count is told with the first line after that, whosever it is.
 public final class UIDLog: Sendable {
     private struct State {
         /// When the period began, in seconds.

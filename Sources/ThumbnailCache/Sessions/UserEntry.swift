@@ -44,8 +44,8 @@ final class UserEntry: Sendable {
 
 /// What is known of one user, and what follows from what happens to it.
 ///
-/// A value without effects, as ``RequestCoordinator`` is: each function takes what was asked for, or what came of it, and says what is to
-/// be done. ``UserSessions`` acts on log-ins and ``EndingService`` on endings.
+/// A value without effects, as ``RequestCoordinator`` is: each function takes what was asked for, or what came of it,
+/// and says what is to be done. ``UserSessions`` acts on log-ins and ``EndingService`` on endings.
 struct UserState: Sendable {
     enum Phase: Sendable {
         /// Not yet looked up on disk.
@@ -241,7 +241,8 @@ struct UserState: Sendable {
         guard let session else { return end(.logout) }
         switch phase {
         case .broken(.purge, _):
-            // What is left of the sessions is known again only when the purge that failed is done: to be asked again then.
+            // What is left of the sessions is known again only when the purge that failed is done: to be asked again
+            // then.
             return .commit(.purge)
         case .open where !sessions.subtracting([session]).isEmpty:
             var after = login
@@ -266,7 +267,8 @@ struct UserState: Sendable {
         return sessions.isEmpty ? end(.logout) : nil
     }
 
-    /// The log-in is over, or about to be: whatever comes of that, nothing is downloaded in the user's name any more (I11).
+    /// The log-in is over, or about to be: whatever comes of that, nothing is downloaded in the user's name any more
+    /// (I11).
     mutating func endTokens() -> AccessTokenService? {
         login.tokens = LoginTokens()
         defer { service = nil }
@@ -293,7 +295,8 @@ struct UserState: Sendable {
 
     // MARK: Memory
 
-    /// What a user who is logged in takes up, measured: 5.1 KB by itself, and 2.1 KB for each session of 500 bytes that a connection holds.
+    /// What a user who is logged in takes up, measured: 5.1 KB by itself, and 2.1 KB for each session of 500 bytes that
+    /// a connection holds.
     func bytes(of owner: Owner, willBeLoggedIn: Bool = false) -> Int {
         guard willBeLoggedIn || isLoggedIn else { return 0 }
         let tokens = (login.tokens.access?.count ?? 0) + (login.tokens.refresh?.count ?? 0)

@@ -25,9 +25,8 @@ public struct LoginRequest: Sendable {
 
 extension UserSessions {
     /// Opens the owner's cache, or adds a session to it. Durable when it returns.
-    /// - Throws: `invalid` for an unknown origin, another one than the cache was opened with, or a refresh token for one
-    ///   without a token endpoint, `busy` over a limit,
-    ///   `noSpace` and `inputOutput` from the disk.
+    /// - Throws: `invalid` for an unknown origin, another one than the cache was opened with, or a refresh token for
+    ///   one without a token endpoint, `busy` over a limit, `noSpace` and `inputOutput` from the disk.
     public func logIn(_ owner: Owner, _ request: LoginRequest) async throws(CacheFailure) {
         let settings = services.settings()
         try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
@@ -117,7 +116,8 @@ extension UserSessions {
                 }))
     }
 
-    /// Makes the tokens of a service durable, with the owner's turn, so that a log-in, log-out or purge comes before or after it.
+    /// Makes the tokens of a service durable, with the owner's turn, so that a log-in, log-out or purge comes before or
+    /// after it.
     private func keepTokens(of service: AccessTokenService, _ owner: Owner) async throws(CacheFailure) {
         try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
             // Looked at only now: whatever was before it in the line may have brought others, or ended the log-in.

@@ -33,7 +33,8 @@ public final class UserSessions: Sendable {
 
     // MARK: Looking up
 
-    /// The owner's cache if it is open and known: what a hit needs. Costs a lock and a look-up for the uid, for the user and for its state.
+    /// The owner's cache if it is open and known: what a hit needs. Costs a lock and a look-up for the uid, for the
+    /// user and for its state.
     public func openCache(_ owner: Owner) -> UserCache? { entry(owner)?.cache }
 
     /// What is known of an owner without a look on disk.
@@ -90,8 +91,8 @@ public final class UserSessions: Sendable {
 
     // MARK: The users of a uid
 
-    /// The users of a uid that are logged in, also those who are owed a log-out, in no order. Blocks nobody; costs one read per user where it is
-    /// first asked for, none afterwards.
+    /// The users of a uid that are logged in, also those who are owed a log-out, in no order. Blocks nobody; costs one
+    /// read per user where it is first asked for, none afterwards.
     /// - Parameter pool: where the disk is asked.
     func users(of uid: UInt32, on pool: any BlockingPool) async throws(CacheFailure) -> [OpaqueID] {
         let users = directory.withLockedValue { $0.users(of: uid) }
@@ -143,8 +144,8 @@ public final class UserSessions: Sendable {
 
     // MARK: Taking a turn
 
-    /// Runs `body` when everybody who came earlier for this owner is done, with the owner looked up on disk. The phase is
-    /// then one of `open`, `loggedOut` and `broken`.
+    /// Runs `body` when everybody who came earlier for this owner is done, with the owner looked up on disk. The phase
+    /// is then one of `open`, `loggedOut` and `broken`.
     /// - Parameters:
     ///   - pool: where the disk is asked.
     ///   - evenUnreadable: whether an owner who cannot be looked up is no error but leaves the phase `unknown`.
@@ -215,7 +216,8 @@ public final class UserSessions: Sendable {
         }
     }
 
-    /// What was found on disk holds from here on through loss of power (I4): before anything is answered that no commit stands behind.
+    /// What was found on disk holds from here on through loss of power (I4): before anything is answered that no commit
+    /// stands behind.
     func makeDurable(_ uid: UInt32, on pool: any BlockingPool) async throws(CacheFailure) {
         try await pool.run(for: uid) { try self.services.store.makeDurable(uid) }
     }

@@ -3,8 +3,8 @@ import NIOCore
 
 /// The users of one uid: those who were named since the start, and all who are logged in.
 ///
-/// Who is logged in is read from disk when it is first asked for, which costs a read for each user; log-ins and log-outs keep it right
-/// from then on. Safe from any thread, and no uid waits for the lock of another.
+/// Who is logged in is read from disk when it is first asked for, which costs a read for each user; log-ins and
+/// log-outs keep it right from then on. Safe from any thread, and no uid waits for the lock of another.
 final class UsersOfUID: Sendable {
     private enum Listing {
         case unread
@@ -147,8 +147,8 @@ public final class UserList: Sendable {
         self.memory = memory
     }
 
-    /// What `render` made of the users when this was first asked for: it costs microseconds for each ten of them, and one uid can have
-    /// ten thousand, and ask again and again. Kept if the uid has room for it.
+    /// What `render` made of the users when this was first asked for: it costs microseconds for each ten of them, and
+    /// one uid can have ten thousand, and ask again and again. Kept if the uid has room for it.
     public func reply(_ render: ([OpaqueID]) -> ByteBuffer) -> ByteBuffer {
         kept.withLockedValue { kept in
             if let kept { return kept }

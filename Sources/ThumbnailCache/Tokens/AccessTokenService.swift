@@ -1,10 +1,10 @@
 import NIOConcurrencyHelpers
 
-/// Hands out the access token of one log-in to its downloads, and renews it at the origin's token endpoint. Only a log-in with a refresh
-/// token has one.
+/// Hands out the access token of one log-in to its downloads, and renews it at the origin's token endpoint. Only a
+/// log-in with a refresh token has one.
 ///
-/// It lives as long as the log-in: a purge leaves it be, a log-out ends it, and the next log-in of the same user has another one
-/// that nothing of the old leads to. So what a refresh brings late reaches nobody (I3).
+/// It lives as long as the log-in: a purge leaves it be, a log-out ends it, and the next log-in of the same user has
+/// another one that nothing of the old leads to. So what a refresh brings late reaches nobody (I3).
 ///
 /// Safe from any thread. ``AccessTokens`` decides under the lock; what it decides is done outside.
 final class AccessTokenService: Sendable {
@@ -23,8 +23,8 @@ final class AccessTokenService: Sendable {
         var request: (number: UInt64, handle: any DownloadHandle)?
         /// Those who wait until no refresh is under way.
         var stoppers: [CheckedContinuation<Void, Never>] = []
-        /// When tokens that could not be made durable are tried again. Never more than one such wait, however many refreshes there are
-        /// meanwhile: what it keeps is what is worth keeping by then.
+        /// When tokens that could not be made durable are tried again. Never more than one such wait, however many
+        /// refreshes there are meanwhile: what it keeps is what is worth keeping by then.
         var retry: (any Timer)?
     }
 
@@ -43,8 +43,8 @@ final class AccessTokenService: Sendable {
 
     /// Gives the token to show to the origin, now or when a refresh has brought one.
     ///
-    /// `resolve` is called exactly once, on any thread, maybe before this returns; not any more once the handle was cancelled,
-    /// unless that came too late.
+    /// `resolve` is called exactly once, on any thread, maybe before this returns; not any more once the handle was
+    /// cancelled, unless that came too late.
     /// - Parameter refused: the token that the origin has just refused.
     func ask(
         refused: Secret? = nil, of origin: Origin,
@@ -105,9 +105,9 @@ final class AccessTokenService: Sendable {
     /// Milliseconds that ``stop()`` takes at most.
     private static var longestStop: Int64 { 5_000 }
 
-    /// Begins no refresh any more, and returns when the one under way has ended and what it brought is durable: a stop that
-    /// did not wait would lose a refresh token that the endpoint has just put in the place of the old one.
-    /// Takes ``longestStop`` at most: an endpoint that does not answer does not keep a daemon from stopping.
+    /// Begins no refresh any more, and returns when the one under way has ended and what it brought is durable: a stop
+    /// that did not wait would lose a refresh token that the endpoint has just put in the place of the old one. Takes
+    /// ``longestStop`` at most: an endpoint that does not answer does not keep a daemon from stopping.
     func stop() async {
         guard state.withLockedValue({ $0.tokens.stop() }) == false else { return }
         let limit = services.time.after(milliseconds: Self.longestStop) {
@@ -177,8 +177,8 @@ final class AccessTokenService: Sendable {
         }
         let now = services.time.now
         change { $0.ended(number, outcome, now: now) }
-        // It holds the refresh token that was sent and the client's secret (I11). Only now, since until it is told that the request has
-        // ended the machine lets it be put there.
+        // It holds the refresh token that was sent and the client's secret (I11). Only now, since until it is told that
+        // the request has ended the machine lets it be put there.
         state.withLockedValue { state in
             if state.request?.number == number { state.request = nil }
         }
@@ -201,7 +201,8 @@ final class AccessTokenService: Sendable {
                 try await keeper.keep(self)
                 endRetry()
             } catch {
-                // The new tokens are the only good ones there are: they are used, and kept as soon as the disk lets that be.
+                // The new tokens are the only good ones there are: they are used, and kept as soon as the disk lets
+                // that be.
                 keeper.tell("renewed tokens could not be made durable; it is tried again", error)
                 keepLater(attempt: 1)
             }

@@ -2,10 +2,10 @@ import DequeModule
 
 /// The tokens of one log-in, who waits for a new one, and what is to be done about it.
 ///
-/// A value without effects, as ``RequestCoordinator`` is: every method takes what happened and returns what is now to be done, in
-/// order. At most one refresh is under way, and everybody who needs it waits for that one, in the order they came. What it
-/// brings is made durable before anybody is given it: a refresh token is often good for one use, and one that only memory
-/// knew would be lost with it.
+/// A value without effects, as ``RequestCoordinator`` is: every method takes what happened and returns what is now to
+/// be done, in order. At most one refresh is under way, and everybody who needs it waits for that one, in the order
+/// they came. What it brings is made durable before anybody is given it: a refresh token is often good for one use, and
+/// one that only memory knew would be lost with it.
 struct AccessTokens: Sendable {
     struct Waiter: Sendable {
         let number: UInt64
@@ -70,12 +70,13 @@ struct AccessTokens: Sendable {
     private var isRefused = false
     private var refresh: Refresh?
     private var backoff: RefreshBackoff?
-    /// When the origin last refused the token that a refresh had brought to make up for a refused one; seconds since 1970.
+    /// When the origin last refused the token that a refresh had brought to make up for a refused one; seconds since
+    /// 1970.
     private var futileAt: Int64?
     private var lastNumber: UInt64 = 0
 
-    /// Seconds during which no token is renewed for having been refused, after that did not help: an origin that answers 401
-    /// whatever it is shown would otherwise cost a refresh with every download.
+    /// Seconds during which no token is renewed for having been refused, after that did not help: an origin that
+    /// answers 401 whatever it is shown would otherwise cost a refresh with every download.
     private static let futility: Int64 = 60
 
     private let payer: UInt32
@@ -145,8 +146,8 @@ struct AccessTokens: Sendable {
     /// Whether asking on behalf of a token that was refused can lead to another.
     var mayReplace: Bool { phase != .ended }
 
-    /// The origin has refused a token that was got because it had refused another. One that came with a log-in, or is not
-    /// the current one any more, says nothing about what a refresh would bring.
+    /// The origin has refused a token that was got because it had refused another. One that came with a log-in, or is
+    /// not the current one any more, says nothing about what a refresh would bring.
     mutating func wasRefusedToo(_ token: Secret, now: Int64) {
         if token == tokens.access, tokens.life != nil { futileAt = now }
     }
@@ -215,8 +216,8 @@ struct AccessTokens: Sendable {
 
     // MARK: Log-in and log-out
 
-    /// A log-in brings tokens (nil: keeps what there is). Another refresh token ends a refresh under way with the old one;
-    /// another access token alone does not, since the old refresh token may have been used up by it.
+    /// A log-in brings tokens (nil: keeps what there is). Another refresh token ends a refresh under way with the old
+    /// one; another access token alone does not, since the old refresh token may have been used up by it.
     mutating func logIn(access: Secret?, refresh refreshToken: Secret?, now: Int64) -> [Effect] {
         guard phase != .ended, access != nil || refreshToken != nil else { return [] }
         backoff = nil
@@ -259,8 +260,9 @@ struct AccessTokens: Sendable {
     }
 }
 
-/// A refresh that failed, remembered: until its pause is over the endpoint is not asked again, and whoever wants a token
-/// is told what it said. So neither a refresh token that is dead nor an endpoint that is down is hammered with requests (I8).
+/// A refresh that failed, remembered: until its pause is over the endpoint is not asked again, and whoever wants a
+/// token is told what it said. So neither a refresh token that is dead nor an endpoint that is down is hammered with
+/// requests (I8).
 struct RefreshBackoff: Sendable {
     let failure: CacheFailure
     /// In a row, of one kind.
@@ -286,8 +288,8 @@ struct RefreshBackoff: Sendable {
         since = now
     }
 
-    /// Whether it is too early to try again. Not with an endpoint that has been configured anew since; and a clock that was
-    /// set back ends the pause rather than make it last for years.
+    /// Whether it is too early to try again. Not with an endpoint that has been configured anew since; and a clock that
+    /// was set back ends the pause rather than make it last for years.
     func isInForce(at now: Int64, for endpoint: TokenEndpoint) -> Bool {
         endpoint == self.endpoint && (0..<pause).contains(now - since)
     }

@@ -2,16 +2,19 @@
 public struct LoginTokens: Sendable, Equatable {
     /// Sent with downloads as `Authorization: Bearer` (RFC 6750 section 2.1).
     public var access: Secret?
-    /// How long ``access`` lasts. Nil for one that came with LOGIN, of which nobody said: it is sent until the origin refuses it.
+    /// How long ``access`` lasts. Nil for one that came with LOGIN, of which nobody said: it is sent until the origin
+    /// refuses it.
     public var life: TokenLife?
     /// Gets new access tokens (RFC 6749 section 6). Sent to the origin's token endpoint only.
     public var refresh: Secret?
-    /// Tells whose ``access`` is: another where a LOGIN brings another, or where it came of a refresh token that did not come with the one
-    /// before. An answer that varies by Authorization is for one family alone (RFC 9111 section 4.1). It is a number and nothing that is
-    /// made of a token: kept with the log-in, it ends with it, as the images do that name it.
+    /// Tells whose ``access`` is: another where a LOGIN brings another, or where it came of a refresh token that did
+    /// not come with the one before. An answer that varies by Authorization is for one family alone (RFC 9111 section
+    /// 4.1). It is a number and nothing that is made of a token: kept with the log-in, it ends with it, as the images
+    /// do that name it.
     public var family: UInt32
-    /// The family of what ``refresh`` brings: ``family``, where that came with ``access`` or one from the other. Chosen by the LOGIN
-    /// and durable with it, so that whatever becomes of what a refresh brought, no number ever names two families.
+    /// The family of what ``refresh`` brings: ``family``, where that came with ``access`` or one from the other. Chosen
+    /// by the LOGIN and durable with it, so that whatever becomes of what a refresh brought, no number ever names two
+    /// families.
     public var refreshFamily: UInt32
 
     /// - Parameter refreshFamily: nil where the two tokens came together.
@@ -26,8 +29,9 @@ public struct LoginTokens: Sendable, Equatable {
         self.refreshFamily = refreshFamily ?? family
     }
 
-    /// A LOGIN brings tokens; nil keeps what there is. With another refresh token alone, an access token that the old one had brought goes:
-    /// whose it is, nobody can tell any more. One that a LOGIN brought stays until the origin refuses it.
+    /// A LOGIN brings tokens; nil keeps what there is. With another refresh token alone, an access token that the old
+    /// one had brought goes: whose it is, nobody can tell any more. One that a LOGIN brought stays until the origin
+    /// refuses it.
     mutating func logIn(access: Secret?, refresh: Secret?) {
         let isOtherAccess = access != nil && access != self.access
         let isOtherRefresh = refresh != nil && refresh != self.refresh
@@ -60,8 +64,8 @@ public struct LoginTokens: Sendable, Equatable {
     }
 }
 
-/// The life of an access token that a token endpoint issued. By the wall clock, since it has to be right after a restart; a
-/// clock that was wrong costs one refresh more or one 401, and nothing else.
+/// The life of an access token that a token endpoint issued. By the wall clock, since it has to be right after a
+/// restart; a clock that was wrong costs one refresh more or one 401, and nothing else.
 public struct TokenLife: Sendable, Equatable {
     /// Seconds since 1970, when it was asked for.
     public var issuedAt: Int64
@@ -76,8 +80,8 @@ public struct TokenLife: Sendable, Equatable {
         self.seconds = seconds
     }
 
-    /// Whether it is to be renewed before it is used again: a tenth of its life before its end, ``longestMargin`` before it at
-    /// most, and not within a second of its issue, whatever the endpoint says.
+    /// Whether it is to be renewed before it is used again: a tenth of its life before its end, ``longestMargin``
+    /// before it at most, and not within a second of its issue, whatever the endpoint says.
     func isDue(at now: Int64) -> Bool {
         guard let seconds else { return false }
         return age(at: now) >= max(1, seconds - min(seconds / 10, Self.longestMargin))

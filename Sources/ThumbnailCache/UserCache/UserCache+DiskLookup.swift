@@ -10,11 +10,11 @@ public struct DiskLookup: Sendable {
 }
 
 extension UserCache {
-    /// Answers a GET from disk on the caller's thread, without waiting for anything, where all it takes is in the kernel's
-    /// memory. Anything but an image is for ``get(_:after:resolve:)`` to go on with.
+    /// Answers a GET from disk on the caller's thread, without waiting for anything, where all it takes is in the
+    /// kernel's memory. Anything but an image is for ``get(_:after:resolve:)`` to go on with.
     ///
-    /// Whatever changes a slot while it is being looked at counts an invalidation, and the look is worth nothing then. So a purge,
-    /// a PUT or a download has its effect here as it has on a look that waits (I3, I7).
+    /// Whatever changes a slot while it is being looked at counts an invalidation, and the look is worth nothing then.
+    /// So a purge, a PUT or a download has its effect here as it has on a look that waits (I3, I7).
     public func lookAtDisk(_ query: ImageQuery) -> DiskLookup {
         let slot = query.slot
         let now = services.time.now
@@ -32,8 +32,8 @@ extension UserCache {
         return DiskLookup(image: image, cache: self, invalidations: isEmpty ? before : nil)
     }
 
-    /// Whether the look has shown that there is no image, and nothing has changed since. What was seen in a cache that has ended says
-    /// nothing of the next.
+    /// Whether the look has shown that there is no image, and nothing has changed since. What was seen in a cache that
+    /// has ended says nothing of the next.
     func isStillEmpty(_ lookup: DiskLookup?, _ state: State) -> Bool {
         guard let lookup, lookup.cache === self else { return false }
         return lookup.invalidations == state.invalidations
@@ -54,8 +54,8 @@ extension UserCache {
 }
 
 extension UserCache.State {
-    /// Whether what is on disk is the answer: nothing is going on in the slot, and the origin has not said that there is nothing.
-    /// What it no longer has may still be on disk where it could not be removed.
+    /// Whether what is on disk is the answer: nothing is going on in the slot, and the origin has not said that there
+    /// is nothing. What it no longer has may still be on disk where it could not be removed.
     fileprivate func mayLookAtDisk(_ slot: Slot, now: Int64) -> Bool {
         isOpen && memory[slot] == nil && coordinator.activity[slot] == nil
             && !coordinator.negativeCache.hasMissing(slot, at: now)

@@ -121,8 +121,8 @@ extension UserCache {
             lastModified: fields.modifiedSince(now: services.time.now))
     }
 
-    /// What an ended download means for the cache. Nil for a "not modified" that is about something else than what is held, and for
-    /// what was said to tokens that are not the log-in's any more: then the origin is to be asked again.
+    /// What an ended download means for the cache. Nil for a "not modified" that is about something else than what is
+    /// held, and for what was said to tokens that are not the log-in's any more: then the origin is to be asked again.
     /// - Parameters:
     ///   - family: of the tokens that it showed.
     ///   - responseTime: when it ended, which is when its age began to count here.
@@ -206,15 +206,15 @@ extension UserCache {
 }
 
 extension DownloadOutcome {
-    /// Whether the digest of what came takes longer than the fetcher's one thread has, for which other downloads wait: 64 KiB take
-    /// some 40 µs. To hand it to a pool takes 15 µs and more, and a thread's waking.
+    /// Whether the digest of what came takes longer than the fetcher's one thread has, for which other downloads wait:
+    /// 64 KiB take some 40 µs. To hand it to a pool takes 15 µs and more, and a thread's waking.
     fileprivate var takesLongToHash: Bool {
         if case .image(let downloaded) = self { downloaded.bytes.count > 64 << 10 } else { false }
     }
 }
 
-/// A download that takes several steps, one after another, as one thing that can be stopped: the wait for a token, the request,
-/// and where the origin refuses the token, both again.
+/// A download that takes several steps, one after another, as one thing that can be stopped: the wait for a token, the
+/// request, and where the origin refuses the token, both again.
 final class CancellationChain: DownloadHandle {
     private struct State {
         var isCancelled = false

@@ -10,8 +10,8 @@ extension UserCache {
         let wipe: (@Sendable () -> Void)?
     }
 
-    /// Ends the generation: no new work, waiters answered, downloads cancelled, memory forgotten, then answers on their way
-    /// and what the disk is doing drained, and the keys wiped. Blocks until then: call it on a pool. Idempotent.
+    /// Ends the generation: no new work, waiters answered, downloads cancelled, memory forgotten, then answers on their
+    /// way and what the disk is doing drained, and the keys wiped. Blocks until then: call it on a pool. Idempotent.
     /// - Parameter wipesBehind: the images that were in memory are left to the caller to wipe.
     func close(_ failure: CacheFailure = .cancelled, wipesBehind: Bool = false) -> Closing {
         let (ended, memory, earlier) = state.withLockedValue { state in
@@ -34,7 +34,8 @@ extension UserCache {
         }
     }
 
-    /// Takes the entries out of the tier and wipes them, which takes 100 ms for a hundred thousand. Nothing leads to them any more.
+    /// Takes the entries out of the tier and wipes them, which takes 100 ms for a hundred thousand. Nothing leads to
+    /// them any more.
     private static func wipe(
         _ memory: NIOLockedValueBox<MemoryTable>, of tier: MemoryTier, yield: YieldToOthers
     ) {
@@ -42,8 +43,8 @@ extension UserCache {
         tier.giveUp(&entries, yield: yield)
     }
 
-    /// Out of the box and the dictionary, so that each goes with the last reference when the tier gives it up, and not all at the end.
-    /// To look at a hundred thousand takes milliseconds, in which the receipt of a purge is on its way.
+    /// Out of the box and the dictionary, so that each goes with the last reference when the tier gives it up, and not
+    /// all at the end. To look at a hundred thousand takes milliseconds, in which the receipt of a purge is on its way.
     private static func takeOut(
         _ memory: NIOLockedValueBox<MemoryTable>, yield: YieldToOthers
     ) -> [MemoryEntry] {

@@ -14,8 +14,8 @@ extension UserCache {
         var memory = MemoryChange()
     }
 
-    /// Changes the state under the lock, lets go of it, and does what follows. An ending that comes in between waits until
-    /// the answers are with whoever asked.
+    /// Changes the state under the lock, lets go of it, and does what follows. An ending that comes in between waits
+    /// until the answers are with whoever asked.
     func change(_ body: (inout State) -> Consequences) {
         let (consequences, delivery) = state.withLockedValue { state in
             (body(&state), state.beginDelivery())
@@ -114,7 +114,8 @@ extension UserCache {
 
     // MARK: To disk, behind the back of those who have the image already
 
-    /// Has a downloaded image written. While it waits for its turn the coordinator alone holds the image: with an ending it goes (I11).
+    /// Has a downloaded image written. While it waits for its turn the coordinator alone holds the image: with an
+    /// ending it goes (I11).
     func storeLater(_ flight: FlightID) {
         guard let image = toStore(flight) else { return }
         guard !services.writes.add(uid: payer, bytes: image.bytes.storage, { self.store(flight) }) else { return }
@@ -147,7 +148,8 @@ extension UserCache {
         }
     }
 
-    /// A newer image was served and is not on disk: what it replaced there must not come back when memory lets go of it.
+    /// A newer image was served and is not on disk: what it replaced there must not come back when memory lets go of
+    /// it.
     private func notStored(_ flight: FlightID) {
         change { Consequences(effects: $0.coordinator.notStored(flight)) }
         storeEnded(flight)

@@ -4,7 +4,8 @@ extension UserCache {
     /// Images that are looked at, at most, to find one that stands in for a size that is missing.
     private static var mostLookedAt: Int { 4 }
 
-    /// Lookups, at most, until one is not invalidated. To invalidate one takes somebody a PUT or a download of the profile.
+    /// Lookups, at most, until one is not invalidated. To invalidate one takes somebody a PUT or a download of the
+    /// profile.
     private static var mostLookups: Int { 4 }
 
     /// What a lookup of a larger image came to.

@@ -7,7 +7,8 @@ extension UserCache {
     ///
     /// It wins over every download of the slot that began before it is on disk; their waiters get its image (I7).
     /// - Parameter timeToLive: seconds; nil for an image that stays fresh until it is replaced, purged or evicted.
-    /// - Throws: ``CacheFailure/cancelled`` when a purge or log-out overtook it, `shuttingDown` when the stop did; `badImage`, `tooLarge`, `noSpace`, `inputOutput`.
+    /// - Throws: ``CacheFailure/cancelled`` when a purge or log-out overtook it, `shuttingDown` when the stop did;
+    ///   `badImage`, `tooLarge`, `noSpace`, `inputOutput`.
     public func put(_ slot: Slot, _ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) {
         let slot = slot.detached()
         let image = try judge(bytes, timeToLive: timeToLive)

@@ -6,8 +6,8 @@ import NIOCore
 /// One generation of one user's cache: the scope itself.
 ///
 /// It is made by a log-in or a purge, is handed to whoever works for that user, and is the only thing that knows the
-/// generation's vault. A purge replaces the object, a log-out closes it. Late work still holds the old one: its keys are wiped,
-/// its flights are gone, and nothing in it leads to the new one. That is I3 by construction.
+/// generation's vault. A purge replaces the object, a log-out closes it. Late work still holds the old one: its keys
+/// are wiped, its flights are gone, and nothing in it leads to the new one. That is I3 by construction.
 ///
 /// Safe from any thread. The lock is never held across a system call or a callback.
 public final class UserCache: Sendable {
@@ -21,12 +21,14 @@ public final class UserCache: Sendable {
         var coordinator: RequestCoordinator
         /// Whoever waits until no downloaded image is on its way to the disk.
         var awaitingStores: [CheckedContinuation<Void, Never>] = []
-        /// Answers that were decided under the lock and are on their way to whoever asked, outside it. An ending that did not wait for them
-        /// could be overtaken: the image would arrive behind the receipt (I3). It replaces the group under the lock, so that answers
-        /// decided later hold up nobody; they never block, so it never waits long.
+        /// Answers that were decided under the lock and are on their way to whoever asked, outside it. An ending that
+        /// did not wait for them could be overtaken: the image would arrive behind the receipt (I3). It replaces the
+        /// group under the lock, so that answers decided later hold up nobody; they never block, so it never waits
+        /// long.
         var deliveries = DrainGroup()
 
-        /// Counts an answer among those on their way. Whoever calls it calls `leave()` when the answer is with whoever asked.
+        /// Counts an answer among those on their way. Whoever calls it calls `leave()` when the answer is with whoever
+        /// asked.
         mutating func beginDelivery() -> DrainGroup {
             // Never closed: who drains it has replaced it before.
             _ = deliveries.enter()
@@ -105,8 +107,8 @@ public final class UserCache: Sendable {
         return state.withLockedValue { $0.useFresh(slot, url: url, now: now)?.served }
     }
 
-    /// The reply, ready to be sent, with the image in memory when that is fresh: ``hit(_:url:)`` for whoever wants nothing
-    /// but the image, without a copy of all that is known of it.
+    /// The reply, ready to be sent, with the image in memory when that is fresh: ``hit(_:url:)`` for whoever wants
+    /// nothing but the image, without a copy of all that is known of it.
     public func readyReply(_ slot: Slot) -> ByteBuffer? {
         let now = services.time.now
         return state.withLockedValue { $0.useFresh(slot, url: nil, now: now)?.served.image.bytes.framed }
@@ -114,8 +116,8 @@ public final class UserCache: Sendable {
 
     /// Answers a GET that ``hit(_:url:)`` did not: from disk, from a download under way, or from one of its own.
     ///
-    /// `resolve` is called exactly once, on any thread, maybe before this returns; after ``leave(_:)`` only if the answer
-    /// was on its way already. It must not block: an ending waits for it.
+    /// `resolve` is called exactly once, on any thread, maybe before this returns; after ``leave(_:)`` only if the
+    /// answer was on its way already. It must not block: an ending waits for it.
     /// - Parameter lookup: what ``lookAtDisk(_:)`` has just seen.
     /// - Returns: the name under which the request waits.
     @discardableResult
@@ -204,8 +206,8 @@ public final class UserCache: Sendable {
 
 // MARK: - In memory
 
-// Entries are found here, under the cache's own lock; the tier only decides which go. It is told of changes after the lock is let go,
-// since it calls back with its own.
+// Entries are found here, under the cache's own lock; the tier only decides which go. It is told of changes after the
+// lock is let go, since it calls back with its own.
 extension UserCache {
     /// What the tier is to be told.
     struct MemoryChange: Sendable {

@@ -3,8 +3,8 @@ import LinuxSupport
 
 /// The directory in which a log-out hook leaves word of a log-out, for a daemon that it may not reach.
 ///
-/// A marker is an empty file `<uid>.<32 hexadecimal digits>`: its name is all it says. `docs/operations.md` has the whole
-/// story, under "Pending log-outs".
+/// A marker is an empty file `<uid>.<32 hexadecimal digits>`: its name is all it says. `docs/operations.md` has the
+/// whole story, under "Pending log-outs".
 struct MarkerDirectory {
     let path: String
 

@@ -46,8 +46,8 @@ extension Value {
         }
     }
 
-    /// A JSON text (RFC 8259), on one line. Bytes are a string where they are UTF-8. Where they are not, no string could hold them: they
-    /// become `{"base64": "…"}`.
+    /// A JSON text (RFC 8259), on one line. Bytes are a string where they are UTF-8. Where they are not, no string
+    /// could hold them: they become `{"base64": "…"}`.
     var json: String {
         switch self {
         case .null: "null"

@@ -9,7 +9,8 @@ extension Configuration {
         var token = TokenEndpoint(url: "", clientID: "")
     }
 
-    /// Every key of an `[origins.NAME]`. A file with a secret is read with the configuration, at the start and at each reload.
+    /// Every key of an `[origins.NAME]`. A file with a secret is read with the configuration, at the start and at each
+    /// reload.
     static let originSettings: [Setting<OriginDraft>] = [
         Setting("url", \.origin.url, .webURL),
         Setting("default-size", \.origin.defaultSize, .count(1...4096)),

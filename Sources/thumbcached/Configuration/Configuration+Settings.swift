@@ -3,7 +3,8 @@ import Logging
 import ThumbnailCache
 
 extension Configuration {
-    /// Every key outside of `[origins]`. What bounds others stands before them: a request that is allowed finds room, when it is alone.
+    /// Every key outside of `[origins]`. What bounds others stands before them: a request that is allowed finds room,
+    /// when it is alone.
     static func settings(accounts: AccountDirectory) -> [Setting<Configuration>] {
         [
             Setting("threads", \.threads, .count(1...256)),

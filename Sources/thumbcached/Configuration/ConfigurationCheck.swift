@@ -3,8 +3,8 @@ import LinuxSupport
 
 /// `--check-config`: judges a configuration as the service would read it, whoever asks.
 ///
-/// Root may read what the service may not, and has other directories than it. So root becomes the service's user first, where there
-/// is one, and what systemd passes to the service is taken as passed.
+/// Root may read what the service may not, and has other directories than it. So root becomes the service's user first,
+/// where there is one, and what systemd passes to the service is taken as passed.
 struct ConfigurationCheck {
     /// As whom the unit runs the daemon; its group is called the same.
     static let serviceUser = "thumbcached"
@@ -19,7 +19,8 @@ struct ConfigurationCheck {
     let environment: [String: String]
 
     /// - Returns: what was found to be good.
-    /// - Throws: ``ConfigurationError`` with all that is wrong; ``SystemError`` when the service's user cannot be become.
+    /// - Throws: ``ConfigurationError`` with all that is wrong; ``SystemError`` when the service's user cannot be
+    ///   become.
     func run() throws -> String {
         let suffix = try becomeServiceUser() ? ", read as the user \(Self.serviceUser)" : ""
         let passed = environment.merging(Self.serviceEnvironment) { own, _ in own }

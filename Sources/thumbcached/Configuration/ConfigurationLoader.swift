@@ -109,8 +109,8 @@ struct StandardDirectories: Equatable, Sendable {
         }
         let isRoot = uid == 0
         let passed = directory("RUNTIME_DIRECTORY")
-        // Without a runtime directory of the session there is nothing that a reboot is sure to empty, except root's own.
-        // There the keys are one level below the socket: everybody must be able to reach that, and nobody these.
+        // Without a runtime directory of the session there is nothing that a reboot is sure to empty, except root's
+        // own. There the keys are one level below the socket: everybody must be able to reach that, and nobody these.
         let session = directory("XDG_RUNTIME_DIR").map { "\($0)/thumbcached" }
 
         cache = directory("CACHE_DIRECTORY") ?? own("XDG_CACHE_HOME", under: ".cache")

@@ -2,7 +2,8 @@ import TOMLKit
 
 /// A value of a TOML document.
 ///
-/// A tree of our own, because TOMLKit's decoder reports a wrong type as a missing key, and traps on integers that do not fit.
+/// A tree of our own, because TOMLKit's decoder reports a wrong type as a missing key, and traps on integers that do
+/// not fit.
 enum TOMLNode: Equatable, Sendable {
     case table([String: TOMLNode])
     case array([TOMLNode])
@@ -71,8 +72,8 @@ extension TOMLNode {
     }
 }
 
-/// Refuses what toml++ dies of instead of refusing it: a section without a name, as in `[#`, which it takes for impossible, and
-/// depth, which it and whoever walks its tree follow by recursion.
+/// Refuses what toml++ dies of instead of refusing it: a section without a name, as in `[#`, which it takes for
+/// impossible, and depth, which it and whoever walks its tree follow by recursion.
 ///
 /// Up to the first mistake of a document both read the same; whatever else is wrong is left to the parser.
 struct TOMLGuard {

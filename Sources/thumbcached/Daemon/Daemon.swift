@@ -22,8 +22,8 @@ enum Daemon {
     private static var taskThreads: Int { 2 }
     /// The one that writes downloaded images and the store's own among them.
     static var allDiskThreads: Int { diskThreads + lifecycleThreads + endingThreads + 2 }
-    /// Seconds in which those for whom the daemon is started have it for themselves: beside the sweep of ten thousand users the first
-    /// hit came 3 ms later on one core, after 27 ms instead of 24; on two, 1 ms.
+    /// Seconds in which those for whom the daemon is started have it for themselves: beside the sweep of ten thousand
+    /// users the first hit came 3 ms later on one core, after 27 ms instead of 24; on two, 1 ms.
     private static var restAtStart: Double { 0.5 }
 
     /// Serves until SIGTERM or SIGINT. Called on the main thread, which it blocks.

@@ -3,8 +3,9 @@ import ThumbnailCache
 
 /// Threads that may block on the disk, shared out between accounts by turns.
 ///
-/// A turn is worth a tenth of a millisecond of a thread's time: who takes longer is passed over until the others have had as much. And no
-/// account has more than half of the threads at once, however much it submits, so that whoever comes next finds one that is free.
+/// A turn is worth a tenth of a millisecond of a thread's time: who takes longer is passed over until the others have
+/// had as much. And no account has more than half of the threads at once, however much it submits, so that whoever
+/// comes next finds one that is free.
 final class FairPool: BlockingPool {
     private struct Lines {
         var waiting = FairQueue<UInt32, @Sendable () -> Void>(quantum: FairPool.turn)
@@ -55,6 +56,7 @@ final class FairPool: BlockingPool {
         work()
     }
 
-    /// Returns when all that was submitted is done and every thread has ended. What is submitted later is done by the caller.
+    /// Returns when all that was submitted is done and every thread has ended. What is submitted later is done by the
+    /// caller.
     func stop() { workers.stop() }
 }

@@ -72,8 +72,8 @@ struct Serving: Sendable {
     }
 }
 
-/// Reads the configuration again on SIGHUP: limits, origins and the log level take effect at once; a file that is not good
-/// changes nothing.
+/// Reads the configuration again on SIGHUP: limits, origins and the log level take effect at once; a file that is not
+/// good changes nothing.
 struct Reload: Sendable {
     let load: @Sendable () throws -> Configuration
     let live: LiveConfiguration
@@ -102,7 +102,8 @@ struct Reload: Sendable {
     }
 }
 
-/// What the main thread waits for while the daemon serves. However often something is told before it is looked at, it is one event.
+/// What the main thread waits for while the daemon serves. However often something is told before it is looked at, it
+/// is one event.
 final class DaemonEvents: Sendable {
     /// The first in this list goes first.
     enum Event: CaseIterable, Sendable {
@@ -131,7 +132,8 @@ final class DaemonEvents: Sendable {
         }
     }
 
-    /// Turns signals into events from now on, on a thread that waits for nothing else: sigwait(3). Until then they end the process.
+    /// Turns signals into events from now on, on a thread that waits for nothing else: sigwait(3). Until then they end
+    /// the process.
     ///
     /// Called on the main thread, which is the only one that signals are delivered to (see `startThread`).
     func takeSignals() throws(ThreadError) {

@@ -3,8 +3,8 @@ import Logging
 import NIOConcurrencyHelpers
 import ThumbnailCache
 
-/// The accounts as the machine's file says now: read at the start, at a reload, and when somebody connects of whom it did not speak, once it
-/// has changed. So those count for an account that was made while the daemon runs.
+/// The accounts as the machine's file says now: read at the start, at a reload, and when somebody connects of whom it
+/// did not speak, once it has changed. So those count for an account that was made while the daemon runs.
 struct LiveAccounts: Sendable {
     private struct State {
         var accounts = SubordinateUIDs()
@@ -21,7 +21,8 @@ struct LiveAccounts: Sendable {
 
     func account(of uid: UInt32) -> UInt32 { state.withLockedValue { $0.accounts.account(of: uid) } }
 
-    /// The same of a uid that connects. If it is in nobody's range the file is looked at behind it, so that its next connection is known.
+    /// The same of a uid that connects. If it is in nobody's range the file is looked at behind it, so that its next
+    /// connection is known.
     /// - Parameters:
     ///   - now: nanoseconds of a clock that nobody sets.
     ///   - pool: where files are looked at; names of accounts may be looked up there, which can take long.
@@ -103,8 +104,8 @@ struct LiveAccounts: Sendable {
     }
 }
 
-/// Which account a uid counts for. An account may use thousands of uids beside its own, those that subuid(5) gives it: shares of what there
-/// is go to the account, or it would have thousands of them (F80).
+/// Which account a uid counts for. An account may use thousands of uids beside its own, those that subuid(5) gives it:
+/// shares of what there is go to the account, or it would have thousands of them (F80).
 ///
 /// Whom a cache belongs to is another matter: that is the uid (I1).
 struct SubordinateUIDs: Sendable, Equatable {

@@ -178,8 +178,8 @@ struct ListeningSocket: Sendable {
             throw error
         }
         // Nobody gets in before listen, so the mode comes in time. Not following links, so that whoever can write to
-        // the directory cannot have the mode of another file changed. As many may wait to be accepted as the kernel lets:
-        // it has a limit of its own (net.core.somaxconn).
+        // the directory cannot have the mode of another file changed. As many may wait to be accepted as the kernel
+        // lets: it has a limit of its own (net.core.somaxconn).
         guard fchmodat(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW) == 0, Glibc.listen(descriptor, 4096) == 0,
             let identity = try identify(path)
         else {
@@ -210,7 +210,8 @@ struct ListeningSocket: Sendable {
     }
 }
 
-/// The lock file of a socket, locked as long as the daemon lives. The kernel gives the lock back however the process ends.
+/// The lock file of a socket, locked as long as the daemon lives. The kernel gives the lock back however the process
+/// ends.
 private struct SocketLock {
     private let path: String
     private let descriptor: Int32

@@ -4,8 +4,8 @@ import ImageFetcher
 import LinuxSupport
 import Logging
 
-/// How the descriptors that the process may have are shared out, so that one that is needed is never taken by a connection
-/// (I9, F15).
+/// How the descriptors that the process may have are shared out, so that one that is needed is never taken by a
+/// connection (I9, F15).
 ///
 /// Connections are refused before descriptors run out: what is left is for the disk, downloads and the store's own
 /// files. Where the system allows too few for what is configured, the daemon keeps fewer directories open,
@@ -21,12 +21,13 @@ struct DescriptorBudget: Equatable, Sendable {
     private static let fewestDownloads = 8
     /// Besides the admins'.
     private static let fewestConnections = 8
-    /// Sockets that one download, or one token request, can take: that of the transfer, and what libcurl resolves its host with.
+    /// Sockets that one download, or one token request, can take: that of the transfer, and what libcurl resolves its
+    /// host with.
     private static let perTransfer = 2
 
-    /// What everything takes that has no limit of its own: standard streams, log, locks and roots of the store, the event
-    /// loops, that of downloads among them, one file and its directory for each thread that works on the disk, refused connections that linger, token
-    /// requests, and some to spare for what the C library opens.
+    /// What everything takes that has no limit of its own: standard streams, log, locks and roots of the store, the
+    /// event loops, that of downloads among them, one file and its directory for each thread that works on the disk,
+    /// refused connections that linger, token requests, and some to spare for what the C library opens.
     static func fixed(threads: Int, diskThreads: Int) -> Int {
         64 + 4 * (threads + 1) + 3 * diskThreads + DaemonServer.refusedAtOnce
             + perTransfer * CurlImageFetcher.tokenRequestsAtOnce
@@ -78,8 +79,8 @@ struct DescriptorBudget: Equatable, Sendable {
         return result
     }
 
-    /// Sees to it that a configuration fits the process: raises the soft limit as far as it is needed and allowed, and where
-    /// that is not enough lowers the configuration, with a warning.
+    /// Sees to it that a configuration fits the process: raises the soft limit as far as it is needed and allowed, and
+    /// where that is not enough lowers the configuration, with a warning.
     /// - Throws: ``TooFewDescriptors``; ``SystemError`` when the system does not say.
     static func fit(
         _ configuration: Configuration, log: Logger

@@ -14,8 +14,8 @@ enum KernelFacts {
     /// systemd.unit(5).
     static let bootIDVariable = "THUMBCACHED_BOOT_ID"
 
-    /// The id of this boot of the machine, also in a container: 32 hexadecimal digits, as the environment has them, else
-    /// those of random(4), boot_id.
+    /// The id of this boot of the machine, also in a container: 32 hexadecimal digits, as the environment has them,
+    /// else those of random(4), boot_id.
     /// - Throws: when there is none in the environment and the file cannot be read, or what is found is no id.
     static func bootID(
         environment: [String: String], file path: String = bootIDFile

@@ -8,8 +8,8 @@ import LinuxSupport
 struct SystemdNotifier: Sendable, Equatable {
     enum Message: Sendable, Equatable {
         case ready
-        /// Followed by ``ready`` when it is done. When it began, by CLOCK_MONOTONIC, in microseconds: so systemd knows which
-        /// READY=1 belongs to it (Type=notify-reload).
+        /// Followed by ``ready`` when it is done. When it began, by CLOCK_MONOTONIC, in microseconds: so systemd knows
+        /// which READY=1 belongs to it (Type=notify-reload).
         case reloading(monotonic: UInt64)
         case stopping
         /// A line for `systemctl status`.
@@ -20,7 +20,8 @@ struct SystemdNotifier: Sendable, Equatable {
 
     /// Where to send; nil for nowhere. An `@` stands for the NUL that an abstract address begins with.
     private let name: String?
-    /// Milliseconds in which ``Message/watchdog`` is due: half the time after which systemd gives up. Nil where nobody waits for it.
+    /// Milliseconds in which ``Message/watchdog`` is due: half the time after which systemd gives up. Nil where nobody
+    /// waits for it.
     let watchdogInterval: Int64?
 
     init(environment: [String: String], pid: Int32 = getpid()) {

@@ -8,14 +8,14 @@ import ThumbnailCache
 
 /// Feeds systemd's watchdog as long as all that must live does its own work (F48).
 ///
-/// At every beat each check is asked for a sign of life, which it gives by the work that it is there for: an event loop by running
-/// a task, the downloads' thread by coming round. When a vital check has not answered by the next beat, the watchdog goes
-/// unfed, and systemd restarts the daemon. A check that is not vital is only told of in the log.
+/// At every beat each check is asked for a sign of life, which it gives by the work that it is there for: an event loop
+/// by running a task, the downloads' thread by coming round. When a vital check has not answered by the next beat, the
+/// watchdog goes unfed, and systemd restarts the daemon. A check that is not vital is only told of in the log.
 struct Watchdog: Sendable {
     struct HealthCheck: Sendable {
         let name: String
-        /// Whether a restart is right when it is stuck. It is not for what waits for a disk: memory hits are still served
-        /// then (I9), and a restart would wait for the same disk.
+        /// Whether a restart is right when it is stuck. It is not for what waits for a disk: memory hits are still
+        /// served then (I9), and a restart would wait for the same disk.
         let isVital: Bool
         /// Has the check call back, once, by its own work.
         let ask: @Sendable (@escaping @Sendable () -> Void) -> Void
@@ -31,7 +31,8 @@ struct Watchdog: Sendable {
     }
 
     let checks: [HealthCheck]
-    /// Milliseconds between beats. The second beat is the first that feeds: twice this must be less than what systemd waits for.
+    /// Milliseconds between beats. The second beat is the first that feeds: twice this must be less than what systemd
+    /// waits for.
     let pause: Int64
     let time: any Timekeeping
     /// Tells systemd that the daemon is alive. Must not block. Where it throws, the next one comes in time.

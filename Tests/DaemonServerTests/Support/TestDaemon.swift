@@ -29,8 +29,8 @@ final class TestDaemon: Sendable {
     static let somebody = Peer(uid: 1000, pid: 1, isAdmin: false)
     static let admin = Peer(uid: 0, pid: 1, isAdmin: true)
 
-    /// As ``FakeWorld/origin``, but with a longer timeout than a test takes: requests wait by the real clock, and where their
-    /// time is not what is tested it must not be up on a machine that is slow.
+    /// As ``FakeWorld/origin``, but with a longer timeout than a test takes: requests wait by the real clock, and where
+    /// their time is not what is tested it must not be up on a machine that is slow.
     static let origin: Origin = {
         var origin = FakeWorld.origin
         origin.timeout = 600_000

@@ -146,8 +146,8 @@ func `I5: an image of any length survives`(count: Int) throws {
         let vault = try store.commitLogin(alice, .plain)
         for size in [0, 1, 64, 4096] as [UInt16] { try vault.put(slot("bob", size), picture(1)) }
         try vault.put(slot("eve", 64), picture(2))
-        // Who was fenced, and what there was then: before the entries go no write may follow, and after they went no read
-        // that saw them.
+        // Who was fenced, and what there was then: before the entries go no write may follow, and after they went no
+        // read that saw them.
         var fenced: [OpaqueID] = []
         var entries: [Int] = []
         let removed = try vault.remove([OpaqueID("bob"), OpaqueID("nobody")]) { profile in

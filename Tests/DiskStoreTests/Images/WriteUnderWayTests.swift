@@ -11,7 +11,8 @@ import ThumbnailCache
         return lstat(path, &status) == 0 ? Int(status.st_size) : 0
     }
 
-    /// Which call of the write the purge comes before: one that makes the file, one that fills it, one that has filled it in part.
+    /// Which call of the write the purge comes before: one that makes the file, one that fills it, one that has filled
+    /// it in part.
     enum Moment: CaseIterable {
         case beforeTheFile, beforeTheBytes, betweenTheBytes
     }

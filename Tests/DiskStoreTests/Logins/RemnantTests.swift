@@ -5,8 +5,8 @@ import NIOConcurrencyHelpers
 import Testing
 import ThumbnailCache
 
-/// Keeps a second name for every key file that ever stands among the keys of a uid, so that what becomes of its bytes can be seen
-/// after the store has let go of it.
+/// Keeps a second name for every key file that ever stands among the keys of a uid, so that what becomes of its bytes
+/// can be seen after the store has let go of it.
 private final class KeyWitness: Sendable {
     private let keys: String
     private let place: String
@@ -26,7 +26,8 @@ private final class KeyWitness: Sendable {
         }
     }
 
-    /// Whether the only key files that hold anything yet are those among the keys, and none of those is a temporary one.
+    /// Whether the only key files that hold anything yet are those among the keys, and none of those is a temporary
+    /// one.
     func onlyLivingKeysAreLeft() throws -> Bool {
         for name in try FileManager.default.contentsOfDirectory(atPath: place) {
             var status = stat()

@@ -47,8 +47,8 @@ import ThumbnailCache
         }
         try tree.withStore { store in
             _ = try purge(20, of: alice, in: store)
-            // On the thread that deletes: any lock of those below that it still held would never be given up. Not every time, since
-            // that leaves new trash.
+            // On the thread that deletes: any lock of those below that it still held would never be given up. Not every
+            // time, since that leaves new trash.
             let turns = NIOLockedValueBox(0)
             serve.withLockedValue {
                 $0 = {
@@ -79,7 +79,8 @@ import ThumbnailCache
         throws
     {
         let tree = try TestTree()
-        // Larger than all the directories that forty may lie in, which count, too, and of which nobody knows how many there are.
+        // Larger than all the directories that forty may lie in, which count, too, and of which nobody knows how many
+        // there are.
         let image = picture(1, count: 300_000)
         let costs = DiskCosts(block: 4096, longest: 1 << 20)
         let full = 40 * (costs.file(Int64(image.content.count + 124)) + costs.directory)

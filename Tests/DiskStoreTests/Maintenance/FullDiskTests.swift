@@ -23,8 +23,8 @@ private let canMount: Bool = {
     return attempt.terminationStatus == 0
 }()
 
-/// A file system of its own, as small as asked, for as long as the body runs. It is mounted in a namespace that a process
-/// holds, and seen from here through that process; with it, it goes.
+/// A file system of its own, as small as asked, for as long as the body runs. It is mounted in a namespace that a
+/// process holds, and seen from here through that process; with it, it goes.
 private func withSmallDisk(_ options: String, _ body: (TestTree) throws -> Void) throws {
     let tree = try TestTree()
     let mountPoint = tree.root + "/disk"
@@ -80,7 +80,8 @@ private func fillUp(_ tree: TestTree) throws {
                 let huge = picture(3, count: 500_000)
                 do {
                     for number in 0..<20 { try ofBob.put(slot("\(number)"), huge) }
-                    // Short of inodes alone, an image of the user's own makes room, with the directory that it was alone in.
+                    // Short of inodes alone, an image of the user's own makes room, with the directory that it was
+                    // alone in.
                     #expect(options.contains("nr_inodes"))
                     #expect(try ofBob.bytes(slot("19")) == huge.content)
                 } catch {

@@ -5,9 +5,10 @@ import Testing
 extension EndToEnd {
     /// What the documents show is what happens, and what they name is there.
     ///
-    /// A block marked `console` is a session: lines that begin with `$ ` are run by a shell, one after another in the same
-    /// directory, which holds `bob.png`; SOCKET is a daemon's socket, and `redis-cli` and `thumbcachectl` are on PATH. What
-    /// follows a command is its output. `…` stands for the rest of a line, a line that is only `…` for any lines.
+    /// A block marked `console` is a session: lines that begin with `$ ` are run by a shell, one after another in the
+    /// same directory, which holds `bob.png`; SOCKET is a daemon's socket, and `redis-cli` and `thumbcachectl` are on
+    /// PATH. What follows a command is its output. `…` stands for the rest of a line, a line that is only `…` for any
+    /// lines.
     struct DocumentationTests {
         struct Step: CustomStringConvertible {
             var line: Int

@@ -99,8 +99,8 @@ extension EndToEnd {
                     refused = try alice.call("GET", "alice", "once more")
                 }
                 #expect(refused.code == "ORIGIN" && refused.brief.contains("is not asked for"), "\(refused.brief)")
-                // Four at once, and some more before the third of them is known to have failed: how many, the machine's haste decides.
-                // Without the breaker there would be one for each download.
+                // Four at once, and some more before the third of them is known to have failed: how many, the machine's
+                // haste decides. Without the breaker there would be one for each download.
                 #expect(hanging.requests.count < 60)
                 // A client's time may be up a moment before that of its download.
                 try eventually("no place is taken any more") {

@@ -4,8 +4,8 @@ import Testing
 extension EndToEnd {
     /// A real origin with real pictures, and how often it is asked.
     struct OriginTests {
-        /// With the memory tier at its default, most of the second round comes from memory; without one, all of it comes
-        /// from disk.
+        /// With the memory tier at its default, most of the second round comes from memory; without one, all of it
+        /// comes from disk.
         @Test(arguments: ["64MiB", "0"])
         func `I5: 500 pictures come back byte for byte; a second round, and one after a restart, ask nothing of nginx`(
             memoryTier: String

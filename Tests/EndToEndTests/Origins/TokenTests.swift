@@ -2,7 +2,8 @@ import Foundation
 import Testing
 
 extension EndToEnd {
-    /// Access tokens, with a daemon, an origin that shows its pictures to their bearers only, and the endpoint that issues them.
+    /// Access tokens, with a daemon, an origin that shows its pictures to their bearers only, and the endpoint that
+    /// issues them.
     struct TokenTests {
         /// - Parameter allow: where else than its own host the origin may lead.
         private func withDaemon(

@@ -3,7 +3,8 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// The daemon is restarted under those who keep their connections, as at an upgrade: the socket stays, the process is another.
+    /// The daemon is restarted under those who keep their connections, as at an upgrade: the socket stays, the process
+    /// is another.
     struct RestartTests {
         private static let restarts = 10
 
@@ -62,8 +63,8 @@ private struct Tally: Sendable {
     var unanswered: [String] = []
 }
 
-/// A client that keeps its connection, and so many requests on their way, until it sees the end; then it connects anew. That a request
-/// cannot be sent, or that reading fails, is an error of the test.
+/// A client that keeps its connection, and so many requests on their way, until it sees the end; then it connects anew.
+/// That a request cannot be sent, or that reading fails, is an error of the test.
 private struct KeptClient {
     let name: String
     let ahead: Int

@@ -79,8 +79,8 @@ extension EndToEnd {
                 ["grep", "-rlaF"] + needles.flatMap { ["-e", $0] } + [daemon.cache, daemon.state, daemon.runtime])
         }
 
-        /// The files in which 16 bytes of an image lie in a row: one in every 64 of its places is looked for, so that any
-        /// 79 bytes in a row are found.
+        /// The files in which 16 bytes of an image lie in a row: one in every 64 of its places is looked for, so that
+        /// any 79 bytes in a row are found.
         private func imageBytes(of images: [[UInt8]], in files: [String]) throws -> [String] {
             let parts = images.flatMap { image in
                 stride(from: 0, to: image.count - 16, by: 64).map { Data(image[$0..<$0 + 16]) }

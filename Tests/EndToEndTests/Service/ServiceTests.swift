@@ -13,7 +13,8 @@ extension EndToEnd {
                 #expect(try client.call("LOGIN", "alice") == .ok)
                 let picture = Picture.gif("bob", size: 2_000_000)
                 #expect(try client.call("PUT", "alice", "bob", picture) == .ok)
-                // Far more than a socket's buffers take: most of the reply is still in the daemon when the signal comes.
+                // Far more than a socket's buffers take: most of the reply is still in the daemon when the signal
+                // comes.
                 try client.send("GET", "alice", "bob")
                 #expect(client.hasReply(within: 30_000))
                 daemon.process?.signal(signal)

@@ -174,8 +174,8 @@ extension EndToEnd {
             try machine.run(["id", "-un"]).text.trimmingCharacters(in: .newlines)
         }
 
-        /// Runs a script in which `hook` is the PAM hook, as pam_exec calls it, and `users` names who is logged in. The shells
-        /// that the script starts know both.
+        /// Runs a script in which `hook` is the PAM hook, as pam_exec calls it, and `users` names who is logged in. The
+        /// shells that the script starts know both.
         private func session(_ daemon: Daemon, _ script: String) throws -> Finished {
             let machine = daemon.machine
             let bin = try machine.makeDirectory("bin-\(machine.takeNumber())")

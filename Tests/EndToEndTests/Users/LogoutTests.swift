@@ -16,7 +16,8 @@ extension EndToEnd {
                     client.end()
                 }
                 daemon.process?.signal(SIGCONT)
-                // Those before it have been accepted, and have had all the time of two commands that take as long as theirs.
+                // Those before it have been accepted, and have had all the time of two commands that take as long as
+                // theirs.
                 try daemon.takeUpEverythingSent()
                 for user in ["bob", "carol"] { #expect(try control.call("LOGIN", user) == .ok) }
                 #expect(daemon.loginFiles.count == 4)

@@ -163,7 +163,8 @@ extension EndToEnd {
             }
         }
 
-        /// Root gives it away. For anybody else there is a namespace in which they are root, and what is the real root's is a stranger's.
+        /// Root gives it away. For anybody else there is a namespace in which they are root, and what is the real
+        /// root's is a stranger's.
         @Test(.enabled(if: geteuid() == 0 || StoreFaultTests.canMount, "no namespace with mounts may be made here"))
         func
             `I4: with a directory of markers that belongs to somebody else there is no start, and the message says so`()

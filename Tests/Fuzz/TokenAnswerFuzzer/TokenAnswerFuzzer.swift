@@ -2,8 +2,8 @@ import ThumbnailCache
 
 @testable import ImageFetcher
 
-/// Feeds the reader of a token endpoint's answers with bytes that anybody may have written. Nothing may trap, and what is taken for a token
-/// is one.
+/// Feeds the reader of a token endpoint's answers with bytes that anybody may have written. Nothing may trap, and what
+/// is taken for a token is one.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     // Its end is the end of the memory: a byte read too far is one that the sanitizer sees.

@@ -14,7 +14,8 @@ import Testing
             // The first of several counts (section 4.2.1).
             ("max-age=60, max-age=30", 60), ("max-age=30, max-age=60", 30), ("max-age=60, max-age=x", 60),
             ("max-age=x, max-age=60", 0),
-            // What cannot be read is stale (section 4.2.1): among it blanks around the sign, which the grammar does not know.
+            // What cannot be read is stale (section 4.2.1): among it blanks around the sign, which the grammar does not
+            // know.
             ("max-age=ten", 0), ("max-age", 0), ("max-age=", 0), ("max-age=-1", 0), ("max-age=-3600", 0),
             ("max-age=+1", 0), ("max-age=1.5", 0), ("max-age=3600.0", 0), ("max-age=60s", 0), ("max-age=a60", 0),
             ("max-age='60'", 0), ("max-age =60", 0), ("max-age= 60", 0), ("max-age = 60", 0), ("max-age=60 30", 0),

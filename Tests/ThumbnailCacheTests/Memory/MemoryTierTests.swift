@@ -68,7 +68,8 @@ import Testing
         for entry in entries { tier.admit(entry) }
         let left = NIOLockedValueBox<[Int]>([])
         tier.giveUp(&entries) {
-            // Asks the tier: with its lock held this would never return. And what was given up is gone, and wiped, by now.
+            // Asks the tier: with its lock held this would never return. And what was given up is gone, and wiped, by
+            // now.
             left.withLockedValue { $0.append(tier.statistics.images) }
             #expect(last == nil)
         }

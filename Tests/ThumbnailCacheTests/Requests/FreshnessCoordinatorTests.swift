@@ -3,8 +3,8 @@ import Testing
 
 @testable import ThumbnailCache
 
-/// What a GET gets of an image that is held, by how old it is. An image is fresh for an hour, served while it is revalidated for ten
-/// minutes more, and served on errors until two hours after it was stored.
+/// What a GET gets of an image that is held, by how old it is. An image is fresh for an hour, served while it is
+/// revalidated for ten minutes more, and served on errors until two hours after it was stored.
 @Suite struct FreshnessCoordinatorTests {
     private static let download = "download \(CoordinatorBench.usual)"
 

@@ -4,8 +4,8 @@ import NIOCore
 
 @testable import ThumbnailCache
 
-/// A ``RequestCoordinator`` with what a test says to it in a few words. Effects come back as short sentences, so that a race
-/// reads as a list of what happened and what followed.
+/// A ``RequestCoordinator`` with what a test says to it in a few words. Effects come back as short sentences, so that a
+/// race reads as a list of what happened and what followed.
 struct CoordinatorBench {
     /// A moment in the middle of nowhere.
     static let start: Int64 = 1_000_000
@@ -166,8 +166,8 @@ struct FakeHandle: DownloadHandle {
 }
 
 extension Image {
-    /// An image of that label, stored at `storedAt`: an hour fresh, ten minutes served while revalidated, until an hour past its
-    /// life served on errors.
+    /// An image of that label, stored at `storedAt`: an hour fresh, ten minutes served while revalidated, until an hour
+    /// past its life served on errors.
     static func sample(
         _ label: String, from url: String? = CoordinatorBench.usual, storedAt: Int64 = CoordinatorBench.start,
         lifetime: Int64? = 3_600, size: Int = 128, etag: String? = nil

@@ -100,7 +100,8 @@ extension UserSessions {
     var knownOwners: Int { entries().count }
 }
 
-/// Lets others run while a test waits for them; throws when the test's time is up, so that what never comes is a failure.
+/// Lets others run while a test waits for them; throws when the test's time is up, so that what never comes is a
+/// failure.
 func turn() async throws {
     try Task.checkCancellation()
     await Task.yield()

@@ -43,7 +43,8 @@ import Testing
                             let step: FakeStore.Step = random.next() % 2 == 0 ? .commitPurge : .commitLogout
                             world.store.fail(step, times: 1, afterEffect: step == .commitLogout)
                         }
-                        // What is judged and written at once now waits its turn then; what is seen without waiting, too.
+                        // What is judged and written at once now waits its turn then; what is seen without waiting,
+                        // too.
                         world.fetcher.isBusy = random.next() % 3 == 0
                         world.store.isInPageCache = random.next() % 2 == 0
                         await Self.act(
@@ -139,9 +140,9 @@ import Testing
 
 /// What was stored when, what receipts have promised about it, and who broke a promise.
 ///
-/// Every image carries a number. A log-out or purge of a user ends all with a number from before it began: whoever has such
-/// a number also had the cache that was ended. A purge of a profile ends every download that had begun and every PUT that was
-/// done.
+/// Every image carries a number. A log-out or purge of a user ends all with a number from before it began: whoever has
+/// such a number also had the cache that was ended. A purge of a profile ends every download that had begun and every
+/// PUT that was done.
 private final class Ledger: Sendable {
     struct Promise: Sendable {
         let owner: Owner

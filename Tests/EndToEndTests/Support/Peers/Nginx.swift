@@ -2,8 +2,8 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// A real nginx on loopback that serves a directory, and its access log. It is one process: a worker of its own would be left
-/// behind, for good, when its master is killed.
+/// A real nginx on loopback that serves a directory, and its access log. It is one process: a worker of its own would
+/// be left behind, for good, when its master is killed.
 final class Nginx {
     let port: UInt16
     var url: String { "http://127.0.0.1:\(port)" }
@@ -87,8 +87,9 @@ final class Nginx {
     }
 }
 
-/// A TCP port of 127.0.0.1 that nobody listens on, for a server that is started later: one below those that the kernel hands out by
-/// itself (ip(7), ip_local_port_range), which a connection of another test might have by then, and none that was given out before.
+/// A TCP port of 127.0.0.1 that nobody listens on, for a server that is started later: one below those that the kernel
+/// hands out by itself (ip(7), ip_local_port_range), which a connection of another test might have by then, and none
+/// that was given out before.
 func freePort() throws -> UInt16 {
     for _ in 0..<1_000 {
         let port = 20_000 + UInt16(portsTried.wrappingAdd(1, ordering: .relaxed).newValue % 6_000)

@@ -1,4 +1,5 @@
-/// Small images for tests that need to tell them apart: real GIF files of 1 × 1 pixel whose comment is unlike any other.
+/// Small images for tests that need to tell them apart: real GIF files of 1 × 1 pixel whose comment is unlike any
+/// other.
 enum Picture {
     /// A GIF that says `text`, and is `size` bytes long (64 at least).
     static func gif(_ text: String, size: Int = 200) -> [UInt8] {

@@ -2,9 +2,10 @@ import Glibc
 
 /// Somebody else's account, as far as a daemon can tell.
 ///
-/// When root runs the tests, what is started is that account. Anybody else is one account only, in a user namespace of their
-/// own, too; what is started then stays theirs, and names the account to a daemon of ``Machine/daemonForOthers(_:)``, which
-/// has a stand-in for the kernel's SO_PEERCRED and SO_PEERGROUPS (`Tests/CForeignPeers`).
+/// When root runs the tests, what is started is that account. Anybody else is one account only, in a user namespace of
+/// their own, too; what is started then stays theirs, and names the account to a daemon of
+/// ``Machine/daemonForOthers(_:)``, which has a stand-in for the kernel's SO_PEERCRED and SO_PEERGROUPS
+/// (`Tests/CForeignPeers`).
 struct Account {
     let uid: uid_t
     /// The groups it is in, besides the one that has its own number.
@@ -31,8 +32,8 @@ struct Account {
 }
 
 extension Machine {
-    /// A daemon that runs and answers, and whose peers may be any ``Account``. Of whoever runs the tests it knows nothing: its
-    /// admins are root's account, unless `adjust` says otherwise.
+    /// A daemon that runs and answers, and whose peers may be any ``Account``. Of whoever runs the tests it knows
+    /// nothing: its admins are root's account, unless `adjust` says otherwise.
     func daemonForOthers(_ adjust: (Daemon) -> Void = { _ in }) throws -> Daemon {
         try daemon { daemon in
             daemon.settings["access", "admins"] = ["root"]

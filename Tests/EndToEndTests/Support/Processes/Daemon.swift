@@ -68,8 +68,8 @@ final class Daemon {
         return client
     }
 
-    /// Returns when the daemon has taken up what connections had sent before: its event loop serves them in the order in
-    /// which they became readable, and this one comes last.
+    /// Returns when the daemon has taken up what connections had sent before: its event loop serves them in the order
+    /// in which they became readable, and this one comes last.
     func takeUpEverythingSent() throws { _ = try connect() }
 
     /// Asks it to stop, and waits for that; gives the exit status.
