@@ -1,6 +1,7 @@
 # thumbcached. `make help` lists what there is.
 #
-# demo and test install the system packages they miss (tools/install-dependencies); everything else only builds and runs.
+# demo and test install the system packages they miss (tools/install-dependencies); everything else only builds and
+# runs.
 
 PREFIX = /usr/local
 DESTDIR =
@@ -9,17 +10,18 @@ ROUNDS = 100
 # What test-system installs; without one, what `make deb` builds.
 PACKAGE =
 
-# The Swift standard library is linked into what is installed, so that the machine it runs on needs no toolchain. That no
-# variable is accessed by two at once is checked when the tests run, and not again in what is installed: it is
-# half of all instructions of a hit, 3,500 of 7,200.
+# The Swift standard library is linked into what is installed, so that the machine it runs on needs no toolchain. That
+# no variable is accessed by two at once is checked when the tests run, and not again in what is installed: it is half
+# of all instructions of a hit, 3,500 of 7,200.
 RELEASE = $(OWN_TMPDIR) swift build -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked $(HARDENING)
-# Libraries are looked for where the system has them and nowhere else, and all addresses of functions are known, and read-only, before
-# the program begins.
+# Libraries are looked for where the system has them and nowhere else, and all addresses of functions are known, and
+# read-only, before the program begins.
 HARDENING = --disable-local-rpath -Xswiftc -no-toolchain-stdlib-rpath -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now
 SOURCES = Sources Tests Package.swift
 
-# What the package manager and the compiler leave in the temporary directory goes with .build. And nobody else's is in the way there:
-# a compiler that may not write into another user's /tmp/swift-generated-sources fills the working directory instead.
+# What the package manager and the compiler leave in the temporary directory goes with .build. And nobody else's is in
+# the way there: a compiler that may not write into another user's /tmp/swift-generated-sources fills the working
+# directory instead.
 OWN_TMPDIR = TMPDIR="$$(mkdir -p .build/tmp && cd .build/tmp && pwd)"
 
 TSAN_OPTIONS = TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan-suppressions"
@@ -84,9 +86,9 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 	    sed -i '1{/^#!/d}' dist/completions/$$program.bash || exit 1; done
 	$(EPOCH) tools/make-manuals dist dist/man
 
-# `make release` as yourself, then `sudo make install`: root then needs no toolchain on its PATH. Units name the programs
-# where they are installed; documents lie beside what they link to. The configuration has every key with its default, none of
-# them set, so that an upgrade's better defaults count; one that is there already stays as it is.
+# `make release` as yourself, then `sudo make install`: root then needs no toolchain on its PATH. Units name the
+# programs where they are installed; documents lie beside what they link to. The configuration has every key with its
+# default, none of them set, so that an upgrade's better defaults count; one that is there already stays as it is.
 install: ## programs, units, configuration, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
 	test -x dist/thumbcached -a -d dist/man -a -d dist/completions || $(MAKE) release
 	install -d $(DESTDIR)$(PREFIX)/bin $(UNITS)/user-.slice.d $(DESTDIR)$(DOCUMENTS)/hooks $(DESTDIR)$(DOCUMENTS)/application
@@ -131,7 +133,8 @@ security-table: ## write what systemd-analyze thinks of the units into docs/oper
 	@tools/install-dependencies systemd
 	tools/security-table $(SECURITY_UNITS)
 
-# Root for the tests only would leave the toolchain off the PATH: `make deb` as yourself, then `sudo make test-system PACKAGE=dist/….deb`.
+# Root for the tests only would leave the toolchain off the PATH: `make deb` as yourself, then `sudo make test-system
+# PACKAGE=dist/….deb`.
 test-system: ## the package in a booted Debian with systemd, logind and PAM (needs root): ROUNDS, PACKAGE
 	@test "$$(id -u)" -eq 0 || { echo "make test-system needs root, to boot a Debian in namespaces of its own:" \
 	    "make deb, then sudo make test-system PACKAGE=dist/thumbcached_VERSION.deb" >&2; exit 2; }

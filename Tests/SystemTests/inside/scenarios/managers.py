@@ -109,7 +109,8 @@ def terminated(machine):
         machine.people.login(alice, kind=kind, session=kind)
     kill(alice)
     run("loginctl", "terminate-user", alice.name)
-    # Not until the hook is inactive: systemd 252 forgets to stop the slice, and as long as that is there, so is the hook.
+    # Not until the hook is inactive: systemd 252 forgets to stop the slice, and as long as that is there, so is the
+    # hook.
     wait_until("nothing of alice is on disk", lambda: not machine.daemon.traces(alice.uid))
     check_ended(machine, alice)
     systemctl("stop", f"user-{alice.uid}.slice")
