@@ -3,8 +3,9 @@
     python3 bench PROGRAMS [--rounds N] [--quick] [--only P1,P7 …] [--json FILE] [--document DIRECTORY]
     python3 bench --from FILE --document DIRECTORY          writes the document of an earlier run anew
 
-PROGRAMS is the directory that holds thumbcached and FloorServer (`make bench` builds them and calls this). A ratio that misses its
-goal is no failure: the status tells only whether every row is there. `--quick` does a small part of the work, to see that it runs.
+PROGRAMS is the directory that holds thumbcached and FloorServer (`make bench` builds them and calls this). A ratio that
+misses its goal is no failure: the status tells only whether every row is there. `--quick` does a small part of the
+work, to see that it runs.
 """
 
 import argparse
@@ -25,8 +26,13 @@ from world.subject import Subject
 
 #: Which file measures which rows.
 PARTS = [
-    (("P1", "P2", "P3", "P4"), hits), (("P4 tier",), tier), (("P5", "P6"), misses), (("P7", "P8"), writes),
-    (("P9", "P10"), scale), (("P11",), tail)]
+    (("P1", "P2", "P3", "P4"), hits),
+    (("P4 tier",), tier),
+    (("P5", "P6"), misses),
+    (("P7", "P8"), writes),
+    (("P9", "P10"), scale),
+    (("P11",), tail),
+]
 #: P12 takes several accounts, which root alone can be.
 PARTS_OF_ROOT = [(("P12",), fairness)]
 
@@ -91,7 +97,8 @@ def arguments():
 
 
 def measure(ids, part, run, rows):
-    """Runs one part. Whatever fails in it is told and its rows are missing; the other parts are measured all the same."""
+    """Runs one part. Whatever fails in it is told and its rows are missing; the other parts are measured all the same.
+    """
     begin = time.monotonic()
     print(f"{' '.join(ids)} …", flush=True)
     try:

@@ -20,8 +20,12 @@ PROGRAMS = [
 
 def describe(home):
     return {
-        "cpu": cpu(), "cores": os.cpu_count(), "memory_gib": round(memory() / 2**30),
-        "kernel": platform.release(), "file_system": file_system(home), "system": system(),
+        "cpu": cpu(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory() / 2**30),
+        "kernel": platform.release(),
+        "file_system": file_system(home),
+        "system": system(),
         "versions": {name: version(words, pattern) for name, words, pattern in PROGRAMS},
     }
 
@@ -61,5 +65,7 @@ def version(words, pattern):
 
 def in_words(machine):
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    return (f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB; Linux {machine['kernel']}, "
-            f"{machine['file_system']}; {machine['system']}; {versions}")
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB; Linux {machine['kernel']}, "
+        f"{machine['file_system']}; {machine['system']}; {versions}"
+    )

@@ -22,17 +22,23 @@ def svg(rows):
     middle = LEFT + (WIDTH - LEFT - RIGHT) / 2
     half = (WIDTH - LEFT - RIGHT) / 2
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        f'<text x="{middle}" y="18" text-anchor="middle">times better than the goal (the line is the goal)</text>']
+        f'<text x="{middle}" y="18" text-anchor="middle">times better than the goal (the line is the goal)</text>',
+    ]
     for factor in (0.1, 0.2, 0.5, 1, 2, 5, 10):
         x = middle + math.log10(factor) / DECADES * half
         colour = "#222222" if factor == 1 else "#dddddd"
         parts.append(f'<line x1="{x:.1f}" y1="{TOP - 6}" x2="{x:.1f}" y2="{height - 26}" stroke="{colour}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{TOP - 10}" text-anchor="middle" fill="#555555">{show_factor(factor)}</text>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{TOP - 10}" text-anchor="middle" fill="#555555">{show_factor(factor)}</text>'
+        )
     for number, row in enumerate(rows):
         parts += bar(row, TOP + LINE * number, middle, half)
-    parts.append(f'<text x="{WIDTH - 8}" y="{height - 8}" text-anchor="end" fill="#555555">written by make bench</text></svg>')
+    parts.append(
+        f'<text x="{WIDTH - 8}" y="{height - 8}" text-anchor="end" fill="#555555">written by make bench</text></svg>'
+    )
     return "\n".join(parts) + "\n"
 
 
@@ -48,5 +54,7 @@ def bar(row, y, middle, half):
     goal = f" (goal {html.escape(row.goal_text)})" if row.goal is not None else ""
     return [
         f'<text x="{LEFT - 8}" y="{y + 17}" text-anchor="end">{name}</text>',
-        f'<rect x="{min(middle, middle + reach):.1f}" y="{y + 5}" width="{max(abs(reach), 1):.1f}" height="16" fill="{colour}"/>',
-        f'<text x="{WIDTH - RIGHT + 6}" y="{y + 17}">{show(row.ratio)}{goal}</text>']
+        f'<rect x="{min(middle, middle + reach):.1f}" y="{y + 5}" width="{max(abs(reach), 1):.1f}" '
+        f'height="16" fill="{colour}"/>',
+        f'<text x="{WIDTH - RIGHT + 6}" y="{y + 17}">{show(row.ratio)}{goal}</text>',
+    ]

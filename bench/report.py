@@ -10,19 +10,40 @@ import machine
 import plot
 from rows.floods import FLOODS
 
-#: What every run has to have, "P4 cores" aside, which a machine with one core lacks. A run without one of them has failed, whatever
+#: What every run has to have, "P4 cores" aside, which a machine with one core lacks. A run without one of them has
+#: failed, whatever
 #: the others say.
 EXPECTED = [f"P{number}" for number in range(1, 12)] + [
-    "P2 limit", "P3 limit", "P3 piped", "P3 floor", "P3 floor, piped", "P3 cores", "P3 cores, one image", "P3 nginx", "P3 nginx limit",
-    "P4 limit", "P4 tier", "P7 again", "P8 tree", "P11 eviction", "P11 revalidation", "P11 start"]
+    "P2 limit",
+    "P3 limit",
+    "P3 piped",
+    "P3 floor",
+    "P3 floor, piped",
+    "P3 cores",
+    "P3 cores, one image",
+    "P3 nginx",
+    "P3 nginx limit",
+    "P4 limit",
+    "P4 tier",
+    "P7 again",
+    "P8 tree",
+    "P11 eviction",
+    "P11 revalidation",
+    "P11 start",
+]
 #: And those that take the accounts of others, which root alone has.
-EXPECTED_OF_ROOT = [f"P12 {name}" for name in [flood.name for flood in FLOODS] + [
-    "quiet", "limit", "limit, 1 core", "limit, all cores", "limit, disk"]]
+EXPECTED_OF_ROOT = [
+    f"P12 {name}"
+    for name in [flood.name for flood in FLOODS]
+    + ["quiet", "limit", "limit, 1 core", "limit, all cores", "limit, disk"]
+]
 BEGIN, END = "<!-- begin: written by make bench -->", "<!-- end: written by make bench -->"
 
 
 def missing(rows):
-    return [id for id in EXPECTED + (EXPECTED_OF_ROOT if os.geteuid() == 0 else []) if id not in {row.id for row in rows}]
+    return [
+        id for id in EXPECTED + (EXPECTED_OF_ROOT if os.geteuid() == 0 else []) if id not in {row.id for row in rows}
+    ]
 
 
 def verdict(row):
@@ -48,25 +69,55 @@ def details(row):
 
 
 def to_json(rows, described, rounds):
-    return json.dumps({
-        "machine": described, "rounds": rounds,
-        "rows": [{
-            "id": row.id, "what": row.what, "against": row.against, "ratio": round(row.ratio, 4), "goal": row.goal,
-            "more_is_better": row.more_is_better, "met": row.met, "rounds": row.rounds, "note": row.note, "holds": row.holds,
-            "is_line": row.is_line,
-            "figures": [{"name": figure.name, "unit": figure.unit, "median": figure.median, "values": figure.values}
-                        for figure in row.figures],
-        } for row in rows],
-    }, indent=1) + "\n"
+    return (
+        json.dumps(
+            {
+                "machine": described,
+                "rounds": rounds,
+                "rows": [
+                    {
+                        "id": row.id,
+                        "what": row.what,
+                        "against": row.against,
+                        "ratio": round(row.ratio, 4),
+                        "goal": row.goal,
+                        "more_is_better": row.more_is_better,
+                        "met": row.met,
+                        "rounds": row.rounds,
+                        "note": row.note,
+                        "holds": row.holds,
+                        "is_line": row.is_line,
+                        "figures": [
+                            {"name": figure.name, "unit": figure.unit, "median": figure.median, "values": figure.values}
+                            for figure in row.figures
+                        ],
+                    }
+                    for row in rows
+                ],
+            },
+            indent=1,
+        )
+        + "\n"
+    )
 
 
 def from_json(text):
     kept = json.loads(text)
-    rows = [Row(
-        row["id"], row["what"], row["against"], row["ratio"], row["goal"], row["more_is_better"],
-        [Figure(figure["name"], figure["unit"], figure["values"]) for figure in row["figures"]], row["note"], row["holds"],
-        row.get("is_line", False))
-        for row in kept["rows"]]
+    rows = [
+        Row(
+            row["id"],
+            row["what"],
+            row["against"],
+            row["ratio"],
+            row["goal"],
+            row["more_is_better"],
+            [Figure(figure["name"], figure["unit"], figure["values"]) for figure in row["figures"]],
+            row["note"],
+            row["holds"],
+            row.get("is_line", False),
+        )
+        for row in kept["rows"]
+    ]
     return rows, kept["machine"], kept["rounds"]
 
 
@@ -95,14 +146,24 @@ def of_lines(rows):
 
 def markdown(rows, described, rounds):
     lines = [
-        prose(f"{machine.in_words(described)}. Medians of {rounds} rounds, or of as many as the row says, lowest and highest in brackets."),
-        "", "![Each row's ratio against its goal](performance.svg)", "",
-        "| # | what | against | ratio | goal | met |", "| --- | --- | --- | --- | --- | --- |"]
-    lines += [f"| {row.id} | {what(row, rounds)} | {row.against} | {show(row.ratio)} | {row.goal_text} | {verdict(row)} |"
-              for row in rows]
+        prose(
+            f"{machine.in_words(described)}. Medians of {rounds} rounds, or of as many as the row says, "
+            "lowest and highest in brackets."
+        ),
+        "",
+        "![Each row's ratio against its goal](performance.svg)",
+        "",
+        "| # | what | against | ratio | goal | met |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {row.id} | {what(row, rounds)} | {row.against} | {show(row.ratio)} | {row.goal_text} | {verdict(row)} |"
+        for row in rows
+    ]
     lines += ["", "| # | measured | |", "| --- | --- | --- |"]
-    lines += [f"| {row.id} | {figure.name} | {figure.text()} |" for row in rows if not row.is_line
-              for figure in row.figures]
+    lines += [
+        f"| {row.id} | {figure.name} | {figure.text()} |" for row in rows if not row.is_line for figure in row.figures
+    ]
     lines += of_lines([row for row in rows if row.is_line])
     notes = [f"{row.id}: {row.note}." for row in rows if row.note]
     return "\n".join(lines + ["", prose(" ".join(notes))])

@@ -2,11 +2,11 @@
  *
  *     bystander SOCKET UID LEAVER SECONDS PATIENCE FIRST
  *
- * As UID, whose user `me` holds the image `face`: hits, misses of images that are numbered from FIRST on, log-ins and log-outs. As root: the
- * log-out of all users of LEAVER, which logs in for it. Each operation waits for its answer before it is asked again; what has no answer
- * PATIENCE after the end is an error. Prints for each operation a line of its name, the number of errors, and the microseconds of every
- * answer; a line that begins with '!' says what the first error of an operation was.
- */
+ * As UID, whose user `me` holds the image `face`: hits, misses of images that are numbered from FIRST on, log-ins
+ * and log-outs. As root: the log-out of all users of LEAVER, which logs in for it. Each operation waits for its
+ * answer before it is asked again; what has no answer PATIENCE after the end is an error. Prints for each operation
+ * a line of its name, the number of errors, and the microseconds of every answer; a line that begins with '!' says
+ * what the first error of an operation was. */
 #define _GNU_SOURCE
 #include "client.h"
 #include <err.h>

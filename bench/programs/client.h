@@ -23,7 +23,8 @@ struct replies {
 /* Counts what has come. */
 void count_replies(struct replies *replies, const char *bytes, size_t count);
 
-/* A non-blocking connection that the kernel takes for one of that uid's; -1 with errno. Whoever calls it is root, and stays it. */
+/* A non-blocking connection that the kernel takes for one of that uid's; -1 with errno. Whoever calls it is root,
+ * and stays it. */
 int connect_as(uid_t uid, const char *path);
 
 /* Writes a request that names `words`, `count` of them, and returns its length. */

@@ -1,11 +1,11 @@
-/* The least that a server on a Unix socket can do whose images lie encrypted on a disk: per request one read of what the page cache
- * holds of a file that is open already, into the reply, and AES-256-GCM with the check of its tag, where the image lies. The images
- * are asked for in turn. It has what it would otherwise set up for each: the key, the context, the fetched cipher.
+/* The least that a server on a Unix socket can do whose images lie encrypted on a disk: per request one read of
+ * what the page cache holds of a file that is open already, into the reply, and AES-256-GCM with the check of its
+ * tag, where the image lies. The images are asked for in turn. It has what it would otherwise set up for each: the
+ * key, the context, the fetched cipher.
  *
  *     diskloop SOCKET FRAME-LENGTH IMAGE-LENGTH IMAGES DIRECTORY
  *
- * The directory gets a file for each image: its nonce, the image, its tag.
- */
+ * The directory gets a file for each image: its nonce, the image, its tag. */
 #define _GNU_SOURCE
 #include "serve.h"
 #include <err.h>

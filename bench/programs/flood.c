@@ -2,10 +2,10 @@
  *
  *     flood SOCKET UID IDLE CONNECTIONS AHEAD REQUESTS [FRAMES]
  *
- * keeps IDLE connections that say nothing, and CONNECTIONS on each of which AHEAD times what FRAMES holds, REQUESTS requests, is on its
- * way. Twelve '#' are a number, another one each time. A connection that is closed is made anew. At SIGTERM it prints how many requests were
- * answered, how many of these with an error, how many connections were closed, and its CPU time in microseconds.
- */
+ * keeps IDLE connections that say nothing, and CONNECTIONS on each of which AHEAD times what FRAMES holds, REQUESTS
+ * requests, is on its way. Twelve '#' are a number, another one each time. A connection that is closed is made
+ * anew. At SIGTERM it prints how many requests were answered, how many of these with an error, how many connections
+ * were closed, and its CPU time in microseconds. */
 #define _GNU_SOURCE
 #include "client.h"
 #include <err.h>

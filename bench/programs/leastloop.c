@@ -1,8 +1,7 @@
-/* The least that a server on a Unix socket can do: ready replies, as many different ones as it was told, in turn. What it takes
- * the kernel takes; no server takes less.
+/* The least that a server on a Unix socket can do: ready replies, as many different ones as it was told, in turn.
+ * What it takes the kernel takes; no server takes less.
  *
- *     leastloop SOCKET FRAME-LENGTH IMAGE-LENGTH IMAGES
- */
+ *     leastloop SOCKET FRAME-LENGTH IMAGE-LENGTH IMAGES */
 #include "serve.h"
 #include <err.h>
 #include <stdlib.h>

@@ -1,9 +1,10 @@
-/* Sends prepared requests, each when the one before it on its connection has been answered, and waits for answers of one length:
+/* Sends prepared requests, each when the one before it on its connection has been answered, and waits for answers
+ * of one length:
  *
  *     replay SOCKET CONNECTIONS REQUEST_LENGTH REPLY_LENGTH FILE
  *
- * FILE is nothing but requests, all of that length, and connections take the next one in turn. So one client plays one list to servers of
- * different protocols. Prints how many requests were answered in a second. */
+ * FILE is nothing but requests, all of that length, and connections take the next one in turn. So one client plays
+ * one list to servers of different protocols. Prints how many requests were answered in a second. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <fcntl.h>

@@ -6,7 +6,8 @@
 
 enum { AT_ONCE = 64 };
 
-/* Makes room for a reply of one image, a bulk string of RESP, and returns where the image goes. The rest of the reply is there. */
+/* Makes room for a reply of one image, a bulk string of RESP, and returns where the image goes. The rest of the
+ * reply is there. */
 char *make_reply(struct iovec *reply, size_t image_length);
 
 /* The reply to the next frame. Up to AT_ONCE of them leave in one call, each with a place of its own below that. */

@@ -40,20 +40,28 @@ def rows(run):
 
 @contextlib.contextmanager
 def origin(folder):
-    """One host for all, which looks at the user in a path: some of the flood's get what a host says that has had enough."""
+    """One host for all, which looks at the user in a path: some of the flood's get what a host says that has had
+    enough.
+    """
     port = processes.free_port()
     silent = folder / "silent.sock"
     with socket.socket(socket.AF_UNIX) as nobody:
         nobody.bind(str(silent))
         nobody.listen(4096)
-        with peers.nginx(folder, "origin", f"""
+        with peers.nginx(
+            folder,
+            "origin",
+            f"""
 server {{
   listen 127.0.0.1:{port} backlog=4096; root {folder}/images;
   location / {{ rewrite ^ /one break; }}
   location /limited/ {{ add_header Retry-After 600 always; return 429; }}
   location /broken/ {{ return 500; }}
   location /silent/ {{ proxy_pass http://unix:{silent}; proxy_read_timeout 600s; }}
-}}""", 1, port) as server:
+}}""",
+            1,
+            port,
+        ) as server:
             server.url = f"http://127.0.0.1:{port}/{{user}}"
             yield server
 
@@ -69,7 +77,8 @@ class Fairness:
         self.seconds = run.scaled(4, 1)
         self.programs = {
             name: run.subject.compile(name, folder, f"{name}.c", *shared)
-            for name, shared in (("flood", ["client.c"]), ("bystander", ["client.c"]), ("putloop", []))}
+            for name, shared in (("flood", ["client.c"]), ("bystander", ["client.c"]), ("putloop", []))
+        }
         self.number = 0
 
     def rows(self):
@@ -81,8 +90,16 @@ class Fairness:
         quiet.append(self.beside(None))
         calm = Latencies.together(latencies for latencies, _ in quiet)
         worst = max((latencies for latencies, _ in quiet), key=lambda latencies: latencies.worst_median(calm))
-        yield row("P12 quiet", "nothing, the worst of several times", calm, worst, {}, None,
-                  f"the goal is also that each p99 is at most {TAIL_GOAL:.0f} times the quiet one, and that nothing is an error")
+        yield row(
+            "P12 quiet",
+            "nothing, the worst of several times",
+            calm,
+            worst,
+            {},
+            None,
+            f"the goal is also that each p99 is at most {TAIL_GOAL:.0f} times the quiet one, "
+            "and that nothing is an error",
+        )
         for flood, (latencies, figures) in zip(FLOODS, found):
             yield row(f"P12 {flood.name}", f"a uid that {flood.what}", calm, latencies, figures, MEDIAN_GOAL)
         for name, what, count, command, is_idle in self.limits():
@@ -98,10 +115,17 @@ class Fairness:
         files.mkdir()
         put = [self.programs["putloop"], files, self.folder / "images" / "one", 1_000_000_000, 20_000]
         return [
-            ("limit", "programs that compute with the processor time that is left, as the floods' clients do", cores, compute, True),
+            (
+                "limit",
+                "programs that compute with the processor time that is left, as the floods' clients do",
+                cores,
+                compute,
+                True,
+            ),
             ("limit, 1 core", "a program that computes", 1, compute, False),
             ("limit, all cores", "programs that compute, one for each core", cores, compute, False),
-            ("limit, disk", "a program that writes files of 8 KiB to the same disk", 1, put, True)]
+            ("limit, disk", "a program that writes files of 8 KiB to the same disk", 1, put, True),
+        ]
 
     def beside(self, flood):
         """The bystander's latencies, and what the flood came to."""
@@ -131,8 +155,16 @@ class Fairness:
                 for user in ("fair", "silent", "limited", "broken"):
                     client("LOGIN", user)
             flood.prepare(daemon.address)
-        words = [self.programs["flood"], daemon.address, FLOODING, flood.idle, flood.connections, flood.ahead, len(flood.requests),
-                 home / "frames"]
+        words = [
+            self.programs["flood"],
+            daemon.address,
+            FLOODING,
+            flood.idle,
+            flood.connections,
+            flood.ahead,
+            len(flood.requests),
+            home / "frames",
+        ]
         process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             stand_back(process.pid)
@@ -148,15 +180,30 @@ class Fairness:
             process.kill()
             process.wait()
         if process.returncode != 0:
-            raise processes.Failed(f"the flood '{flood.name}': status {process.returncode}: {complaint.decode()[-400:]}")
+            raise processes.Failed(
+                f"the flood '{flood.name}': status {process.returncode}: {complaint.decode()[-400:]}"
+            )
         answered, refused, closed, cpu = (int(number) for number in said.split())
         return latencies, {
-            "flood, requests/s": answered / seconds, "of these errors, %": 100 * refused / max(answered, 1), "closed": closed,
-            "client, cores": cpu / 1e6 / seconds, "daemon, cores": cores}
+            "flood, requests/s": answered / seconds,
+            "of these errors, %": 100 * refused / max(answered, 1),
+            "closed": closed,
+            "client, cores": cpu / 1e6 / seconds,
+            "daemon, cores": cores,
+        }
 
     def bystander(self, daemon):
-        said = processes.run([
-            self.programs["bystander"], daemon.address, BYSTANDER, LEAVER, self.seconds, PATIENCE, self.number * 1_000_000])
+        said = processes.run(
+            [
+                self.programs["bystander"],
+                daemon.address,
+                BYSTANDER,
+                LEAVER,
+                self.seconds,
+                PATIENCE,
+                self.number * 1_000_000,
+            ]
+        )
         return Latencies(said)
 
 
@@ -206,8 +253,17 @@ def row(id, beside, quiet, latencies, figures, goal, note=""):
     columns += [Figure("p99 ratio", "", [latencies.worst_tail(quiet)]), Figure("errors", "", [errors])]
     columns += [Figure(name, "", [value]) for name, value in figures.items()]
     return Row(
-        id, f"median of what is slowed most beside {beside}", "quiet", latencies.worst_median(quiet), goal, False, columns, note,
-        holds=errors == 0 and latencies.worst_tail(quiet) <= TAIL_GOAL, is_line=True)
+        id,
+        f"median of what is slowed most beside {beside}",
+        "quiet",
+        latencies.worst_median(quiet),
+        goal,
+        False,
+        columns,
+        note,
+        holds=errors == 0 and latencies.worst_tail(quiet) <= TAIL_GOAL,
+        is_line=True,
+    )
 
 
 @contextlib.contextmanager

@@ -38,8 +38,9 @@ def one_image(size):
 
 
 def users(address):
-    resp.fill_in_parallel(address, [
-        [("LOGIN", f"user{number}") for number in range(first, USERS, 16)] for first in range(16)])
+    resp.fill_in_parallel(
+        address, [[("LOGIN", f"user{number}") for number in range(first, USERS, 16)] for first in range(16)]
+    )
 
 
 #: The first word of a path is the user, by which the origin of P12 knows what to answer.

@@ -9,7 +9,8 @@ from world import clients, images, peers, resp
 
 KEYS = 1_000
 SIZE = 8 << 10
-#: What redis-benchmark draws the numbers of a spread request below: it knows one bound for all of them. One number names the
+#: What redis-benchmark draws the numbers of a spread request below: it knows one bound for all of them. One number
+#: names the
 #: user and two the image, so ten users with a hundred images each make KEYS.
 SPREAD = 10
 WORDS = ("GET", "alice", "0" * 12)
@@ -29,7 +30,9 @@ def rows(run):
 
 
 def measured(server, requests, call):
-    """The rate that a client's run comes to, and the microseconds of CPU that each request took the server and the client."""
+    """The rate that a client's run comes to, and the microseconds of CPU that each request took the server and the
+    client.
+    """
     before, client_before = server.cpu(), clients_cpu()
     rate = call()
     return rate, (server.cpu() - before) / requests * 1e6, (clients_cpu() - client_before) / requests * 1e6
@@ -55,17 +58,28 @@ def load_spread(address, pictures):
     with resp.Client(address) as client:
         for user in range(SPREAD):
             client("LOGIN", f"u{user:012}")
-    resp.fill(address, (
-        ("PUT", f"u{number % SPREAD:012}", f"{number // SPREAD % SPREAD:012}{number // SPREAD**2:012}", path.read_bytes())
-        for number, path in enumerate(sorted(pictures.iterdir()))))
+    resp.fill(
+        address,
+        (
+            (
+                "PUT",
+                f"u{number % SPREAD:012}",
+                f"{number // SPREAD % SPREAD:012}{number // SPREAD**2:012}",
+                path.read_bytes(),
+            )
+            for number, path in enumerate(sorted(pictures.iterdir()))
+        ),
+    )
 
 
 def by_redis_benchmark(server, requests, pipeline, words, keys=KEYS):
     """Before it counts, the client's first requests warm up what is asked."""
     clients.redis_benchmark(server.address, words, requests // 10, keys=keys, pipeline=pipeline)
     return measured(
-        server, requests,
-        lambda: clients.redis_benchmark(server.address, words, requests, keys=keys, pipeline=pipeline)["rps"])
+        server,
+        requests,
+        lambda: clients.redis_benchmark(server.address, words, requests, keys=keys, pipeline=pipeline)["rps"],
+    )
 
 
 def hits_in_memory(run, folder, pictures):
@@ -80,10 +94,20 @@ def hits_in_memory(run, folder, pictures):
         load(daemon.address, "PUT", "alice", pictures)
         load(redis.address, "SET", "alice", pictures)
         things = [
-            (f"{name}{pipeline}", lambda server=server, pipeline=pipeline, words=words: by_redis_benchmark(
-                server, plain if pipeline == 1 else piped, pipeline, words))
-            for name, server, words in (("ours", daemon, ours), ("redis", redis, theirs), ("floor", floor, ours), ("least", least, ours))
-            for pipeline in (1, 16)]
+            (
+                f"{name}{pipeline}",
+                lambda server=server, pipeline=pipeline, words=words: by_redis_benchmark(
+                    server, plain if pipeline == 1 else piped, pipeline, words
+                ),
+            )
+            for name, server, words in (
+                ("ours", daemon, ours),
+                ("redis", redis, theirs),
+                ("floor", floor, ours),
+                ("least", least, ours),
+            )
+            for pipeline in (1, 16)
+        ]
         found = run.alternate(things)
         memaslap = [clients.memaslap(memcached.address, folder) for _ in range(run.rounds)]
 
@@ -95,29 +119,86 @@ def hits_in_memory(run, folder, pictures):
     rates, costs = figures("requests/s", lambda result: result[0]), figures("µs CPU", lambda result: result[1])
     slap = Figure("memcached (loopback TCP, memaslap)", "requests/s", memaslap)
     # With the least that a server can do, so that the client is hindered by nothing but itself.
-    limit = Figure("redis-benchmark, were it never kept waiting", "requests/s", [1e6 / result[2] for result in found["least16"]])
-    return [
-        Row("P1", "GET, memory hit, 32 connections", "Redis", ratio(rates["ours1"], rates["redis1"]), 1.0,
-            figures=[rates["ours1"], rates["redis1"], rates["floor1"], rates["least1"], slap]),
-        Row("P2", "the same, pipeline of 16", "Redis", ratio(rates["ours16"], rates["redis16"]), 1.3,
-            figures=[rates["ours16"], rates["redis16"], rates["floor16"], rates["least16"]]),
-        Row("P2 limit", "the same, as fast as the client itself can be", "Redis", ratio(limit, rates["redis16"]),
-            figures=[limit, rates["redis16"]]),
-        Row("P3", "server CPU of a memory hit", "Redis", ratio(costs["ours1"], costs["redis1"]), 1.0, False,
-            figures=[costs["ours1"], costs["redis1"]]),
-        Row("P3 limit", "the same of a bare loop in C", "Redis", ratio(costs["least1"], costs["redis1"]), more_is_better=False,
-            figures=[costs["least1"], costs["redis1"]]),
-        Row("P3 piped", "server CPU with a pipeline of 16", "Redis", ratio(costs["ours16"], costs["redis16"]), more_is_better=False,
-            figures=[costs["ours16"], costs["redis16"]]),
-        Row("P3 floor", "server CPU of a memory hit", "bare swift-nio", ratio(costs["ours1"], costs["floor1"]), 1.25, False,
-            figures=[costs["ours1"], costs["floor1"]]),
-        Row("P3 floor, piped", "the same, pipeline of 16", "bare swift-nio", ratio(costs["ours16"], costs["floor16"]),
-            more_is_better=False, figures=[costs["ours16"], costs["floor16"]]),
-    ], costs["ours1"], costs["least1"]
+    limit = Figure(
+        "redis-benchmark, were it never kept waiting", "requests/s", [1e6 / result[2] for result in found["least16"]]
+    )
+    return (
+        [
+            Row(
+                "P1",
+                "GET, memory hit, 32 connections",
+                "Redis",
+                ratio(rates["ours1"], rates["redis1"]),
+                1.0,
+                figures=[rates["ours1"], rates["redis1"], rates["floor1"], rates["least1"], slap],
+            ),
+            Row(
+                "P2",
+                "the same, pipeline of 16",
+                "Redis",
+                ratio(rates["ours16"], rates["redis16"]),
+                1.3,
+                figures=[rates["ours16"], rates["redis16"], rates["floor16"], rates["least16"]],
+            ),
+            Row(
+                "P2 limit",
+                "the same, as fast as the client itself can be",
+                "Redis",
+                ratio(limit, rates["redis16"]),
+                figures=[limit, rates["redis16"]],
+            ),
+            Row(
+                "P3",
+                "server CPU of a memory hit",
+                "Redis",
+                ratio(costs["ours1"], costs["redis1"]),
+                1.0,
+                False,
+                figures=[costs["ours1"], costs["redis1"]],
+            ),
+            Row(
+                "P3 limit",
+                "the same of a bare loop in C",
+                "Redis",
+                ratio(costs["least1"], costs["redis1"]),
+                more_is_better=False,
+                figures=[costs["least1"], costs["redis1"]],
+            ),
+            Row(
+                "P3 piped",
+                "server CPU with a pipeline of 16",
+                "Redis",
+                ratio(costs["ours16"], costs["redis16"]),
+                more_is_better=False,
+                figures=[costs["ours16"], costs["redis16"]],
+            ),
+            Row(
+                "P3 floor",
+                "server CPU of a memory hit",
+                "bare swift-nio",
+                ratio(costs["ours1"], costs["floor1"]),
+                1.25,
+                False,
+                figures=[costs["ours1"], costs["floor1"]],
+            ),
+            Row(
+                "P3 floor, piped",
+                "the same, pipeline of 16",
+                "bare swift-nio",
+                ratio(costs["ours16"], costs["floor16"]),
+                more_is_better=False,
+                figures=[costs["ours16"], costs["floor16"]],
+            ),
+        ],
+        costs["ours1"],
+        costs["least1"],
+    )
 
 
 def hits_on_cores(run, folder, pictures):
-    """What a hit takes with a second event loop: with requests that are spread, and where both loops want one lock and one image."""
+    """What a hit takes with a second event loop: with requests that are spread, and where both loops want one lock and
+    one image.
+    """
     requests = run.scaled(100_000, 10_000)
     with contextlib.ExitStack() as stack:
         things = []
@@ -126,16 +207,29 @@ def hits_on_cores(run, folder, pictures):
             home.mkdir()
             daemon = stack.enter_context(run.subject.start(home, threads=threads)).wait_for(home / "thumbcached.sock")
             load_spread(daemon.address, pictures)
-            things += [((kind, threads), lambda server=daemon, words=words: by_redis_benchmark(server, requests, 1, words, SPREAD))
-                       for kind, words in (("spread", ANY_OF_SPREAD), ("one", ONE_OF_SPREAD))]
+            things += [
+                (
+                    (kind, threads),
+                    lambda server=daemon, words=words: by_redis_benchmark(server, requests, 1, words, SPREAD),
+                )
+                for kind, words in (("spread", ANY_OF_SPREAD), ("one", ONE_OF_SPREAD))
+            ]
         found = run.alternate(things)
 
-    for id, kind, what in (("P3 cores", "spread", "server CPU of a memory hit with 2 threads"),
-                           ("P3 cores, one image", "one", "the same, all connections ask for one image of one user")):
-        two, one = ([Figure(f"thumbcached, {name}", unit, [result[place] for result in found[kind, threads]])
-                     for place, unit in ((0, "requests/s"), (1, "µs CPU"))]
-                    for threads, name in ((2, "2 threads"), (1, "1 thread")))
-        yield Row(id, what, "1 thread", ratio(two[1], one[1]), more_is_better=False, figures=[two[1], one[1], two[0], one[0]])
+    for id, kind, what in (
+        ("P3 cores", "spread", "server CPU of a memory hit with 2 threads"),
+        ("P3 cores, one image", "one", "the same, all connections ask for one image of one user"),
+    ):
+        two, one = (
+            [
+                Figure(f"thumbcached, {name}", unit, [result[place] for result in found[kind, threads]])
+                for place, unit in ((0, "requests/s"), (1, "µs CPU"))
+            ]
+            for threads, name in ((2, "2 threads"), (1, "1 thread"))
+        )
+        yield Row(
+            id, what, "1 thread", ratio(two[1], one[1]), more_is_better=False, figures=[two[1], one[1], two[0], one[0]]
+        )
 
 
 def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
@@ -157,11 +251,15 @@ def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
         for server in list(caches.values()) + [varnish]:
             clients.h2load(server.address, list_of_urls, 2 * KEYS, 1)
         least = stack.enter_context(run.subject.least_on_disk(folder, KEYS, SIZE, ONE_OF_SPREAD))
-        things = [(("ours", threads), lambda server=server: by_redis_benchmark(server, requests, 1, ANY_OF_SPREAD, SPREAD))
-                  for threads, server in daemons.items()]
+        things = [
+            (("ours", threads), lambda server=server: by_redis_benchmark(server, requests, 1, ANY_OF_SPREAD, SPREAD))
+            for threads, server in daemons.items()
+        ]
         things += [(("least", 1), lambda: by_redis_benchmark(least, requests, 1, ANY_OF_SPREAD, SPREAD))]
-        things += [(("nginx", workers), lambda server=server: by_h2load(server, list_of_urls, requests))
-                   for workers, server in caches.items()]
+        things += [
+            (("nginx", workers), lambda server=server: by_h2load(server, list_of_urls, requests))
+            for workers, server in caches.items()
+        ]
         things += [(("varnish", 0), lambda: by_h2load(varnish, list_of_urls, requests))]
         found = run.alternate(things)
 
@@ -170,22 +268,58 @@ def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
 
     varnish_rate = figure(("varnish", 0), "varnish (in memory)", "requests/s")
     nginx_cost = figure(("nginx", 1), "nginx proxy_cache", "µs CPU")
-    yield Row("P3 nginx", "server CPU of a memory hit", "nginx proxy_cache (h2load)", ratio(cost_in_memory, nginx_cost), 0.6,
-              False, figures=[cost_in_memory, nginx_cost, figure(("varnish", 0), "varnish (in memory)", "µs CPU")])
-    yield Row("P3 nginx limit", "the same of a bare loop in C", "nginx proxy_cache (h2load)", ratio(least_cost, nginx_cost),
-              more_is_better=False, figures=[least_cost, nginx_cost])
-    one, limit = ([figure((name, 1), title, unit) for unit in ("requests/s", "µs CPU")
-                   for name, title in (held, ("nginx", "nginx proxy_cache"))]
-                  for held in (("ours", "thumbcached"), ("least", "loop in C that decrypts")))
-    yield Row("P4", "GET, memory tier off, page cache warm; one thread, one worker", "nginx proxy_cache",
-              ratio(one[0], one[1]), 1.0, figures=one + [varnish_rate])
+    yield Row(
+        "P3 nginx",
+        "server CPU of a memory hit",
+        "nginx proxy_cache (h2load)",
+        ratio(cost_in_memory, nginx_cost),
+        0.6,
+        False,
+        figures=[cost_in_memory, nginx_cost, figure(("varnish", 0), "varnish (in memory)", "µs CPU")],
+    )
+    yield Row(
+        "P3 nginx limit",
+        "the same of a bare loop in C",
+        "nginx proxy_cache (h2load)",
+        ratio(least_cost, nginx_cost),
+        more_is_better=False,
+        figures=[least_cost, nginx_cost],
+    )
+    one, limit = (
+        [
+            figure((name, 1), title, unit)
+            for unit in ("requests/s", "µs CPU")
+            for name, title in (held, ("nginx", "nginx proxy_cache"))
+        ]
+        for held in (("ours", "thumbcached"), ("least", "loop in C that decrypts"))
+    )
+    yield Row(
+        "P4",
+        "GET, memory tier off, page cache warm; one thread, one worker",
+        "nginx proxy_cache",
+        ratio(one[0], one[1]),
+        1.0,
+        figures=one + [varnish_rate],
+    )
     if cores > 1:
-        all_cores = [figure((name, cores), title, "requests/s")
-                     for name, title in (("ours", "thumbcached"), ("nginx", "nginx proxy_cache"))]
-        yield Row("P4 cores", f"the same with {cores} threads and {cores} workers", "nginx proxy_cache",
-                  ratio(all_cores[0], all_cores[1]), figures=all_cores)
-    yield Row("P4 limit", "P4 of a loop in C that only reads and decrypts; one thread, one worker", "nginx proxy_cache",
-              ratio(limit[0], limit[1]), figures=limit)
+        all_cores = [
+            figure((name, cores), title, "requests/s")
+            for name, title in (("ours", "thumbcached"), ("nginx", "nginx proxy_cache"))
+        ]
+        yield Row(
+            "P4 cores",
+            f"the same with {cores} threads and {cores} workers",
+            "nginx proxy_cache",
+            ratio(all_cores[0], all_cores[1]),
+            figures=all_cores,
+        )
+    yield Row(
+        "P4 limit",
+        "P4 of a loop in C that only reads and decrypts; one thread, one worker",
+        "nginx proxy_cache",
+        ratio(limit[0], limit[1]),
+        figures=limit,
+    )
 
 
 def by_h2load(server, list_of_urls, requests):

@@ -48,11 +48,19 @@ def cold_misses(run, folder, origin, count):
                 return count / clients.curl_parallel(urls, files)
 
             found = run.alternate([("ours", ours), ("curl", theirs)])
-    mine, stored = (Figure(name, "images/s", list(rates)) for name, rates in zip(
-        ("thumbcached", "thumbcached, until all is on disk"), zip(*found["ours"])))
+    mine, stored = (
+        Figure(name, "images/s", list(rates))
+        for name, rates in zip(("thumbcached", "thumbcached, until all is on disk"), zip(*found["ours"]))
+    )
     other = Figure("curl --parallel", "images/s", found["curl"])
-    return Row("P5", f"{count:,} cold misses from a local nginx", "curl --parallel --parallel-max 32, into files",
-               ratio(mine, other), 0.9, figures=[mine, stored, other])
+    return Row(
+        "P5",
+        f"{count:,} cold misses from a local nginx",
+        "curl --parallel --parallel-max 32, into files",
+        ratio(mine, other),
+        0.9,
+        figures=[mine, stored, other],
+    )
 
 
 def wait_until(client, field, value, pause, seconds=60, section="store"):
@@ -79,13 +87,22 @@ def one_missing_image(run, folder, origin):
                 client("PURGE", "alice")
                 before = requests_of(origin)
                 answer = clients.redis_benchmark(
-                    daemon.address, ["GET", "alice", "one"], clients_at_once, connections=clients_at_once)
+                    daemon.address, ["GET", "alice", "one"], clients_at_once, connections=clients_at_once
+                )
                 last.append(answer["max_latency_ms"])
                 asked.append(requests_of(origin) - before)
     mine, other = Figure("thumbcached, last answer", "ms", last), Figure("curl, one download", "ms", plain)
-    return Row("P6", f"{clients_at_once:,} clients ask for one missing image at once", "one plain download",
-               ratio(mine, other), 2.0, False, figures=[mine, other, Figure("requests at the origin", "", asked)],
-               note="the goal is also exactly 1 request at the origin", holds=all(count == 1 for count in asked))
+    return Row(
+        "P6",
+        f"{clients_at_once:,} clients ask for one missing image at once",
+        "one plain download",
+        ratio(mine, other),
+        2.0,
+        False,
+        figures=[mine, other, Figure("requests at the origin", "", asked)],
+        note="the goal is also exactly 1 request at the origin",
+        holds=all(count == 1 for count in asked),
+    )
 
 
 def requests_of(origin):

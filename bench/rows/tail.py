@@ -52,8 +52,8 @@ class Tail:
 
     def p99(self, daemon):
         return clients.redis_benchmark(
-            daemon.address, ["GET", "alice", "me"], self.requests, connections=CONNECTIONS,
-            core=self.client_core)["p99_latency_ms"]
+            daemon.address, ["GET", "alice", "me"], self.requests, connections=CONNECTIONS, core=self.client_core
+        )["p99_latency_ms"]
 
     def rounds(self, name, body, **settings):
         """What `body` finds out in each round, with a daemon whose store is empty but for alice's image."""
@@ -97,9 +97,14 @@ class Tail:
             return disturbed, quiet, beside.pace, share(looks)
 
         return self.row(
-            "P11", f"while 100,000 images are purged and {MISSES} misses/s are downloaded", self.rounds("purge", disturb),
-            ("misses that were answered", "misses/s"), ("purged images were being deleted", "% of the time"),
-            goal=3.0, note="client and server on a core each")
+            "P11",
+            f"while 100,000 images are purged and {MISSES} misses/s are downloaded",
+            self.rounds("purge", disturb),
+            ("misses that were answered", "misses/s"),
+            ("purged images were being deleted", "% of the time"),
+            goal=3.0,
+            note="client and server on a core each",
+        )
 
     def eviction(self):
         def put(client, number):
@@ -107,19 +112,25 @@ class Tail:
                 raise processes.Failed("a PUT was not taken")
 
         return self.row(
-            "P11 eviction", f"while {PUTS} PUTs/s make a user whose quota is full lose as many images",
+            "P11 eviction",
+            f"while {PUTS} PUTs/s make a user whose quota is full lose as many images",
             self.rounds("eviction", self.beside_carol(put, PUTS, "store", "evicted_images"), quota="4MiB"),
-            ("images evicted", "images/s"))
+            ("images evicted", "images/s"),
+        )
 
     def revalidation(self):
         return self.row(
-            "P11 revalidation", f"while {STALE_GETS} stale images/s are served and revalidated",
+            "P11 revalidation",
+            f"while {STALE_GETS} stale images/s are served and revalidated",
             self.rounds("revalidation", self.beside_carol(get_picture, STALE_GETS, "cache", "not_modified"), ttl="1s"),
-            ("confirmed by the origin", "images/s"))
+            ("confirmed by the origin", "images/s"),
+        )
 
     def beside_carol(self, step, per_second, section, field):
-        """Disturbs by steps that a thousand images of carol's are there for, which are stale if they ever are. Of `field` in INFO
+        """Disturbs by steps that a thousand images of carol's are there for, which are stale if they ever are. Of
+        `field` in INFO
         it is told how much it grew each second."""
+
         def disturb(home, daemon):
             with resp.Client(daemon.address) as client:
                 for number in range(PICTURES):
@@ -145,7 +156,9 @@ class Tail:
                     if not client("GET", "alice", "me"):
                         raise processes.Failed("the image stored before the start is not held")
                     looks = []
-                    with Beside(again.address, 10, lambda client, _: looks.append(client.info("store")["counted"] == "0")):
+                    with Beside(
+                        again.address, 10, lambda client, _: looks.append(client.info("store")["counted"] == "0")
+                    ):
                         disturbed = self.p99(again)
                     scale.wait_until_counted(client)
                 quiet = self.p99(again)
@@ -153,8 +166,11 @@ class Tail:
             return disturbed, quiet, share(looks)
 
         return self.row(
-            "P11 start", "right after a start with 100,000 images stored", self.rounds("start", disturb),
-            ("images were not all counted", "% of the time"))
+            "P11 start",
+            "right after a start with 100,000 images stored",
+            self.rounds("start", disturb),
+            ("images were not all counted", "% of the time"),
+        )
 
 
 def get_picture(client, number):

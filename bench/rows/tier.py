@@ -41,22 +41,43 @@ def rows(run):
             length = reply_length(server.address, request(numbers[0]))
             words = [program, server.address, 32, len(request(0)), length, frames]
             processes.run(words)  # So that the page cache and the tier hold what they will.
-            things.append((name, lambda server=server, words=words: hits.measured(
-                server, requests, lambda: float(processes.run(words)))))
+            things.append(
+                (
+                    name,
+                    lambda server=server, words=words: hits.measured(
+                        server, requests, lambda: float(processes.run(words))
+                    ),
+                )
+            )
         found = run.alternate(things)
-    rates, costs = ([Figure(name, unit, [result[place] for result in found[name]]) for name in servers]
-                    for place, unit in ((0, "requests/s"), (1, "µs CPU")))
-    yield Row("P4 tier", f"GET of {count:,} images of ten users, Zipf({EXPONENT}), memory tier 64 MiB, page cache warm", "nginx proxy_cache",
-              ratio(*rates), 1.0, figures=rates + costs)
+    rates, costs = (
+        [Figure(name, unit, [result[place] for result in found[name]]) for name in servers]
+        for place, unit in ((0, "requests/s"), (1, "µs CPU"))
+    )
+    yield Row(
+        "P4 tier",
+        f"GET of {count:,} images of ten users, Zipf({EXPONENT}), memory tier 64 MiB, page cache warm",
+        "nginx proxy_cache",
+        ratio(*rates),
+        1.0,
+        figures=rates + costs,
+    )
 
 
 def fill(address, pictures, count):
     with resp.Client(address) as client:
         for user in range(USERS):
             client("LOGIN", f"u{user}")
-    resp.fill_in_parallel(address, [
-        (("PUT", f"u{number % USERS}", f"{number:012}", (pictures / f"{number:012}").read_bytes()) for number in range(first, count, 4))
-        for first in range(4)])
+    resp.fill_in_parallel(
+        address,
+        [
+            (
+                ("PUT", f"u{number % USERS}", f"{number:012}", (pictures / f"{number:012}").read_bytes())
+                for number in range(first, count, 4)
+            )
+            for first in range(4)
+        ],
+    )
 
 
 def get_from_daemon(number):

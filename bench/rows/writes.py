@@ -35,14 +35,25 @@ def puts(run, folder):
             files = folder / f"files-{kind}"
             files.mkdir()
             things += [
-                (("ours", kind), lambda names=names: clients.redis_benchmark(
-                    daemon.address, ["PUT", "alice", "__rand_int__"], count, keys=names, stdin=picture)["rps"]),
-                (("loop", kind), lambda names=names, files=files: float(processes.run([loop, files, picture, count, names]))),
+                (
+                    ("ours", kind),
+                    lambda names=names: clients.redis_benchmark(
+                        daemon.address, ["PUT", "alice", "__rand_int__"], count, keys=names, stdin=picture
+                    )["rps"],
+                ),
+                (
+                    ("loop", kind),
+                    lambda names=names, files=files: float(processes.run([loop, files, picture, count, names])),
+                ),
             ]
         found = run.alternate(things)
-    for id, kind, what, goal in (("P7", "new", "PUT of new images, 32 connections", 0.6),
-                                 ("P7 again", "again", "PUT over images that are there", None)):
-        mine, other = (Figure(name, "images/s", found[key, kind]) for key, name in (("ours", "thumbcached"), ("loop", "C loop")))
+    for id, kind, what, goal in (
+        ("P7", "new", "PUT of new images, 32 connections", 0.6),
+        ("P7 again", "again", "PUT over images that are there", None),
+    ):
+        mine, other = (
+            Figure(name, "images/s", found[key, kind]) for key, name in (("ours", "thumbcached"), ("loop", "C loop"))
+        )
         yield Row(id, what, "C: open, write, rename", ratio(mine, other), goal, figures=[mine, other])
     shutil.rmtree(folder / "cache")
     for kind in ("new", "again"):
@@ -69,19 +80,30 @@ def purges(run, folder):
             daemon.stop(signal.SIGKILL)
         removal.append(delete(home / "cache", many))
         shutil.rmtree(home)
-    mine, one = Figure(f"PURGE of {many:,} images", "ms", large), Figure("PURGE of 1 image, 5 in each round", "ms", small)
+    mine, one = Figure(f"PURGE of {many:,} images", "ms", large), Figure(
+        "PURGE of 1 image, 5 in each round", "ms", small
+    )
     tree = Figure("deleting the tree", "ms", removal)
     yield Row("P8", f"PURGE of {many:,} images", "PURGE of 1 image", ratio(mine, one), 2.0, False, figures=[mine, one])
-    yield Row("P8 tree", f"PURGE of {many:,} images", "deleting the tree (rm -r)", ratio(tree, mine), 1_000,
-              figures=[mine, tree], note="how many times faster")
+    yield Row(
+        "P8 tree",
+        f"PURGE of {many:,} images",
+        "deleting the tree (rm -r)",
+        ratio(tree, mine),
+        1_000,
+        figures=[mine, tree],
+        note="how many times faster",
+    )
 
 
 def fill_user(address, user, count, size=512):
     with resp.Client(address) as client:
         client("LOGIN", user)
     step = -(-count // WRITERS)
-    resp.fill_in_parallel(address, [
-        subject.put_frames(user, range(start, min(start + step, count)), size) for start in range(0, count, step)])
+    resp.fill_in_parallel(
+        address,
+        [subject.put_frames(user, range(start, min(start + step, count)), size) for start in range(0, count, step)],
+    )
 
 
 def purge(daemon, user):

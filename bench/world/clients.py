@@ -8,13 +8,26 @@ import time
 from world import processes
 
 
-def redis_benchmark(address, words, requests, connections=32, pipeline=1, keys=None, stdin=None, core=None, timeout=300):
+def redis_benchmark(
+    address, words, requests, connections=32, pipeline=1, keys=None, stdin=None, core=None, timeout=300
+):
     """Runs redis-benchmark and returns its line: rps, and latencies in milliseconds by the names of its columns.
 
     `__rand_int__` in a word becomes twelve digits below `keys`.
     """
     command = [processes.find("taskset"), "-c", core] if core is not None else []
-    command += [processes.find("redis-benchmark"), "-s", address, "-c", connections, "-n", requests, "-P", pipeline, "--csv"]
+    command += [
+        processes.find("redis-benchmark"),
+        "-s",
+        address,
+        "-c",
+        connections,
+        "-n",
+        requests,
+        "-P",
+        pipeline,
+        "--csv",
+    ]
     if keys is not None:
         command += ["-r", keys]
     options = {}
@@ -34,9 +47,22 @@ def redis_benchmark(address, words, requests, connections=32, pipeline=1, keys=N
 
 def h2load(address, list_of_urls, requests, connections=32):
     """HTTP/1.1 with keep-alive; one URL after another on each connection. Returns requests per second."""
-    said = processes.run([
-        processes.find("h2load"), "--h1", "-t", 1, "-c", connections, "-n", requests,
-        "-B", f"unix:{address}", "-i", list_of_urls])
+    said = processes.run(
+        [
+            processes.find("h2load"),
+            "--h1",
+            "-t",
+            1,
+            "-c",
+            connections,
+            "-n",
+            requests,
+            "-B",
+            f"unix:{address}",
+            "-i",
+            list_of_urls,
+        ]
+    )
     rate = re.search(r"finished in .*?, ([\d.]+) req/s", said)
     codes = re.search(r"status codes: (\d+) 2xx", said)
     if not rate or not codes or int(codes[1]) != requests:
@@ -48,9 +74,23 @@ def memaslap(port, directory, seconds=2):
     """Gets of 8 KiB over 32 connections. It knows no Unix sockets. Returns requests per second, stores included."""
     settings = directory / "memaslap.cfg"
     settings.write_text("key\n16 16 1\nvalue\n8192 8192 1\ncmd\n0 0.01\n1 0.99\n")
-    said = processes.run([
-        processes.find("memaslap") or processes.find("memcaslap"), "-s", f"127.0.0.1:{port}", "-T", 1, "-c", 32,
-        "-t", f"{seconds}s", "-w", "1k", "-F", settings])
+    said = processes.run(
+        [
+            processes.find("memaslap") or processes.find("memcaslap"),
+            "-s",
+            f"127.0.0.1:{port}",
+            "-T",
+            1,
+            "-c",
+            32,
+            "-t",
+            f"{seconds}s",
+            "-w",
+            "1k",
+            "-F",
+            settings,
+        ]
+    )
     rate = re.search(r"TPS: (\d+)", said)
     if not rate:
         raise processes.Failed(f"memaslap said {said[-200:]!r}")
@@ -62,15 +102,37 @@ def curl_parallel(urls, directory):
     settings = directory.parent / "curl.cfg"
     settings.write_text("".join(f'url = "{url}"\noutput = "{directory}/{n}"\n' for n, url in enumerate(urls)))
     begin = time.perf_counter()
-    processes.run([
-        processes.find("curl"), "--silent", "--show-error", "--fail", "--parallel", "--parallel-max", 32, "--config", settings])
+    processes.run(
+        [
+            processes.find("curl"),
+            "--silent",
+            "--show-error",
+            "--fail",
+            "--parallel",
+            "--parallel-max",
+            32,
+            "--config",
+            settings,
+        ]
+    )
     return time.perf_counter() - begin
 
 
 def curl_one(url):
     """Seconds of one download, as curl counts them."""
-    said = processes.run([
-        processes.find("curl"), "--silent", "--show-error", "--fail", "--output", "/dev/null", "--write-out", "%{time_total}", url])
+    said = processes.run(
+        [
+            processes.find("curl"),
+            "--silent",
+            "--show-error",
+            "--fail",
+            "--output",
+            "/dev/null",
+            "--write-out",
+            "%{time_total}",
+            url,
+        ]
+    )
     return float(said)
 
 

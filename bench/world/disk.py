@@ -9,8 +9,9 @@ from world import processes
 
 @contextlib.contextmanager
 def own(folder, count):
-    """A place for `count` small files. Root gets an ext4 in one file, as mkfs.ext4 makes it: with a journal, which the file systems of
-    containers and small virtual machines at times lack, so that making and deleting files and fsync cost another time there. Deleting
+    """A place for `count` small files. Root gets an ext4 in one file, as mkfs.ext4 makes it: with a journal, which the
+    file systems of containers and small virtual machines at times lack, so that making and deleting files and fsync
+    cost another time there. Deleting
     two million names one by one would take longer than all the rest, too. Others get a directory."""
     place = folder / "disk"
     place.mkdir()

@@ -9,8 +9,11 @@ def chunk(kind, body):
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
-HEAD = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)) + chunk(
-    b"IDAT", zlib.compress(b"\0\0"))
+HEAD = (
+    b"\x89PNG\r\n\x1a\n"
+    + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0))
+    + chunk(b"IDAT", zlib.compress(b"\0\0"))
+)
 TAIL = chunk(b"IEND", b"")
 SMALLEST = len(HEAD) + len(TAIL) + 12
 
@@ -21,7 +24,8 @@ def image(size):
 
 
 def image_without_zeros(size):
-    """What passes for a GIF of 257 pixels each way and has no zero byte: there redis-benchmark would end an argument."""
+    """What passes for a GIF of 257 pixels each way and has no zero byte: there redis-benchmark would end an argument.
+    """
     return b"GIF89a" + b"\x01" * 7 + bytes(byte or 1 for byte in os.urandom(size - 13))
 
 

@@ -1,4 +1,5 @@
-"""The peers, each as somebody who knows it would run it for this: memory only or page cache only, no logs, on a Unix socket.
+"""The peers, each as somebody who knows it would run it for this: memory only or page cache only, no logs, on a Unix
+socket.
 
 Every function starts one and returns it running, with its address in `.address`.
 """
@@ -13,9 +14,26 @@ from world.processes import Server, find
 def redis(home, core=None):
     """Redis without persistence."""
     address = home / "redis.sock"
-    server = Server("redis-server", [
-        find("redis-server"), "--port", 0, "--unixsocket", address, "--save", "", "--appendonly", "no", "--dir", home,
-        "--daemonize", "no"], home / "redis.log", core)
+    server = Server(
+        "redis-server",
+        [
+            find("redis-server"),
+            "--port",
+            0,
+            "--unixsocket",
+            address,
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--dir",
+            home,
+            "--daemonize",
+            "no",
+        ],
+        home / "redis.log",
+        core,
+    )
     server.address = address
     return server.wait_for(address)
 
@@ -43,7 +61,8 @@ def nginx(home, name, http, workers=1, listens=None):
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     kept_open = min(20_000, descriptors * 3 // 4)
     temporary = "".join(
-        f"{kind}_temp_path {folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        f"{kind}_temp_path {folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
     (folder / "nginx.conf").write_text(f"""{user}
 daemon off; worker_processes {workers}; worker_rlimit_nofile {descriptors}; pid {folder}/pid; error_log stderr error;
 events {{ worker_connections 8192; }}
@@ -54,7 +73,9 @@ open_file_cache max={kept_open} inactive=600s; open_file_cache_valid 600s;
 {temporary}{http}
 }}
 """)
-    server = Server(name, [find("nginx"), "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf"], folder / "log")
+    server = Server(
+        name, [find("nginx"), "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf"], folder / "log"
+    )
     server.address = listens
     return server.wait_for(listens)
 
@@ -63,13 +84,19 @@ def nginx_cache(home, images, workers=1):
     """nginx as a cache (proxy_cache) in front of an nginx that serves files."""
     name = f"nginx-cache-{workers}"
     address, behind = home / f"{name}.sock", home / f"{name}-origin.sock"
-    return nginx(home, name, f"""
+    return nginx(
+        home,
+        name,
+        f"""
 proxy_cache_path {home}/{name}/store levels=1:2 keys_zone=images:16m max_size=2g inactive=1h use_temp_path=off;
 server {{ listen unix:{behind} backlog=4096; root {images}; }}
 server {{
   listen unix:{address} backlog=4096;
   location / {{ proxy_pass http://unix:{behind}; proxy_cache images; proxy_cache_key $uri; proxy_cache_valid 200 1h; }}
-}}""", workers, address)
+}}""",
+        workers,
+        address,
+    )
 
 
 def origin(home, images, core=None):
@@ -79,12 +106,18 @@ def origin(home, images, core=None):
     """
     port = processes.free_port()
     log = home / "origin.log"
-    server = nginx(home, "origin", f"""
+    server = nginx(
+        home,
+        "origin",
+        f"""
 log_format path '$request_uri';
 server {{
   listen 127.0.0.1:{port} backlog=4096; root {images}; access_log {log} path;
   location /slow/ {{ limit_rate 200k; }}
-}}""", 1, port)
+}}""",
+        1,
+        port,
+    )
     server.url = f"http://127.0.0.1:{port}"
     server.log_file = log
     return server
@@ -93,8 +126,27 @@ server {{
 def varnish(home, behind):
     """Varnish with its objects in memory, in front of a path that speaks HTTP."""
     address = home / "varnish.sock"
-    server = Server("varnishd", [
-        find("varnishd"), "-F", "-j", "none", "-n", home / "varnish", "-a", address, "-b", behind,
-        "-s", "malloc,512m", "-t", 3600, "-p", "vsl_mask=-ReqHeader"], home / "varnish.log")
+    server = Server(
+        "varnishd",
+        [
+            find("varnishd"),
+            "-F",
+            "-j",
+            "none",
+            "-n",
+            home / "varnish",
+            "-a",
+            address,
+            "-b",
+            behind,
+            "-s",
+            "malloc,512m",
+            "-t",
+            3600,
+            "-p",
+            "vsl_mask=-ReqHeader",
+        ],
+        home / "varnish.log",
+    )
     server.address = address
     return server.wait_for(address, 60)

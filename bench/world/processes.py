@@ -60,7 +60,8 @@ class Server:
         self.stop()
 
     def stop(self, how=signal.SIGTERM):
-        """Ends it, and its children with it, as it wants to be ended, else by force. Does nothing where that is done."""
+        """Ends it, and its children with it, as it wants to be ended, else by force. Does nothing where that is done.
+        """
         if self.process.returncode is not None:
             return  # Its id may be another's by now.
         children = self.pids()[1:]

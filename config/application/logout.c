@@ -1,8 +1,7 @@
-/* An application's own log-out, without any library:  logout USER
- * Ends the cache of that account, for the uid that runs this. When it succeeds, nothing of the account can be read again.
+/* An application's own log-out, without any library:  logout USER Ends the cache of that account, for the uid that
+ * runs this. When it succeeds, nothing of the account can be read again.
  *
- *     cc -o logout logout.c
- */
+ *     cc -o logout logout.c */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

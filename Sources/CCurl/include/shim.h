@@ -77,13 +77,14 @@ static inline CURLSHcode ccurl_share_set_long(CURLSH *share, CURLSHoption option
   return curl_share_setopt(share, option, value);
 }
 
-/* The result that a message of the kind CURLMSG_DONE carries: Swift sees the union that it lies in, but not its name. */
+/* The result that a message of the kind CURLMSG_DONE carries: Swift sees the union that it lies in, but not its
+ * name. */
 static inline CURLcode ccurl_message_result(const CURLMsg *message) {
   return message->data.result;
 }
 
-/* What OpenSSL knows of the connection that a transfer is attached to. OpenSSL's own headers stay out of this one, so that
- * its types are not declared by two modules. */
+/* What OpenSSL knows of the connection that a transfer is attached to. OpenSSL's own headers stay out of this one,
+ * so that its types are not declared by two modules. */
 enum ccurl_tls {
   CCURL_TLS_NONE,   /* no TLS, or not by OpenSSL */
   CCURL_TLS_HTTP2,  /* HTTP/2 was agreed on: its frames say whose they are */

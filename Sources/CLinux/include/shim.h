@@ -37,9 +37,9 @@ int clinux_epoll_add(int epoll, int fd, uint32_t events, uint64_t tag);
 int clinux_epoll_change(int epoll, int fd, uint32_t events, uint64_t tag);
 int clinux_epoll_remove(int epoll, int fd);
 
-/* Waits until something is ready, for so many nanoseconds at most (for ever if negative), and fills in what is: at most
- * CLINUX_READY_AT_ONCE, which there has to be room for. epoll_pwait2(2), Linux 5.11; where a filter knows no such call, a second one,
- * epoll_wait(2), in whole milliseconds. */
+/* Waits until something is ready, for so many nanoseconds at most (for ever if negative), and fills in what is: at
+ * most CLINUX_READY_AT_ONCE, which there has to be room for. epoll_pwait2(2), Linux 5.11; where a filter knows no
+ * such call, a second one, epoll_wait(2), in whole milliseconds. */
 enum { CLINUX_READY_AT_ONCE = 64 };
 int clinux_epoll_wait(int epoll, struct clinux_ready *ready, int64_t nanoseconds);
 
@@ -57,8 +57,8 @@ struct clinux_span {
 /* Sends the spans one behind the other and returns how many bytes were taken. No SIGPIPE. sendmsg(2). */
 ptrdiff_t clinux_send(int fd, const struct clinux_span *spans, size_t count);
 
-/* Whether the file system of an open file asks another machine or process for what it holds, which may not answer; also 1 when it
-   cannot be told. fstatfs(2). */
+/* Whether the file system of an open file asks another machine or process for what it holds, which may not answer;
+ * also 1 when it cannot be told. fstatfs(2). */
 int clinux_is_remote(int fd);
 
 /* openat2(2), Linux 5.6. `resolve` is a sum of the CLINUX_RESOLVE flags. */
@@ -95,8 +95,8 @@ void clinux_name_thread(const char *name);
 /* Whether the process may leave a core file or be read through /proc: prctl(2), PR_SET_DUMPABLE. */
 int clinux_set_dumpable(int dumpable);
 
-/* Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed: else the next file that is opened gets its number, and
- * what is written to standard output or error ends up in it. Several calls. 0, or -1 with errno. */
+/* Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed: else the next file that is opened gets its
+ * number, and what is written to standard output or error ends up in it. Several calls. 0, or -1 with errno. */
 int clinux_fill_standard_descriptors(void);
 
 /* The name of an error number, such as "ENOENT"; NULL for a number that has none. */
@@ -105,8 +105,8 @@ const char *clinux_error_name(int code);
 /* Zeroes memory in a way that the optimiser may not drop: explicit_bzero(3). */
 void clinux_wipe(void *memory, size_t length);
 
-/* Has the allocator overwrite what is freed, but for pieces of up to 1032 bytes, which each thread keeps for its next use:
- * mallopt(3), M_PERTURB. */
+/* Has the allocator overwrite what is freed, but for pieces of up to 1032 bytes, which each thread keeps for its
+ * next use: mallopt(3), M_PERTURB. */
 void clinux_overwrite_freed_memory(void);
 
 /* Gives memory that was freed back to the kernel: malloc_trim(3). */

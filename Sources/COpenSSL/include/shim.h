@@ -6,8 +6,8 @@
 #include <openssl/rand.h>
 #include <stddef.h>
 
-/* Keys a context of HMAC for SHA-256. 1 on success. In C, since an OSSL_PARAM keeps pointers to strings, and those that Swift lends to a
-   call are gone when it returns. */
+/* Keys a context of HMAC for SHA-256. 1 on success. In C, since an OSSL_PARAM keeps pointers to strings, and those
+ * that Swift lends to a call are gone when it returns. */
 int copenssl_hmac_sha256_init(EVP_MAC_CTX *context, const unsigned char *key, size_t length);
 
 /* Why the calling thread's last call into OpenSSL failed, in its words: ERR_error_string_n(3). Forgets it. */

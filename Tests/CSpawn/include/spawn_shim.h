@@ -1,4 +1,5 @@
-/* What posix_spawn can do for the tests and Glibc's module hides from Swift, because glibc counts it as an extension. */
+/* What posix_spawn can do for the tests and Glibc's module hides from Swift, because glibc counts it as an
+ * extension. */
 #ifndef THUMBCACHED_SPAWN_SHIM_H
 #define THUMBCACHED_SPAWN_SHIM_H
 

@@ -1,4 +1,5 @@
-"""Asks for an image whose origin hangs, through the Python Redis client as it comes: with its own time-outs and retries.
+"""Asks for an image whose origin hangs, through the Python Redis client as it comes: with its own time-outs and
+retries.
 
     default_timeouts.py SOCKET USER PROFILE
 

@@ -166,7 +166,11 @@ check("epochs grow", nothing["epoch"] < one["epoch"] < everything["epoch"] < all
 # The log-out. The client's own commands work, too: they are called like Redis's.
 check("PUT again", raw("PUT", user, "bob", image), b"OK")
 check("the client's get", server.execute_command("GET", user, "bob"), image)
-check("a pipeline", server.pipeline(transaction=False).execute_command("GET", user, "bob").echo("x").execute(), [image, b"x"])
+check(
+    "a pipeline",
+    server.pipeline(transaction=False).execute_command("GET", user, "bob").echo("x").execute(),
+    [image, b"x"],
+)
 session = raw("LOGOUT", user, "SESSION", "phone")
 check("LOGOUT of one of two sessions", (session["users"], session["sessions"]), (0, 1))
 check("the user is still there", raw("GET", user, "bob"), image)

@@ -97,7 +97,8 @@ class Application:
             time.sleep(PAUSE)
 
     def request(self, *words):
-        """The reply. A failure is counted; a connection that was closed is made anew, as every client library does, and so is
+        """The reply. A failure is counted; a connection that was closed is made anew, as every client library does, and
+        so is
         one to a daemon that says it stops: what it says that of it has not begun."""
         began = time.monotonic()
         try:

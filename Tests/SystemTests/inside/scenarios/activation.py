@@ -59,7 +59,8 @@ def restart(machine):
 
 
 def kept(machine):
-    """F72: kept connections that are busy through restarts and an upgrade: each request is answered, or it is said that it
+    """F72: kept connections that are busy through restarts and an upgrade: each request is answered, or it is said that
+    it
     is not done, and none meets a reset"""
 
     def change():

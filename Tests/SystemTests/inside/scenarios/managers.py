@@ -90,7 +90,8 @@ def back_at_once(machine):
 
 
 def lingering(machine):
-    """F71: the manager of a lingering user without a session is killed: nobody is left to keep the cache, and it ends"""
+    """F71: the manager of a lingering user without a session is killed: nobody is left to keep the cache, and it ends
+    """
     alice = machine.people.alice
     run("loginctl", "enable-linger", alice.name)
     application = machine.people.login(alice)
@@ -118,7 +119,9 @@ def terminated(machine):
 
 
 def stopped(machine):
-    """F71: an administrator stops a user's manager: what programs of its sessions log in then ends with the last of them"""
+    """F71: an administrator stops a user's manager: what programs of its sessions log in then ends with the last of
+    them
+    """
     alice = machine.people.alice
     application = machine.people.login(alice, kind="su")
     systemctl("stop", manager(alice))
@@ -150,7 +153,9 @@ def upgraded(machine):
     with tempfile.TemporaryDirectory() as folder:
         old = older_package(pathlib.Path(folder))
         install(old)
-        check(pathlib.Path("/lib/systemd/system/user@.service.d/10-thumbcached.conf").exists(), "these are no old units")
+        check(
+            pathlib.Path("/lib/systemd/system/user@.service.d/10-thumbcached.conf").exists(), "these are no old units"
+        )
         application = machine.people.login(alice, kind="su")
         install(PACKAGE)
     application.wait_for_hits()
