@@ -29,8 +29,8 @@ struct Main: ParsableCommand {
         help: ArgumentHelp(
             "Read the configuration, say whether it is good, and exit.",
             discussion: """
-                It is judged as the service would read it: root reads it as the user \(ConfigurationCheck.serviceUser), where \
-                there is one.
+                It is judged as the service would read it: root reads it as the user \
+                \(ConfigurationCheck.serviceUser), where there is one.
                 """))
     var checkConfig = false
 

@@ -94,7 +94,8 @@ static void receive(struct round *round) {
     struct replies *state = &replies[connection];
     unsigned long before = state->done;
     ssize_t count;
-    while ((count = recv(polled[connection].fd, input, sizeof input, 0)) > 0) count_replies(state, input, (size_t)count);
+    while ((count = recv(polled[connection].fd, input, sizeof input, 0)) > 0)
+        count_replies(state, input, (size_t)count);
     double at = now();
     if (count == 0 || errno != EAGAIN) {
         answered(round, at, count == 0 ? "the connection was closed" : strerror(errno));
@@ -146,7 +147,8 @@ int main(int argc, char **argv) {
     }
     double end = now();
     for (size_t index = 0; index < ROUNDS; index++)
-        if (rounds[index].is_asking) note(rounds[index].steps[rounds[index].next], end - rounds[index].since, "no answer");
+        if (rounds[index].is_asking)
+            note(rounds[index].steps[rounds[index].next], end - rounds[index].since, "no answer");
     for (size_t index = 0; index < sizeof operations / sizeof *operations; index++) {
         struct operation *operation = operations[index];
         if (operation->errors > 0) printf("! %s: %s\n", operation->name, operation->reason);

@@ -56,7 +56,8 @@ static void store_images(const char *directory, EVP_CIPHER_CTX *sealing) {
 
 /* Without waiting for the disk; but where the page cache lacks a part, or the file system cannot tell, it waits. */
 static int read_entry(int file, const struct iovec *parts) {
-    return preadv2(file, parts, PARTS, 0, RWF_NOWAIT) == entry_length || preadv2(file, parts, PARTS, 0, 0) == entry_length;
+    return preadv2(file, parts, PARTS, 0, RWF_NOWAIT) == entry_length ||
+           preadv2(file, parts, PARTS, 0, 0) == entry_length;
 }
 
 static struct iovec next_opened(int place) {
@@ -76,8 +77,10 @@ int main(int argc, char **argv) {
     size_t frame_length = (size_t)atol(argv[2]);
     image_length = atoi(argv[3]);
     image_count = atoi(argv[4]);
-    if (frame_length == 0 || image_length < 1 || image_length > LARGEST_IMAGE || image_count < 1 || image_count > MOST_IMAGES)
-        errx(2, "frames have at least 1 byte, images 1 to %d, and there are 1 to %d images", LARGEST_IMAGE, MOST_IMAGES);
+    if (frame_length == 0 || image_length < 1 || image_length > LARGEST_IMAGE || image_count < 1 ||
+        image_count > MOST_IMAGES)
+        errx(2, "frames have at least 1 byte, images 1 to %d, and there are 1 to %d images", LARGEST_IMAGE,
+             MOST_IMAGES);
     entry_length = NONCE_LENGTH + image_length + TAG_LENGTH;
     for (int i = 0; i < AT_ONCE; i++) rooms[i] = (unsigned char *)make_reply(&replies[i], (size_t)image_length);
 

@@ -52,7 +52,8 @@ static void read_frames(const char *name) {
     if (frames == NULL) err(1, "malloc");
     length = fread(frames, 1, INPUT, file);
     fclose(file);
-    for (char *mark = frames; (mark = memmem(mark, length - (size_t)(mark - frames), "############", COUNTER_DIGITS)) != NULL;
+    for (char *mark = frames;
+         (mark = memmem(mark, length - (size_t)(mark - frames), "############", COUNTER_DIGITS)) != NULL;
          mark += COUNTER_DIGITS) {
         if (mark_count == MOST_MARKS) errx(2, "%s has more than %d numbers", name, MOST_MARKS);
         marks[mark_count++] = (size_t)(mark - frames);
@@ -79,7 +80,8 @@ static bool send_on(struct connection *connection) {
             connection->rest = length;
             connection->sent += requests;
         }
-        ssize_t count = send(connection->fd, connection->batch + length - connection->rest, connection->rest, MSG_NOSIGNAL);
+        ssize_t count =
+            send(connection->fd, connection->batch + length - connection->rest, connection->rest, MSG_NOSIGNAL);
         if (count < 0 && errno == EAGAIN) break;
         if (count < 0) return false;
         connection->rest -= (size_t)count;

@@ -65,13 +65,15 @@ int main(int count, char **words) {
         for (int event = 0; event < ready; event++) {
             unsigned index = events[event].data.u32;
             ssize_t length = recv(sockets[index], input, sizeof input, 0);
-            if (length <= 0 || (size_t)length > missing[index]) errx(1, "an answer is not %zu bytes long", reply_length);
+            if (length <= 0 || (size_t)length > missing[index])
+                errx(1, "an answer is not %zu bytes long", reply_length);
             missing[index] -= (size_t)length;
             if (missing[index] > 0) continue;
             answered++;
             if (sent == total) continue;
             missing[index] = reply_length;
-            if (send(sockets[index], requests + sent++ * request_length, request_length, MSG_NOSIGNAL) < 0) err(1, "send");
+            if (send(sockets[index], requests + sent++ * request_length, request_length, MSG_NOSIGNAL) < 0)
+                err(1, "send");
         }
     }
     printf("%.1f\n", (double)total / (now() - begin));

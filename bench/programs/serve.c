@@ -40,7 +40,8 @@ static int listen_at(const char *path) {
     if (strlen(path) >= sizeof address.sun_path) errx(2, "%s is too long for a socket", path);
     strcpy(address.sun_path, path);
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || listen(listener, 511) != 0) err(1, "%s", path);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || listen(listener, 511) != 0)
+        err(1, "%s", path);
     return listener;
 }
 

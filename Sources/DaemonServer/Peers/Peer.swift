@@ -59,7 +59,8 @@ extension Peer {
         guard uid != overflowUID, uid != .max else {
             throw CommandError(
                 .denied,
-                "the kernel cannot say who you are: your uid has no number in the daemon's user namespace, and is shown as "
+                "the kernel cannot say who you are: your uid has no number in the daemon's user namespace, "
+                    + "and is shown as "
                     + "\(uid); call as a user who has one")
         }
         return self

@@ -89,7 +89,8 @@ public final class PeerRegistry: Sendable {
             var evicted: Member?
             if !peer.isAdmin && own >= limits.connectionsPerUID {
                 let reason =
-                    "uid \(account) has \(limits.connectionsPerUID) connections (limit connections-per-uid): close one, or try again"
+                    "uid \(account) has \(limits.connectionsPerUID) connections (limit connections-per-uid): "
+                    + "close one, or try again"
                 return (state.refuse(reason), nil)
             }
             if state.connections.count >= all {
@@ -102,7 +103,8 @@ public final class PeerRegistry: Sendable {
         }
         evicted?.tell(
             .giveWay(
-                "all connections are taken (limit connections), and uid \(evicted?.account ?? account) has most of them: this one, idle "
+                "all connections are taken (limit connections), and uid \(evicted?.account ?? account) has "
+                    + "most of them: this one, idle "
                     + "longest of those, is closed"))
         return try result.get()
     }

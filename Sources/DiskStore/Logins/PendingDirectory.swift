@@ -113,7 +113,8 @@ struct PendingDirectory: LogoutMarkers {
         guard status.permissions & (isShared ? 0o002 : 0o022) == 0 else {
             let mode = String(status.permissions, radix: 8)
             throw complaint(
-                "has mode \(mode) and belongs to gid \(status.group), so that others than root and the daemon can write to it; "
+                "has mode \(mode) and belongs to gid \(status.group), so that others than root and the daemon "
+                    + "can write to it; "
                     + "it must belong to root and to the daemon's group (gid \(getegid())), with mode 770")
         }
         return directory

@@ -65,7 +65,8 @@ struct Arguments {
         guard count <= available else {
             throw CommandError(
                 .err,
-                "the count of profiles is \(request.shown(at: index)), more than the arguments that follow (\(available))"
+                "the count of profiles is \(request.shown(at: index)), more than the arguments that follow "
+                    + "(\(available))"
             )
         }
         index += 1

@@ -34,7 +34,8 @@ public struct ImageSniffer: Sendable {
         }
         guard shape.width <= maximumDimension, shape.height <= maximumDimension else {
             throw ImageRefusal(
-                "the image declares \(shape.width) x \(shape.height) pixels: at most \(maximumDimension) each way are kept"
+                "the image declares \(shape.width) x \(shape.height) pixels: at most \(maximumDimension) each "
+                    + "way are kept"
             )
         }
         return shape

@@ -181,7 +181,8 @@ struct UserState: Sendable {
         }
         guard origin.tokenEndpoint != nil else {
             throw .invalid(
-                "REFRESH: origin \(name) has no token endpoint; origins.\(name).token in the configuration would name it"
+                "REFRESH: origin \(name) has no token endpoint; origins.\(name).token in the configuration "
+                    + "would name it"
             )
         }
     }

@@ -8,8 +8,8 @@ struct Get: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "Return an image: from the cache, or else downloaded.",
         discussion: """
-            The image goes to the file named with --output, which is replaced as a whole, or else to standard output, but \
-            never to a terminal. With --meta or --json standard output gets a description instead: digest, type, \
+            The image goes to the file named with --output, which is replaced as a whole, or else to standard output, \
+            but never to a terminal. With --meta or --json standard output gets a description instead: digest, type, \
             length, width, height, age, ttl, state, source and epoch.
 
             Where there is no image the exit status is 4.

@@ -5,8 +5,8 @@ struct Info: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "Print figures of the daemon.",
         discussion: """
-            In sections, as 'redis-cli info' prints them; figures of other uids only for admins. With --json an object for \
-            each section.
+            In sections, as 'redis-cli info' prints them; figures of other uids only for admins. With --json an object \
+            for each section.
             """)
 
     @OptionGroup var output: OutputOptions

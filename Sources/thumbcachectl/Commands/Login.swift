@@ -7,11 +7,11 @@ struct Login: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "Open a user's cache.",
         discussion: """
-            Nothing is kept for a user before this, and nothing is left after logout. A user can have several sessions, \
-            as with two windows open; the cache ends with the last.
+            Nothing is kept for a user before this, and nothing is left after logout. A user can have several \
+            sessions, as with two windows open; the cache ends with the last.
 
-            Tokens, if the origin wants them, are read from a file or from standard input, never taken from the command \
-            line, where every process of the machine could read them.
+            Tokens, if the origin wants them, are read from a file or from standard input, never taken from the \
+            command line, where every process of the machine could read them.
 
             Example:
               secret-tool lookup service avatars | thumbcachectl login alice --token-file -

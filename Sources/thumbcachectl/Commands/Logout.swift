@@ -7,12 +7,13 @@ struct Logout: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "End a user's cache, or one session of it.",
         discussion: """
-            When this returns with status 0, nothing of the user can be read again, not even after a power cut. It prints \
-            a receipt: caches ended, images and bytes that were held ('-' where they had not been counted yet), \
+            When this returns with status 0, nothing of the user can be read again, not even after a power cut. It \
+            prints a receipt: caches ended, images and bytes that were held ('-' where they had not been counted yet), \
             downloads cancelled, sessions that remain, and the epoch. A user who is not logged in is no error.
 
-            With --pending a log-out is not lost when the daemon is down, stuck or refuses: a marker in that directory, made \
-            before the daemon is asked, tells it to do it later, at its next start at the latest. The exit status is then 5.
+            With --pending a log-out is not lost when the daemon is down, stuck or refuses: a marker in that \
+            directory, made before the daemon is asked, tells it to do it later, at its next start at the latest. The \
+            exit status is then 5.
 
             Example, for a log-out hook:
               thumbcachectl logout --all --uid 1000 --pending /var/lib/thumbcached-pending --timeout 5

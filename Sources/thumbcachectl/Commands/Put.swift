@@ -6,8 +6,8 @@ struct Put: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "Store an image that you have.",
         discussion: """
-            PNG, JPEG, GIF, WebP or AVIF, told by the bytes. Without --ttl it stays fresh until it is purged, put again or \
-            evicted, and the origin is not asked for it.
+            PNG, JPEG, GIF, WebP or AVIF, told by the bytes. Without --ttl it stays fresh until it is purged, put \
+            again or evicted, and the origin is not asked for it.
 
             Example:
               thumbcachectl put alice bob@example.org bob.jpg --size 128

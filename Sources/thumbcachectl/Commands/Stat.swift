@@ -5,9 +5,9 @@ struct Stat: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "Say what is held of a user, or of one profile.",
         discussion: """
-            Of a user: images, bytes, sessions, origin, logged-in-at (seconds since 1970) and epoch. Of a profile: what \
-            get --meta prints. Nothing is downloaded. Where nothing is held, or the user is not logged in, the exit \
-            status is 4.
+            Of a user: images, bytes, sessions, origin, logged-in-at (seconds since 1970) and epoch. Of a profile: \
+            what get --meta prints. Nothing is downloaded. Where nothing is held, or the user is not logged in, the \
+            exit status is 4.
             """)
 
     @Argument(help: "The account.")

@@ -5,8 +5,8 @@ struct Users: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "List the users of your uid that are logged in.",
         discussion: """
-            One a line. Bytes that are no visible text appear as \\xNN, a backslash as \\\\; with --json a name that is not \
-            UTF-8 is {"base64": "…"}.
+            One a line. Bytes that are no visible text appear as \\xNN, a backslash as \\\\; with --json a name that \
+            is not UTF-8 is {"base64": "…"}.
             """)
 
     @OptionGroup var output: OutputOptions

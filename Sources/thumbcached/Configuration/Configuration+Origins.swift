@@ -72,7 +72,8 @@ extension Configuration {
             for missing in ["token.endpoint", "token.client-id"] where !reader.found.contains(missing) {
                 reader.complain(
                     missing,
-                    "is missing; a token endpoint has endpoint and client-id, and client-secret-file if the client has a secret"
+                    "is missing; a token endpoint has endpoint and client-id, and client-secret-file if the "
+                        + "client has a secret"
                 )
             }
             draft.origin.tokenEndpoint = draft.token
@@ -105,7 +106,8 @@ extension Configuration {
             return url.isEmpty
                 || isPlain && schemes.contains { url.hasPrefix($0) && url.utf8.count > $0.utf8.count }
                 ? nil
-                : "is not the URL of a proxy: it begins with http://, https://, socks5h:// (not socks5://) or socks4a:// (not socks4://), "
+                : "is not the URL of a proxy: it begins with http://, https://, socks5h:// (not socks5://) or "
+                    + "socks4a:// (not socks4://), "
                     + "since the proxy is to resolve names itself; \"\" is for none"
         }
     }

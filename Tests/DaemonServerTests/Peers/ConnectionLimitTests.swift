@@ -62,7 +62,8 @@ import ThumbnailCache
             let other = try await enter(daemon, as: peer(1001))
             #expect(
                 try await clients[1].rest()
-                    == "-BUSY all connections are taken (limit connections), and uid 1000 has most of them: this one, idle "
+                    == "-BUSY all connections are taken (limit connections), and uid 1000 has most of them: "
+                    + "this one, idle "
                     + "longest of those, is closed\r\n")
             for client in [clients[0], clients[2], clients[3], other] {
                 #expect(try await client.call("PING") == .simpleString("PONG"))
@@ -109,7 +110,7 @@ import ThumbnailCache
 
     @Test
     func
-        `I8, F15: refused connections that linger are counted; beyond their limit they are told why and closed at once`()
+        `I8, F15: refused connections that linger are counted; beyond their limit they are told why and closed`()
         async throws
     {
         try await TestDaemon.run {

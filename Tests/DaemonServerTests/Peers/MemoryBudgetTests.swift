@@ -170,7 +170,8 @@ import ThumbnailCache
             client.sendWithoutWaiting(put("bob"))
             #expect(
                 try await client.rest()
-                    == "-BUSY requests, replies, users and sessions of uid 1000 take 2097152 bytes (limit memory-per-uid, "
+                    == "-BUSY requests, replies, users and sessions of uid 1000 take 2097152 bytes (limit "
+                    + "memory-per-uid, "
                     + "2097152): end some, or try again\r\n")
             try await eventually { daemon.registry.statistics.connections == 0 }
             #expect(memory.bytes == full)

@@ -40,7 +40,7 @@ extension EndToEnd {
 
         @Test
         func
-            `I8, F16, F20, F53: requests that a uid leaves unfinished cost its budget and no more; log-outs and others pass`()
+            `I8, F16, F20, F53: requests that a uid leaves unfinished cost its budget and no more; others pass`()
             throws
         {
             try withMachine { machine in

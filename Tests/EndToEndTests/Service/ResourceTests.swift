@@ -18,7 +18,7 @@ extension EndToEnd {
 
         @Test
         func
-            `I9, F15: without a free descriptor open connections are served, and accepting goes on when there are some`()
+            `I9, F15: without a free descriptor open connections are served, and accepting goes on later`()
             throws
         {
             try withMachine { machine in

@@ -117,7 +117,7 @@ extension EndToEnd {
 
         @Test(.enabled(if: canTrace, "strace may not trace here"))
         func
-            `I4, F61: while PURGE cannot be made durable there is no receipt but IOERR; then it is done, as if nothing had been`()
+            `I4, F61: while PURGE cannot be made durable there is no receipt but IOERR; then it is done`()
             throws
         {
             try withMachine { machine in

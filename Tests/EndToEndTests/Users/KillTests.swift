@@ -51,7 +51,8 @@ extension EndToEnd {
                     try Self.compare(daemon, board, round)
                 }
                 print(
-                    "  \(Self.rounds) kills, \(replies) commands acknowledged between them, \(origin.requests.count) downloads"
+                    "  \(Self.rounds) kills, \(replies) commands acknowledged between them, "
+                        + "\(origin.requests.count) downloads"
                 )
 
                 let client = try daemon.connect()

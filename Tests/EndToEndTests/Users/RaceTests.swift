@@ -44,7 +44,8 @@ extension EndToEnd {
                 }
                 let marks = board.marks.current
                 print(
-                    "  \(marks.images) images served, \(marks.cancelled) GETs cancelled, \(origin.requests.count) downloads"
+                    "  \(marks.images) images served, \(marks.cancelled) GETs cancelled, "
+                        + "\(origin.requests.count) downloads"
                 )
                 #expect(marks.images > 100)
                 #expect(origin.requests.count > 20)

@@ -88,7 +88,8 @@ import Testing
             "f.toml: storage.quota: is an integer; write a size in quotes with its unit, as in \"64MiB\""),
         Case(
             "[sessions]\npending-logouts = \"pending\"",
-            "f.toml: sessions.pending-logouts: \"pending\" is not an absolute path: it must begin with /, or be \"\" for "
+            "f.toml: sessions.pending-logouts: \"pending\" is not an absolute path: it must begin with /, or "
+                + "be \"\" for "
                 + "none"),
         Case(
             "[sessions]\npurge-on-boot = \"no\"",

@@ -96,7 +96,8 @@ import Testing
         #expect(done.status == 0)
         #expect(
             done.errors
-                == "thumbcachectl: cannot open the directory /nonexistent/pending: No such file or directory; the daemon is "
+                == "thumbcachectl: cannot open the directory /nonexistent/pending: No such file or directory; "
+                + "the daemon is "
                 + "asked without a marker\n")
         let refused = try Thumbcachectl.run(arguments, against: PlayedDaemon(replies: ["-IOERR no\r\n"]))
         #expect(refused.status == 1)

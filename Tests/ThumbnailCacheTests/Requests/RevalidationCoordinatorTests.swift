@@ -191,7 +191,7 @@ import Testing
 
     @Test
     func
-        `RFC 5861 section 4: with the origin dead a stale image is served as often as it is asked for, from where it is`()
+        `RFC 5861 section 4: with the origin dead a stale image is served as often as it is asked for`()
     {
         var bench = CoordinatorBench()
         bench.now += 4_300

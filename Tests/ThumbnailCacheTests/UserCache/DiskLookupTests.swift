@@ -53,7 +53,7 @@ import Testing
 
     @Test
     func
-        `what the origin said it does not have is not looked for on disk, in that slot and for as long as it is believed`()
+        `what the origin said it does not have is not looked for on disk while it is believed`()
         async throws
     {
         let cache = try await stored()

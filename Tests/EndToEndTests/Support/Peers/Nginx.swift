@@ -56,7 +56,8 @@ final class Nginx {
         try eventually("nginx answers on port \(port)") {
             if let status = process.ending() {
                 throw Failure(
-                    "nginx ended with status \(status): \(String(decoding: try read("\(home)/stderr.log"), as: UTF8.self))"
+                    "nginx ended with status \(status): "
+                        + "\(String(decoding: try read("\(home)/stderr.log"), as: UTF8.self))"
                 )
             }
             return (try? fetch("/ready")) != nil
