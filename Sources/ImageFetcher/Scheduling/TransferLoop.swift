@@ -165,16 +165,14 @@ final class TransferLoop {
     private func send(_ transfer: Transfer) {
         do throws(CircuitBreaker.Rejection) {
             if transfer.permit == nil {
-                transfer.permit = try HostPermit(
-                    for: transfer.host, of: transfer.ticket.entry.uid, policy: transfer.origin.breaker, from: scheduler,
-                    at: .now())
+                transfer.permit = try scheduler.ask(transfer.host, for: transfer.ticket.entry.uid, at: .now())
             }
         } catch {
             return end(transfer, .failed(.rejected(transfer.url.authority, error)))
         }
         do throws(TransferFailure) {
             try transfer.prepare(at: .now())
-            if transfer.ticket.job.kind == .download { try attach(transfer) }
+            if transfer.ticket.job.kind == .download { try pools.attach(transfer.easy, to: transfer.origin) }
         } catch {
             return end(transfer, .failed(error))
         }
@@ -189,17 +187,12 @@ final class TransferLoop {
         call(CURL_SOCKET_TIMEOUT, 0)
     }
 
-    private func attach(_ transfer: Transfer) throws(TransferFailure) {
-        do {
-            try pools.attach(transfer.easy, to: transfer.origin)
-        } catch {
-            throw .origin("libcurl: \(error.reason)")
-        }
-    }
-
     /// Tells what a request showed of its host; once for each permit.
     private func report(_ transfer: Transfer, _ finding: CircuitBreakers.Finding) {
-        transfer.permit.take()?.end(finding, at: .now())
+        guard let permit = transfer.permit.take() else { return }
+        scheduler.learn(
+            finding, of: transfer.host, for: transfer.ticket.entry.uid, from: permit, policy: transfer.origin.breaker,
+            at: .now())
     }
 
     /// Lets go of a cancelled transfer. It has begun, or has just been passed over by ``begin(_:)``.

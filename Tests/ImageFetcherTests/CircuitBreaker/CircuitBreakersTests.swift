@@ -283,7 +283,7 @@ import Testing
         #expect(breakers.rejection(of: Self.host(CircuitBreakers.mostHosts + 499), for: 1, at: Self.at(0)) != nil)
     }
 
-    @Test func `I8: many uids take no more room than there is, and each its first place from who has most`() {
+    @Test func `I8: many uids take no more room than there is, and who has most makes room for the first of each`() {
         var breakers = CircuitBreakers()
         let full = CircuitBreakers.mostOfUIDs / CircuitBreakers.mostOfUID
         for uid in 0..<UInt32(full + 100) {
