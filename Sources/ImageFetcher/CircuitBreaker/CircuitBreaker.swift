@@ -57,8 +57,6 @@ struct CircuitBreaker: Equatable, Sendable {
     private(set) var state = State.closed(failures: 0)
 
     var isClosed: Bool { if case .closed = state { true } else { false } }
-    /// Whether it is open, be its time over or not.
-    var isOpen: Bool { if case .open = state { true } else { false } }
     /// The attempts before the request that is finding out; nil where none is.
     var probedAttempt: Int? { if case .halfOpen(let attempt) = state { attempt } else { nil } }
 

@@ -147,20 +147,17 @@ struct CircuitBreakers: Sendable {
     /// The breakers that are not closed, of each origin that has any.
     func open(at now: NIODeadline) -> [String: Open] {
         var all: [String: Open] = [:]
-        for (key, host) in hosts {
-            guard let left = host.breaker.rejection(at: now)?.milliseconds else { continue }
-            var open = all[key.origin] ?? Open()
-            open.hosts += 1
-            (open.milliseconds, open.longest) = (max(open.milliseconds, left), max(open.longest, left))
-            all[key.origin] = open
-        }
-        for (key, breaker) in own.values.joined() {
-            guard let left = breaker.rejection(at: now)?.milliseconds else { continue }
-            var open = all[key.origin] ?? Open()
-            open.own += 1
+        func add(_ breaker: CircuitBreaker, of origin: String, isForAll: Bool) {
+            guard let left = breaker.rejection(at: now)?.milliseconds else { return }
+            var open = all[origin] ?? Open()
+            if isForAll { open.milliseconds = max(open.milliseconds, left) }
             open.longest = max(open.longest, left)
-            all[key.origin] = open
+            open.hosts += isForAll ? 1 : 0
+            open.own += isForAll ? 0 : 1
+            all[origin] = open
         }
+        for (key, host) in hosts { add(host.breaker, of: key.origin, isForAll: true) }
+        for (key, breaker) in own.values.joined() { add(breaker, of: key.origin, isForAll: false) }
         return all
     }
 
@@ -238,7 +235,7 @@ private struct Host {
     /// the next probe is another's for as long as one that had failed would have kept everybody waiting.
     func rejection(for uid: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
         if let rejection = breaker.rejection(at: now) { return rejection }
-        guard breaker.isOpen, let until = passedOver[uid], until > now else { return nil }
+        guard case .open = breaker.state, let until = passedOver[uid], until > now else { return nil }
         return .open(milliseconds: until.millisecondsLeft(at: now))
     }
 

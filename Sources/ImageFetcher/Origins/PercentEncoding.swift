@@ -38,15 +38,8 @@ enum Characters {
 /// As RFC 3986 section 2.1 has it.
 private func upperCaseDigit(_ value: UInt8) -> UInt8 { value < 10 ? Hex.digit(value) : Hex.digit(value) & ~0x20 }
 
-/// Encodes every byte but the unreserved ones.
-func percentEncoded(_ bytes: some Sequence<UInt8>) -> String {
-    var result: [UInt8] = []
-    result.appendEncoded(bytes)
-    return String(decoding: result, as: UTF8.self)
-}
-
 extension [UInt8] {
-    /// The same, at the end of what there is.
+    /// Encodes every byte but those that are kept.
     mutating func appendEncoded(_ bytes: some Sequence<UInt8>, keeping kept: CharacterClass = Characters.unreserved) {
         for byte in bytes {
             guard !kept.contains(byte) else {

@@ -65,23 +65,24 @@ struct URLTemplate: Sendable {
     /// end the part of the URL that they stand in; a path segment that they make `.` or `..` is refused, since it would
     /// end up as another path.
     func filled(profile: OpaqueID, user: OpaqueID, size: UInt16) throws(CacheFailure) -> String {
-        var text = ""
+        var bytes: [UInt8] = []
         for piece in pieces {
             switch piece {
-            case .text(let part): text += part
-            case .placeholder(.profile): text += profile.withBytes { percentEncoded($0) }
-            case .placeholder(.user): text += user.withBytes { percentEncoded($0) }
-            case .placeholder(.size): text += String(size)
-            case .placeholder(.hashedSHA256): text += try hash(profile, EVP_sha256(), "SHA-256")
-            case .placeholder(.hashedMD5): text += try hash(profile, EVP_md5(), "MD5")
+            case .text(let part): bytes += part.utf8
+            case .placeholder(.profile): profile.withBytes { bytes.appendEncoded($0) }
+            case .placeholder(.user): user.withBytes { bytes.appendEncoded($0) }
+            case .placeholder(.size): bytes += String(size).utf8
+            case .placeholder(.hashedSHA256): bytes += try hash(profile, EVP_sha256(), "SHA-256").utf8
+            case .placeholder(.hashedMD5): bytes += try hash(profile, EVP_md5(), "MD5").utf8
             }
         }
+        let text = String(decoding: bytes, as: UTF8.self)
         guard !Self.hasDotSegment(text) else {
             throw .invalid("these ids make a path segment \".\" or \"..\" of the origin's URL")
         }
         // Percent-encoding is part of that form, so there is nothing to put right; taking the URL apart to see it takes
         // 4 µs of each miss.
-        if isNormal, text.utf8.count <= WebURL.longest { return text }
+        if isNormal, bytes.count <= WebURL.longest { return text }
         do {
             return try WebURL(text).string
         } catch {

@@ -31,7 +31,12 @@ struct WebURL: Hashable, Sendable {
     /// - Throws: `invalid` for what is no such URL; `denied` for one that is made to be mistaken for another, or to lead
     ///   out of the web.
     init(_ text: String, relativeTo base: WebURL? = nil) throws(CacheFailure) {
-        try Self.checkCharacters(text)
+        guard text.utf8.count <= Self.longest else { throw Self.tooLong }
+        guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else {
+            throw .invalid("a URL must not hold blanks or control characters")
+        }
+        // Some parsers read it as a slash and see another host than others do.
+        guard !text.utf8.contains(UInt8(ascii: "\\")) else { throw .denied("a URL must not hold a backslash") }
         let parts = try CurlURL(text, base: base?.string)
 
         guard let scheme = parts.get(CURLUPART_SCHEME).flatMap({ Scheme(rawValue: $0.lowercased()) }) else {
@@ -96,15 +101,6 @@ struct WebURL: Hashable, Sendable {
     }
 
     private static let tooLong = CacheFailure.invalid("a URL is at most \(longest) bytes")
-
-    private static func checkCharacters(_ text: String) throws(CacheFailure) {
-        guard text.utf8.count <= longest else { throw tooLong }
-        guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else {
-            throw .invalid("a URL must not hold blanks or control characters")
-        }
-        // Some parsers read it as a slash and see another host than others do.
-        guard !text.utf8.contains(UInt8(ascii: "\\")) else { throw .denied("a URL must not hold a backslash") }
-    }
 
     private static func normalized(host: String) throws(CacheFailure) -> String {
         var host = host.lowercased()

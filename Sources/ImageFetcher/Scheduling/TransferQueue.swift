@@ -104,7 +104,8 @@ struct TransferQueue {
     /// Takes out what has waited too long. In one line only the first is looked at, and then the next.
     mutating func expire(at now: NIODeadline) -> [Entry] {
         var expired: [Entry] = []
-        for origin in origins.keys {
+        // An array: the keys of the table itself would keep a copy of it.
+        for origin in Array(origins.keys) {
             while let entry = origins[origin]?.earliest, entry.deadline <= now, remove(entry) { expired.append(entry) }
         }
         return expired.sorted { $0.id < $1.id }

@@ -34,8 +34,8 @@ final class NameLookups {
     private var all = UIDCounts()
     private var perOrigin: [String: UIDCounts] = [:]
     /// Those whose requests were given up, the first to be over first.
-    private var givenUp: Deque<(asker: Asker, until: NIODeadline)> = []
-    private let now: () -> NIODeadline
+    fileprivate var givenUp: Deque<(asker: Asker, until: NIODeadline)> = []
+    fileprivate let now: () -> NIODeadline
 
     init(limits: Limits, now: @escaping () -> NIODeadline = { .now() }) {
         self.limits = limits
@@ -65,10 +65,6 @@ final class NameLookups {
         perOrigin[asker.origin]?.remove(asker.uid)
         if perOrigin[asker.origin]?.total == 0 { perOrigin[asker.origin] = nil }
     }
-
-    fileprivate func giveUp(_ asker: Asker) {
-        givenUp.append((asker, now() + Self.longest))
-    }
 }
 
 /// The look-up of one request, if it comes to one. When the request goes while it is under way, it is given up.
@@ -85,7 +81,7 @@ final class NameLookup {
     }
 
     deinit {
-        if isUnderWay { all.giveUp(asker) }
+        if isUnderWay { all.givenUp.append((asker, all.now() + NameLookups.longest)) }
     }
 
     /// libcurl is about to look a name up. False where it must not.
