@@ -93,7 +93,7 @@ public final class CurlImageFetcher: ImageFetching {
 
     public func target(
         origin: Origin, user: OpaqueID, slot: Slot, url: String?
-    ) throws(TargetError) -> DownloadTarget {
+    ) throws(CacheFailure) -> DownloadTarget {
         let rules: OriginRules
         do {
             rules = try rulesCache.rules(of: origin)
@@ -105,11 +105,11 @@ public final class CurlImageFetcher: ImageFetching {
 
     public func start(
         _ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
-    ) throws(DownloadFailure) -> any DownloadHandle {
-        do {
+    ) throws(CacheFailure) -> any DownloadHandle {
+        do throws(TransferFailure) {
             return try scheduler.start(.download(download), at: .now()) { onEnd($0.ofDownload) }
         } catch {
-            throw DownloadFailure(error)
+            throw CacheFailure(error)
         }
     }
 }
@@ -122,13 +122,9 @@ extension CurlImageFetcher: TokenFetching {
         do {
             url = try WebURL(request.endpoint.url)
         } catch {
-            throw .origin("the token endpoint's URL is none: \(error.sentence)")
+            throw .origin("the token endpoint's URL is none: \(error)")
         }
-        do {
-            return try scheduler.start(.token(request, url), at: .now()) { onEnd($0.ofToken) }
-        } catch {
-            throw TokenFailure(error)
-        }
+        return try scheduler.start(.token(request, url), at: .now()) { onEnd($0.ofToken) }
     }
 }
 
@@ -136,7 +132,5 @@ extension CurlImageFetcher: TokenFetching {
 public struct FetcherError: Error, Sendable, CustomStringConvertible {
     public let description: String
 
-    init(_ description: String) {
-        self.description = description
-    }
+    init(_ description: String) { self.description = description }
 }

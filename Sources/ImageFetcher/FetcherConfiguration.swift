@@ -3,15 +3,15 @@ import Glibc
 /// What a fetcher may use. Every limit is a number that an operator can set (I8).
 public struct FetcherConfiguration: Sendable {
     /// Bytes of one image.
-    public var maximumImageBytes: Int
+    public var maximumImageBytes = 5 << 20
     /// Pixels that neither side of an image may exceed.
-    public var maximumDimension: Int
+    public var maximumDimension = 8192
     /// Downloads at once, of all uids.
-    public var downloads: Int
+    public var downloads = 256
     /// Downloads at once, of one uid.
-    public var downloadsPerUID: Int
+    public var downloadsPerUID = 64
     /// Downloads of one uid that wait until others have ended.
-    public var queuePerUID: Int
+    public var queuePerUID = 1024
     /// Bytes of a token that an endpoint issues. A session file has room for no more than the default's most.
     public var maximumTokenBytes = 8 << 10
     /// Names of the origins that are configured. Idle connections of others are closed. Nil where nobody knows: then
@@ -39,18 +39,7 @@ public struct FetcherConfiguration: Sendable {
     /// Seconds since 1970, for a Retry-After that is a date in an answer that has no other.
     var wallClock: @Sendable () -> Int64 = { Int64(time(nil)) }
 
-    public init(
-        maximumImageBytes: Int = 5 << 20, maximumDimension: Int = 8192,
-        downloads: Int = 256, downloadsPerUID: Int = 64, queuePerUID: Int = 1024,
-        userAgent: String = "thumbcached"
-    ) {
-        self.maximumImageBytes = maximumImageBytes
-        self.maximumDimension = maximumDimension
-        self.downloads = downloads
-        self.downloadsPerUID = downloadsPerUID
-        self.queuePerUID = queuePerUID
-        self.userAgent = userAgent
-    }
+    public init(userAgent: String = "thumbcached") { self.userAgent = userAgent }
 
     /// Connections that one origin's pool may keep while they are idle. libcurl counts those of each pool by
     /// themselves, so that all pools together keep about as many as there are downloads.
@@ -68,8 +57,8 @@ public struct FetcherConfiguration: Sendable {
         case .download:
             return .init(active: downloads, activePerUID: downloadsPerUID, waitingPerUID: queuePerUID)
         case .token:
-            // As many of a uid in all as there may be downloads. Its places are bounded for each origin alone: one endpoint that hangs
-            // does not hold up those of others.
+            // As many of a uid in all as there may be downloads. How many are under way is bounded for each origin
+            // alone: one endpoint that hangs does not hold up those of others.
             let inAll = downloadsPerUID + queuePerUID
             return .init(
                 active: TokenTransfer.mostAtOnce, activePerUID: TokenTransfer.mostAtOnce, waitingPerUID: inAll,

@@ -53,7 +53,7 @@ public struct FetcherStatistics: Sendable, Equatable {
         }
 
         /// Nil for what only the end of the fetcher brings.
-        init?(_ failure: DownloadFailure) {
+        init?(_ failure: CacheFailure) {
             switch failure {
             case .timedOut: self = .timedOut
             case .origin, .forbidden: self = .failedOrigin
@@ -88,7 +88,7 @@ public struct FetcherStatistics: Sendable, Equatable {
         static func += (sum: inout Self, more: Self) { sum.counts.merge(more.counts, uniquingKeysWith: +) }
 
         mutating func count(_ outcome: TransferOutcome) {
-            if case .failed(.rejected) = outcome { self[.rejected] += 1 }
+            if case .failed(.notAsked) = outcome { self[.rejected] += 1 }
             switch outcome.ofDownload {
             case .image: self[.images] += 1
             case .missing: self[.missing] += 1

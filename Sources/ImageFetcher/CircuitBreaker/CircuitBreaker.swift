@@ -57,8 +57,6 @@ struct CircuitBreaker: Equatable, Sendable {
     private(set) var state = State.closed(failures: 0)
 
     var isClosed: Bool { if case .closed = state { true } else { false } }
-    /// Whether it is open, be its time over or not.
-    var isOpen: Bool { if case .open = state { true } else { false } }
     /// The attempts before the request that is finding out; nil where none is.
     var probedAttempt: Int? { if case .halfOpen(let attempt) = state { attempt } else { nil } }
 
@@ -97,8 +95,6 @@ struct CircuitBreaker: Equatable, Sendable {
         _ verdict: Verdict, from permit: Permit, at now: NIODeadline, rules: Rules, draw: Backoff.Draw
     ) -> Bool {
         switch state {
-        case .closed(let failures):
-            return learnClosed(verdict, failures, at: now, rules, draw)
         case .open(let until, let attempt):
             // Sent before it was opened. A Retry-After is obeyed; nothing else is news.
             if case .failed(let retryAfter?) = verdict {
@@ -106,54 +102,28 @@ struct CircuitBreaker: Equatable, Sendable {
                     until: max(until, now + .milliseconds(min(retryAfter, rules.retryAfterMax))), attempt: attempt)
             }
             return false
-        case .halfOpen(let attempt):
-            guard permit == .probe else { return false }
-            return learnHalfOpen(verdict, attempt, at: now, rules, draw)
+        case .halfOpen where permit != .probe: return false
+        case .closed, .halfOpen: break
         }
-    }
-
-    private mutating func learnClosed(
-        _ verdict: Verdict, _ failures: Int, at now: NIODeadline, _ rules: Rules, _ draw: Backoff.Draw
-    ) -> Bool {
-        switch verdict {
-        case .nothing: return false
-        case .works:
-            state = .closed(failures: 0)
-            return false
-        case .failed(let retryAfter):
-            let asked = min(retryAfter ?? 0, rules.retryAfterMax)
-            guard asked > 0 || failures + 1 >= rules.failures else {
-                state = .closed(failures: failures + 1)
-                return false
+        guard case .failed(let retryAfter) = verdict else {
+            if verdict == .works {
+                state = .closed(failures: 0)
+            } else if let probedAttempt {
+                // The next request finds out.
+                state = .open(until: now, attempt: probedAttempt)
             }
-            open(for: asked, attempt: 1, at: now, rules, draw)
-            return true
-        }
-    }
-
-    private mutating func learnHalfOpen(
-        _ verdict: Verdict, _ attempt: Int, at now: NIODeadline, _ rules: Rules, _ draw: Backoff.Draw
-    ) -> Bool {
-        switch verdict {
-        case .nothing:
-            // The next request finds out.
-            state = .open(until: now, attempt: attempt)
             return false
-        case .works:
-            state = .closed(failures: 0)
-            return false
-        case .failed(let retryAfter):
-            open(for: min(retryAfter ?? 0, rules.retryAfterMax), attempt: attempt + 1, at: now, rules, draw)
-            return true
         }
-    }
-
-    /// For what was asked for, or for what the backoff gives where that is longer.
-    private mutating func open(
-        for asked: Int64, attempt: Int, at now: NIODeadline, _ rules: Rules, _ draw: Backoff.Draw
-    ) {
+        let asked = min(retryAfter ?? 0, rules.retryAfterMax)
+        if case .closed(let failures) = state, asked <= 0, failures + 1 < rules.failures {
+            state = .closed(failures: failures + 1)
+            return false
+        }
+        // For what was asked for, or for what the backoff gives where that is longer.
+        let attempt = (probedAttempt ?? 0) + 1
         let wait = max(asked, rules.backoff.wait(attempt: attempt, draw: draw))
         state = .open(until: now + .milliseconds(wait), attempt: attempt)
+        return true
     }
 }
 

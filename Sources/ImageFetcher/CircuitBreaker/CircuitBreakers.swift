@@ -60,6 +60,9 @@ struct CircuitBreakers: Sendable {
     enum Scope: Equatable, Sendable {
         case everyone
         case uid(UInt32)
+
+        /// The one that it is about.
+        var uid: UInt32? { if case .uid(let uid) = self { uid } else { nil } }
     }
 
     /// What a finding did to a breaker.
@@ -67,6 +70,10 @@ struct CircuitBreakers: Sendable {
         /// Rejected from now on, and not before.
         case opened(Scope)
         case closed(Scope)
+
+        fileprivate static func all(of scope: Scope, opens: Bool, closes: Bool) -> [Self] {
+            (opens ? [.opened(scope)] : []) + (closes ? [.closed(scope)] : [])
+        }
     }
 
     private var hosts: [HostKey: Host] = [:]
@@ -88,7 +95,7 @@ struct CircuitBreakers: Sendable {
         // Both are asked before either is changed: a probe that is not sent would never be reported on.
         if let rejection = rejection(of: host, for: uid, at: now) { throw rejection }
         return Permit(
-            shared: try hosts[host]?.ask(at: now) ?? .usual, own: try own[uid]?[host]?.ask(at: now) ?? .usual)
+            shared: try hosts[host]?.breaker.ask(at: now) ?? .usual, own: try own[uid]?[host]?.ask(at: now) ?? .usual)
     }
 
     /// The request with that permit has a connection. Nobody waits for its answer to be told that the host can be
@@ -107,22 +114,18 @@ struct CircuitBreakers: Sendable {
         _ finding: Finding, of host: HostKey, for uid: UInt32, from permit: Permit, at now: NIODeadline,
         rules: CircuitBreaker.Rules, draw: Backoff.Draw
     ) -> [Change] {
-        var changes: [Change] = []
         var shared = hosts[host] ?? Host(uid: uid)
         let wasClosed = shared.breaker.isClosed
-        let isOpenForAll = shared.learn(finding, of: uid, from: permit.shared, at: now, rules: rules, draw: draw)
-        if isOpenForAll { changes.append(.opened(.everyone)) }
-        if shared.breaker.isClosed, !wasClosed { changes.append(.closed(.everyone)) }
-        shared.failures.learn(finding, of: uid)
+        let opens = shared.learn(finding, of: uid, from: permit.shared, at: now, rules: rules, draw: draw)
+        var changes = Change.all(of: .everyone, opens: opens, closes: !wasClosed && shared.breaker.isClosed)
         keep(shared, of: host)
 
         var rules = rules
-        if shared.failures.areOfSeveral(atLeast: rules.failures) { rules.failures = 1 }
+        if shared.isBrokenForSeveral(atLeast: rules.failures) { rules.failures = 1 }
         var breaker = own[uid]?[host] ?? CircuitBreaker()
         let wasOwnClosed = breaker.isClosed
-        let isOpen = breaker.learn(finding.ofAnswer, from: permit.own, at: now, rules: rules, draw: draw)
-        if isOpen { changes.append(.opened(.uid(uid))) }
-        if breaker.isClosed, !wasOwnClosed { changes.append(.closed(.uid(uid))) }
+        let opensOwn = breaker.learn(finding.ofAnswer, from: permit.own, at: now, rules: rules, draw: draw)
+        changes += Change.all(of: .uid(uid), opens: opensOwn, closes: !wasOwnClosed && breaker.isClosed)
         keep(breaker, of: host, for: uid)
         return changes
     }
@@ -144,17 +147,17 @@ struct CircuitBreakers: Sendable {
     /// The breakers that are not closed, of each origin that has any.
     func open(at now: NIODeadline) -> [String: Open] {
         var all: [String: Open] = [:]
-        for (key, host) in hosts {
-            guard let rejection = host.breaker.rejection(at: now) else { continue }
-            all[key.origin, default: Open()].hosts += 1
-            all[key.origin, default: Open()].milliseconds.raise(to: rejection.milliseconds)
-            all[key.origin, default: Open()].longest.raise(to: rejection.milliseconds)
+        func add(_ breaker: CircuitBreaker, of origin: String, isForAll: Bool) {
+            guard let left = breaker.rejection(at: now)?.milliseconds else { return }
+            var open = all[origin] ?? Open()
+            if isForAll { open.milliseconds = max(open.milliseconds, left) }
+            open.longest = max(open.longest, left)
+            open.hosts += isForAll ? 1 : 0
+            open.own += isForAll ? 0 : 1
+            all[origin] = open
         }
-        for (key, breaker) in own.values.joined() {
-            guard let rejection = breaker.rejection(at: now) else { continue }
-            all[key.origin, default: Open()].own += 1
-            all[key.origin, default: Open()].longest.raise(to: rejection.milliseconds)
-        }
+        for (key, host) in hosts { add(host.breaker, of: key.origin, isForAll: true) }
+        for (key, breaker) in own.values.joined() { add(breaker, of: key.origin, isForAll: false) }
         return all
     }
 
@@ -192,19 +195,21 @@ struct CircuitBreakers: Sendable {
 
     /// Of one uid's breakers the one that matters the shortest.
     private mutating func forgetBreaker(of uid: UInt32) {
-        let first = own[uid]?.compactMap { key, breaker in breaker.matters.map { (key, $0) } }.min { $0.1 < $1.1 }
-        if let first { forget(first.0, of: uid) }
+        if let first = Self.shortest(own[uid] ?? [:], \.self) { forget(first, of: uid) }
     }
 
     /// Of the hosts that the uid with most of them put here, the one that matters the shortest.
     private mutating func forgetHost() {
         var counts: [UInt32: Int] = [:]
         for host in hosts.values where host.breaker.matters != nil { counts[host.uid, default: 0] += 1 }
-        guard let most = counts.max(by: { $0.value < $1.value }) else { return }
-        let first = hosts.compactMap { key, host in
-            host.uid == most.key ? host.breaker.matters.map { (key, $0) } : nil
-        }.min { $0.1 < $1.1 }
-        if let first { hosts[first.0] = nil }
+        guard let most = counts.max(by: { $0.value < $1.value })?.key else { return }
+        if let first = Self.shortest(hosts.filter { $0.value.uid == most }, \.breaker) { hosts[first] = nil }
+    }
+
+    private static func shortest<Value>(
+        _ all: [HostKey: Value], _ breaker: (Value) -> CircuitBreaker
+    ) -> HostKey? {
+        all.compactMap { key, value in breaker(value).matters.map { (key, $0) } }.min { $0.1 < $1.1 }?.0
     }
 }
 
@@ -213,28 +218,25 @@ private struct Host {
     /// Whose request put it here.
     let uid: UInt32
     /// Of connections to it.
-    private(set) var breaker = CircuitBreaker()
-    var failures = FailureRow()
+    var breaker = CircuitBreaker()
+    /// Failures in a row of requests that had a connection, the first uid that met one, and whether another has, too.
+    private var failures: (count: Int, first: UInt32?, areOfSeveral: Bool) = (0, nil, false)
     /// The uids that were to find out for all and gave up before there was a connection, and until when others go
     /// first.
     private var passedOver: [UInt32: NIODeadline] = [:]
 
-    init(uid: UInt32) {
-        self.uid = uid
-    }
+    init(uid: UInt32) { self.uid = uid }
 
     var isFine: Bool { breaker.isFine && failures.count == 0 }
+
+    func isBrokenForSeveral(atLeast count: Int) -> Bool { failures.areOfSeveral && failures.count >= count }
 
     /// As the breaker has it; but a uid that takes each probe and cancels it would keep the host shut for all, and so
     /// the next probe is another's for as long as one that had failed would have kept everybody waiting.
     func rejection(for uid: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
         if let rejection = breaker.rejection(at: now) { return rejection }
-        guard breaker.isOpen, let until = passedOver[uid], until > now else { return nil }
+        guard case .open = breaker.state, let until = passedOver[uid], until > now else { return nil }
         return .open(milliseconds: until.millisecondsLeft(at: now))
-    }
-
-    mutating func ask(at now: NIODeadline) throws(CircuitBreaker.Rejection) -> CircuitBreaker.Permit {
-        try breaker.ask(at: now)
     }
 
     mutating func connected(with permit: CircuitBreaker.Permit) -> Bool {
@@ -247,6 +249,13 @@ private struct Host {
         _ finding: CircuitBreakers.Finding, of uid: UInt32, from permit: CircuitBreaker.Permit, at now: NIODeadline,
         rules: CircuitBreaker.Rules, draw: Backoff.Draw
     ) -> Bool {
+        switch finding {
+        case .works, .refused: failures = (0, nil, false)
+        case .unreachable, .nothing: break
+        case .failed:
+            let first = failures.first ?? uid
+            failures = (failures.count + 1, first, failures.areOfSeveral || first != uid)
+        }
         let attempt = breaker.probedAttempt
         let opens = breaker.learn(finding.ofConnection, from: permit, at: now, rules: rules, draw: draw)
         guard permit == .probe, let attempt else { return opens }
@@ -260,26 +269,6 @@ private struct Host {
         }
         return opens
     }
-}
-
-/// Failures of a host that is connected to, in a row, and whether several uids met them.
-private struct FailureRow {
-    private(set) var count = 0
-    private var first: UInt32?
-    private var areOfSeveral = false
-
-    mutating func learn(_ finding: CircuitBreakers.Finding, of uid: UInt32) {
-        switch finding {
-        case .works, .refused: self = FailureRow()
-        case .unreachable, .nothing: break
-        case .failed:
-            count += 1
-            areOfSeveral = areOfSeveral || first ?? uid != uid
-            first = first ?? uid
-        }
-    }
-
-    func areOfSeveral(atLeast failures: Int) -> Bool { areOfSeveral && count >= failures }
 }
 
 extension CircuitBreakers.Finding {
@@ -318,8 +307,4 @@ extension CircuitBreaker {
 extension CircuitBreaker.Rejection {
     /// How long it lasts; 0 while a request is finding out.
     var milliseconds: Int64 { if case .open(let milliseconds) = self { milliseconds } else { 0 } }
-}
-
-extension Int64 {
-    fileprivate mutating func raise(to other: Int64) { self = Swift.max(self, other) }
 }

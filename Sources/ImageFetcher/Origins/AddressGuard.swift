@@ -14,8 +14,18 @@ struct AddressGuard: Sendable {
     func refusal(of address: IPAddress) -> String? {
         if exceptions.contains(address) { return nil }
         switch address {
-        case .v4(let bits): return Self.refusal(v4: bits)
-        case .v6(let high, let low): return Self.refusal(v6: high, low)
+        case .v4(let bits): return Self.refusedV4.first { $0.contains(bits) }?.name
+        case .v6(let high, let low):
+            // ::ffff:a.b.c.d is a.b.c.d to the kernel, and 64:ff9b::a.b.c.d is to a NAT64 (RFC 6052), which is how a
+            // network without IPv4 reaches every public host that has nothing else: they are what is within them.
+            let isMapped = high == 0 && low >> 32 == 0xFFFF
+            let isTranslated = high == 0x0064_FF9B_0000_0000 && low >> 32 == 0
+            if isMapped || isTranslated {
+                let bits = UInt32(truncatingIfNeeded: low)
+                return Self.refusedV4.first { $0.contains(bits) }?.name
+            }
+            if high == 0 && low == 1 { return "a loopback address" }
+            return Self.refusedV6.first { $0.contains(high) }?.name
         }
     }
 
@@ -26,86 +36,63 @@ struct AddressGuard: Sendable {
         return remote == local && !ownExceptions.contains(remote) ? "an address of this machine" : nil
     }
 
-    private static func refusal(v4 bits: UInt32) -> String? {
-        refusedV4.first { $0.contains(bits) }?.name
-    }
-
-    private static func refusal(v6 high: UInt64, _ low: UInt64) -> String? {
-        // ::ffff:a.b.c.d is a.b.c.d to the kernel, and 64:ff9b::a.b.c.d is to a NAT64 (RFC 6052), which is how a
-        // network without IPv4 reaches every public host that has nothing else: they are what is within them.
-        let isMapped = high == 0 && low >> 32 == 0xFFFF
-        let isTranslated = high == 0x0064_FF9B_0000_0000 && low >> 32 == 0
-        if isMapped || isTranslated { return refusal(v4: UInt32(truncatingIfNeeded: low)) }
-        if high == 0 && low == 1 { return "a loopback address" }
-        return refusedV6.first { $0.contains(high) }?.name
-    }
-
-    private static let refusedV4: [V4Network] = [
-        V4Network(0, 0, 0, 0, 8, "an unspecified address"),
-        V4Network(10, 0, 0, 0, 8, "a private address"),
-        V4Network(100, 64, 0, 0, 10, "a carrier's shared address"),
-        V4Network(127, 0, 0, 0, 8, "a loopback address"),
+    private static let refusedV4: [Network<UInt32>] = [
+        Network(0, 0, 0, 0, 8, "an unspecified address"),
+        Network(10, 0, 0, 0, 8, "a private address"),
+        Network(100, 64, 0, 0, 10, "a carrier's shared address"),
+        Network(127, 0, 0, 0, 8, "a loopback address"),
         // Azure's metadata and wire server: of a public range, and never public.
-        V4Network(168, 63, 129, 16, 32, "a metadata address"),
-        V4Network(169, 254, 0, 0, 16, "a link-local or metadata address"),
-        V4Network(172, 16, 0, 0, 12, "a private address"),
-        V4Network(192, 0, 0, 0, 24, "a reserved address"),
-        V4Network(192, 0, 2, 0, 24, "a documentation address"),
-        V4Network(192, 88, 99, 0, 24, "a 6to4 relay's address"),
-        V4Network(192, 168, 0, 0, 16, "a private address"),
-        V4Network(198, 18, 0, 0, 15, "a benchmarking address"),
-        V4Network(198, 51, 100, 0, 24, "a documentation address"),
-        V4Network(203, 0, 113, 0, 24, "a documentation address"),
-        V4Network(224, 0, 0, 0, 4, "a multicast address"),
-        V4Network(255, 255, 255, 255, 32, "the broadcast address"),
-        V4Network(240, 0, 0, 0, 4, "a reserved address"),
+        Network(168, 63, 129, 16, 32, "a metadata address"),
+        Network(169, 254, 0, 0, 16, "a link-local or metadata address"),
+        Network(172, 16, 0, 0, 12, "a private address"),
+        Network(192, 0, 0, 0, 24, "a reserved address"),
+        Network(192, 0, 2, 0, 24, "a documentation address"),
+        Network(192, 88, 99, 0, 24, "a 6to4 relay's address"),
+        Network(192, 168, 0, 0, 16, "a private address"),
+        Network(198, 18, 0, 0, 15, "a benchmarking address"),
+        Network(198, 51, 100, 0, 24, "a documentation address"),
+        Network(203, 0, 113, 0, 24, "a documentation address"),
+        Network(224, 0, 0, 0, 4, "a multicast address"),
+        Network(255, 255, 255, 255, 32, "the broadcast address"),
+        Network(240, 0, 0, 0, 4, "a reserved address"),
     ]
 
     /// By the upper 64 bits, the first that fits. The last ones are all that is not 2000::/3.
-    private static let refusedV6: [V6Network] = [
-        V6Network(0x0000_0000_0000_0000, 64, "an unspecified or IPv4-compatible address"),
-        V6Network(0x0064_FF9B_0001_0000, 48, "a local translation address"),
-        V6Network(0x0100_0000_0000_0000, 64, "a discard address"),
-        V6Network(0xFC00_0000_0000_0000, 7, "a unique local address"),
-        V6Network(0xFE80_0000_0000_0000, 10, "a link-local address"),
-        V6Network(0xFEC0_0000_0000_0000, 10, "a site-local address"),
-        V6Network(0xFF00_0000_0000_0000, 8, "a multicast address"),
-        V6Network(0x2001_0000_0000_0000, 32, "a Teredo address"),
-        V6Network(0x2001_0002_0000_0000, 48, "a benchmarking address"),
-        V6Network(0x2001_0000_0000_0000, 23, "a reserved address"),
-        V6Network(0x2001_0DB8_0000_0000, 32, "a documentation address"),
-        V6Network(0x2002_0000_0000_0000, 16, "a 6to4 address"),
-        V6Network(0x3FFF_0000_0000_0000, 20, "a documentation address"),
-        V6Network(0x0000_0000_0000_0000, 3, "a reserved address"),
-        V6Network(0x4000_0000_0000_0000, 2, "a reserved address"),
-        V6Network(0x8000_0000_0000_0000, 1, "a reserved address"),
+    private static let refusedV6: [Network<UInt64>] = [
+        Network(0x0000_0000_0000_0000, 64, "an unspecified or IPv4-compatible address"),
+        Network(0x0064_FF9B_0001_0000, 48, "a local translation address"),
+        Network(0x0100_0000_0000_0000, 64, "a discard address"),
+        Network(0xFC00_0000_0000_0000, 7, "a unique local address"),
+        Network(0xFE80_0000_0000_0000, 10, "a link-local address"),
+        Network(0xFEC0_0000_0000_0000, 10, "a site-local address"),
+        Network(0xFF00_0000_0000_0000, 8, "a multicast address"),
+        Network(0x2001_0000_0000_0000, 32, "a Teredo address"),
+        Network(0x2001_0002_0000_0000, 48, "a benchmarking address"),
+        Network(0x2001_0000_0000_0000, 23, "a reserved address"),
+        Network(0x2001_0DB8_0000_0000, 32, "a documentation address"),
+        Network(0x2002_0000_0000_0000, 16, "a 6to4 address"),
+        Network(0x3FFF_0000_0000_0000, 20, "a documentation address"),
+        Network(0x0000_0000_0000_0000, 3, "a reserved address"),
+        Network(0x4000_0000_0000_0000, 2, "a reserved address"),
+        Network(0x8000_0000_0000_0000, 1, "a reserved address"),
     ]
 }
 
-private struct V4Network: Sendable {
-    let prefix: UInt32
-    let mask: UInt32
+/// The addresses that begin with the same bits; of IPv6 their upper half.
+private struct Network<Bits: FixedWidthInteger & Sendable>: Sendable {
+    let prefix: Bits
+    let mask: Bits
     let name: String
 
-    init(_ first: UInt32, _ second: UInt32, _ third: UInt32, _ fourth: UInt32, _ length: UInt32, _ name: String) {
-        self.prefix = first << 24 | second << 16 | third << 8 | fourth
-        self.mask = UInt32.max << (32 - length)
-        self.name = name
+    init(_ prefix: Bits, _ length: Int, _ name: String) {
+        (self.prefix, mask, self.name) = (prefix, Bits.max << (Bits.bitWidth - length), name)
     }
 
-    func contains(_ bits: UInt32) -> Bool { bits & mask == prefix }
+    func contains(_ bits: Bits) -> Bool { bits & mask == prefix }
 }
 
-private struct V6Network: Sendable {
-    let prefix: UInt64
-    let mask: UInt64
-    let name: String
-
-    init(_ prefix: UInt64, _ length: UInt64, _ name: String) {
-        self.prefix = prefix
-        self.mask = UInt64.max << (64 - length)
-        self.name = name
+extension Network<UInt32> {
+    init(_ first: UInt32, _ second: UInt32, _ third: UInt32, _ fourth: UInt32, _ length: Int, _ name: String) {
+        self.init(first << 24 | second << 16 | third << 8 | fourth, length, name)
     }
-
-    func contains(_ high: UInt64) -> Bool { high & mask == prefix }
 }

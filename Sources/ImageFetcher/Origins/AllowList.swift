@@ -1,3 +1,5 @@
+import ThumbnailCache
+
 /// The URLs that clients may name, as an origin's `allow` entries have it (F57).
 ///
 /// An entry covers a URL of its own scheme, host and port whose path begins with the entry's segments:
@@ -14,52 +16,35 @@ struct AllowList: Sendable {
     /// - Throws: ``OriginError`` for the first entry that is no URL prefix.
     init(_ prefixes: [String]) throws(OriginError) {
         var entries: [Entry] = []
-        for prefix in prefixes { entries.append(try Self.entry(prefix)) }
+        for prefix in prefixes {
+            let url: WebURL
+            do throws(CacheFailure) {
+                url = try WebURL(prefix)
+                guard !prefix.contains("#"), !prefix.contains("?") else {
+                    throw .invalid("an entry has no query and no fragment")
+                }
+            } catch {
+                throw OriginError(key: "allow", reason: "\"\(prefix)\": \(error)")
+            }
+            // `/a/` is taken for `/a`: the empty segment after the last slash is nothing that a URL would have to begin
+            // with.
+            let segments = url.segments.last == "" ? url.segments.dropLast() : url.segments
+            entries.append(Entry(authority: url.authority, segments: segments))
+        }
         self.entries = entries
     }
 
     /// - Throws: a sentence that says what would be allowed.
-    func check(_ url: WebURL) throws(WebURL.Refusal) {
+    func check(_ url: WebURL) throws(CacheFailure) {
         // `%2F` is not a slash to us, but it is to many a server that it may reach, and so is `..;` to some.
         guard !url.segments.contains(where: Self.hidesDotSegment) else {
-            throw .forbidden("the path of a URL must not hold an encoded dot segment")
+            throw .denied("the path of a URL must not hold an encoded dot segment")
         }
-        guard covers(url) else {
-            throw .forbidden(
+        guard entries.contains(where: { $0.authority == url.authority && url.segments.starts(with: $0.segments) })
+        else {
+            throw .denied(
                 "\(url.authority) with this path is not under any of the origin's allow entries, of which there are "
                     + "\(entries.count): scheme, host, port and leading path segments must be those of one")
-        }
-    }
-
-    /// Whether an entry is of the URL's scheme, host and port and its path begins like the entry's.
-    private func covers(_ url: WebURL) -> Bool { entries.contains { Self.covers($0, url) } }
-
-    /// Whether ``check(_:)`` lets the URL pass.
-    func allows(_ url: WebURL) -> Bool {
-        !url.segments.contains(where: Self.hidesDotSegment) && covers(url)
-    }
-
-    private static func covers(_ entry: Entry, _ url: WebURL) -> Bool {
-        entry.authority == url.authority && url.segments.starts(with: entry.segments)
-    }
-
-    private static func entry(_ prefix: String) throws(OriginError) -> Entry {
-        do {
-            let url = try WebURL(prefix)
-            guard url.query == nil, !prefix.contains("#"), !prefix.contains("?") else {
-                throw OriginError(key: "allow", reason: "\"\(prefix)\": an entry has no query and no fragment")
-            }
-            var segments = url.segments
-            // `/a/` is taken for `/a`: the empty segment after the last slash is nothing that a URL would have to begin
-            // with.
-            if segments.last == "" { segments.removeLast() }
-            return Entry(authority: url.authority, segments: segments)
-        } catch let refusal as WebURL.Refusal {
-            throw OriginError(key: "allow", reason: "\"\(prefix)\": \(refusal.sentence)")
-        } catch let error as OriginError {
-            throw error
-        } catch {
-            throw OriginError(key: "allow", reason: "\"\(prefix)\": \(error)")
         }
     }
 

@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOConcurrencyHelpers
 import ThumbnailCache
 
@@ -43,30 +44,60 @@ struct OriginRules: Sendable {
     /// the proxy are judged where the configuration is read.
     static func validate(_ origin: Origin) throws(OriginError) {
         _ = try OriginRules(origin)
-        try TokenRules.validate(origin)
+        try validateEndpoint(of: origin)
     }
 
     /// The target that a client's request leads to.
-    func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(TargetError) -> DownloadTarget {
+    func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(CacheFailure) -> DownloadTarget {
         guard let url else {
             let size = slot.size == 0 ? origin.defaultSize : slot.size
             let filled = try template.filled(profile: slot.profile, user: user, size: size)
             return DownloadTarget(url: filled, isNamedByClient: false)
         }
-        do throws(WebURL.Refusal) {
-            let named = try WebURL(url)
-            try allow.check(named)
-            return DownloadTarget(url: named.string, isNamedByClient: true)
-        } catch {
-            switch error {
-            case .malformed(let sentence): throw .invalid(sentence)
-            case .forbidden(let sentence): throw .denied(sentence)
-            }
-        }
+        let named = try WebURL(url)
+        try allow.check(named)
+        return DownloadTarget(url: named.string, isNamedByClient: true)
     }
 
     /// Whether the configuration names the URL's host: as the template's, or by an `allow` entry.
     func names(_ url: WebURL) -> Bool {
-        template.authority == url.authority || allow.allows(url)
+        if template.authority == url.authority { return true }
+        do { try allow.check(url) } catch { return false }
+        return true
+    }
+
+    // MARK: The token endpoint
+
+    /// Secrets go there, so that it is https (RFC 6749 section 3.2), but for an origin that may be at private
+    /// addresses, which are the operator's own network.
+    private static func validateEndpoint(of origin: Origin) throws(OriginError) {
+        guard let endpoint = origin.tokenEndpoint else { return }
+        let url: WebURL
+        do throws(CacheFailure) {
+            url = try WebURL(endpoint.url)
+        } catch {
+            throw OriginError(key: "token.endpoint", reason: error.description)
+        }
+        // RFC 6749 section 3.2: an endpoint's URL has no fragment; WebURL would drop it without a word.
+        guard !endpoint.url.utf8.contains(UInt8(ascii: "#")) else {
+            throw OriginError(key: "token.endpoint", reason: "the URL of a token endpoint has no fragment")
+        }
+        guard url.scheme == .https || origin.allowPrivateAddresses else {
+            throw OriginError(
+                key: "token.endpoint",
+                reason: "tokens are sent there, so it must begin with https://; "
+                    + "http:// is for an origin with allow-private-addresses = true")
+        }
+        for (isFit, key) in [
+            (isClientText(endpoint.clientID.utf8), "token.client-id"),
+            (endpoint.clientSecret?.withBytes { isClientText($0) } ?? true, "token.client-secret-file"),
+        ] where !isFit {
+            throw OriginError(key: key, reason: "it has 1 to 1024 printable ASCII characters (RFC 6749 appendix A)")
+        }
+    }
+
+    /// RFC 6749 appendix A.1 and A.2.
+    private static func isClientText(_ bytes: some Collection<UInt8>) -> Bool {
+        bytes.count <= 1_024 && TokenText.isVisible(bytes)
     }
 }

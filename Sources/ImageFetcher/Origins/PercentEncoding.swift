@@ -1,3 +1,6 @@
+import LinuxSupport
+import ThumbnailCache
+
 /// A set of ASCII characters. Asked for each byte of each URL, so it is two words and not a table of hashes.
 struct CharacterClass: Sendable {
     private var low: UInt64 = 0
@@ -32,15 +35,11 @@ enum Characters {
     static let host = CharacterClass("abcdefghijklmnopqrstuvwxyz0123456789-._")
 }
 
-/// Encodes every byte but the unreserved ones.
-func percentEncoded(_ bytes: some Sequence<UInt8>) -> String {
-    var result: [UInt8] = []
-    result.appendEncoded(bytes)
-    return String(decoding: result, as: UTF8.self)
-}
+/// As RFC 3986 section 2.1 has it.
+private func upperCaseDigit(_ value: UInt8) -> UInt8 { value < 10 ? Hex.digit(value) : Hex.digit(value) & ~0x20 }
 
 extension [UInt8] {
-    /// The same, at the end of what there is.
+    /// Encodes every byte but those that are kept.
     mutating func appendEncoded(_ bytes: some Sequence<UInt8>, keeping kept: CharacterClass = Characters.unreserved) {
         for byte in bytes {
             guard !kept.contains(byte) else {
@@ -48,14 +47,14 @@ extension [UInt8] {
                 continue
             }
             append(UInt8(ascii: "%"))
-            append(Hexadecimal.upper[Int(byte >> 4)])
-            append(Hexadecimal.upper[Int(byte & 15)])
+            append(upperCaseDigit(byte >> 4))
+            append(upperCaseDigit(byte & 15))
         }
     }
 }
 
 /// Encodes what must be, decodes what need not be, and writes the digits in upper case (RFC 3986 section 6.2.2).
-func normalizedEncoding(of text: String, keeping kept: CharacterClass) throws(WebURL.Refusal) -> String {
+func normalizedEncoding(of text: String, keeping kept: CharacterClass) throws(CacheFailure) -> String {
     var result: [UInt8] = []
     result.reserveCapacity(text.utf8.count)
     var bytes = text.utf8.makeIterator()
@@ -64,51 +63,28 @@ func normalizedEncoding(of text: String, keeping kept: CharacterClass) throws(We
             result.appendEncoded(CollectionOfOne(byte), keeping: kept)
             continue
         }
-        guard let high = bytes.next().flatMap(Hexadecimal.value), let low = bytes.next().flatMap(Hexadecimal.value)
+        guard let high = bytes.next().flatMap(Hex.value), let low = bytes.next().flatMap(Hex.value)
         else {
-            throw .malformed("a percent sign in a URL is followed by two hexadecimal digits")
+            throw .invalid("a percent sign in a URL is followed by two hexadecimal digits")
         }
         result.appendEncoded(CollectionOfOne(high << 4 | low))
     }
     return String(decoding: result, as: UTF8.self)
 }
 
-private func hasSegmentWithLeadingDot(_ path: String) -> Bool {
-    zip(path.utf8, path.utf8.dropFirst()).contains { $0 == UInt8(ascii: "/") && $1 == UInt8(ascii: ".") }
-}
-
 /// RFC 3986 section 5.2.4, for a path that begins with a slash; an empty one becomes a slash.
 func removingDotSegments(_ path: String) -> String {
     // Most paths have none, and are what they are.
-    guard path.isEmpty || hasSegmentWithLeadingDot(path) else { return path }
+    guard path.isEmpty || path.contains("/.") else { return path }
     var kept: [Substring] = []
     let segments = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
-    for (index, segment) in zip(segments.indices, segments) {
-        let isLast = index == segments.endIndex - 1
+    for segment in segments {
         switch segment {
-        case ".":
-            if isLast { kept.append("") }
-        case "..":
-            _ = kept.popLast()
-            if isLast { kept.append("") }
-        default:
-            kept.append(segment)
+        case ".": break
+        case "..": _ = kept.popLast()
+        default: kept.append(segment)
         }
     }
+    if segments.last == "." || segments.last == ".." { kept.append("") }
     return "/" + kept.joined(separator: "/")
-}
-
-enum Hexadecimal {
-    static let upper = Array("0123456789ABCDEF".utf8)
-    static let lower = Array("0123456789abcdef".utf8)
-
-    /// Of a digit in either case; nil for anything else.
-    static func value(_ digit: UInt8) -> UInt8? {
-        switch digit {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
-        default: nil
-        }
-    }
 }

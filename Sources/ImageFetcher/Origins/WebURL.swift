@@ -1,4 +1,5 @@
 import CCurl
+import ThumbnailCache
 
 /// An absolute http or https URL in one form: equal URLs are equal strings.
 ///
@@ -26,36 +27,29 @@ struct WebURL: Hashable, Sendable {
         var defaultPort: UInt16 { self == .http ? 80 : 443 }
     }
 
-    /// Why a text is not such a URL.
-    enum Refusal: Error, Equatable {
-        /// It is none.
-        case malformed(String)
-        /// It is one that is made to be mistaken for another, or to lead out of the web.
-        case forbidden(String)
-
-        var sentence: String {
-            switch self {
-            case .malformed(let sentence), .forbidden(let sentence): sentence
-            }
-        }
-    }
-
     /// - Parameter base: what a relative reference is relative to; nil where the text must be absolute.
-    init(_ text: String, relativeTo base: WebURL? = nil) throws(Refusal) {
-        try Self.checkCharacters(text)
+    /// - Throws: `invalid` for what is no such URL; `denied` for one that is made to be mistaken for another, or to
+    ///   lead out of the web.
+    init(_ text: String, relativeTo base: WebURL? = nil) throws(CacheFailure) {
+        guard text.utf8.count <= Self.longest else { throw Self.tooLong }
+        guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else {
+            throw .invalid("a URL must not hold blanks or control characters")
+        }
+        // Some parsers read it as a slash and see another host than others do.
+        guard !text.utf8.contains(UInt8(ascii: "\\")) else { throw .denied("a URL must not hold a backslash") }
         let parts = try CurlURL(text, base: base?.string)
 
         guard let scheme = parts.get(CURLUPART_SCHEME).flatMap({ Scheme(rawValue: $0.lowercased()) }) else {
-            throw .forbidden("only http and https URLs are fetched")
+            throw .denied("only http and https URLs are fetched")
         }
         guard parts.get(CURLUPART_USER) == nil, parts.get(CURLUPART_PASSWORD) == nil else {
-            throw .forbidden("a URL must not hold a user name or a password")
+            throw .denied("a URL must not hold a user name or a password")
         }
         guard let port = parts.get(CURLUPART_PORT, CURLU_DEFAULT_PORT).flatMap({ UInt16($0) }), port > 0 else {
-            throw .malformed("the port of a URL is a number from 1 to 65535")
+            throw .invalid("the port of a URL is a number from 1 to 65535")
         }
         guard parts.get(CURLUPART_ZONEID) == nil else {
-            throw .malformed("an IPv6 address in a URL must not name a zone")
+            throw .invalid("an IPv6 address in a URL must not name a zone")
         }
         self.scheme = scheme
         self.port = port
@@ -69,9 +63,9 @@ struct WebURL: Hashable, Sendable {
 
     /// Another URL of the same scheme, host and port.
     /// - Parameter rest: its path and query, in the one form already; begins with a slash.
-    init(at place: WebURL, _ rest: Substring) {
+    init(at base: WebURL, _ rest: Substring) {
         let mark = rest.utf8.firstIndex(of: UInt8(ascii: "?"))
-        (scheme, host, port) = (place.scheme, place.host, place.port)
+        (scheme, host, port) = (base.scheme, base.host, base.port)
         path = String(rest[..<(mark ?? rest.endIndex)])
         query = mark.map { String(rest[rest.utf8.index(after: $0)...]) }
     }
@@ -106,39 +100,30 @@ struct WebURL: Hashable, Sendable {
         IPAddress(host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host)
     }
 
-    private static let tooLong = Refusal.malformed("a URL is at most \(longest) bytes")
+    private static let tooLong = CacheFailure.invalid("a URL is at most \(longest) bytes")
 
-    private static func checkCharacters(_ text: String) throws(Refusal) {
-        guard text.utf8.count <= longest else { throw tooLong }
-        guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else {
-            throw .malformed("a URL must not hold blanks or control characters")
-        }
-        // Some parsers read it as a slash and see another host than others do.
-        guard !text.utf8.contains(UInt8(ascii: "\\")) else { throw .forbidden("a URL must not hold a backslash") }
-    }
-
-    private static func normalized(host: String) throws(Refusal) -> String {
+    private static func normalized(host: String) throws(CacheFailure) -> String {
         var host = host.lowercased()
         if host.hasPrefix("[") {
             // In the one spelling of RFC 5952.
             guard host.hasSuffix("]"), let address = IPAddress(String(host.dropFirst().dropLast())) else {
-                throw .malformed("the host of a URL is no IPv6 address though it is in brackets")
+                throw .invalid("the host of a URL is no IPv6 address though it is in brackets")
             }
             return "[\(address)]"
         }
         if host.hasSuffix(".") { host.removeLast() }
         guard !host.isEmpty, !host.hasPrefix("."), !host.hasSuffix("."), !host.contains("..") else {
-            throw .malformed("the host of a URL is missing, or a label of it is")
+            throw .invalid("the host of a URL is missing, or a label of it is")
         }
         guard host.utf8.allSatisfy({ Characters.host.contains($0) }) else {
-            throw .malformed(
+            throw .invalid(
                 "the host of a URL is letters, digits, dots, hyphens and underscores (other scripts in their xn-- form)"
             )
         }
         // libcurl has turned every spelling of an IPv4 address into dotted decimal; without its dot `0x7f.1.` is one
         // more.
         guard IPAddress(host) != nil || !Self.isNumber(host.split(separator: ".").last ?? "") else {
-            throw .malformed("a host whose last label is a number is an IPv4 address in dotted decimal")
+            throw .invalid("a host whose last label is a number is an IPv4 address in dotted decimal")
         }
         return host
     }
@@ -152,20 +137,20 @@ struct WebURL: Hashable, Sendable {
 private final class CurlURL {
     private let handle: OpaquePointer
 
-    init(_ text: String, base: String?) throws(WebURL.Refusal) {
-        guard let handle = curl_url() else { throw .malformed("out of memory while taking a URL apart") }
+    init(_ text: String, base: String?) throws(CacheFailure) {
+        guard let handle = curl_url() else { throw .invalid("out of memory while taking a URL apart") }
         self.handle = handle
         // CURLU_PATH_AS_IS: dot segments are resolved by us, after the percent-encoded ones have become visible.
         let flags = UInt32(CURLU_PATH_AS_IS) | UInt32(CURLU_NON_SUPPORT_SCHEME)
         if let base {
             guard curl_url_set(handle, CURLUPART_URL, base, flags) == CURLUE_OK else {
-                throw .malformed("the URL that another is relative to is none")
+                throw .invalid("the URL that another is relative to is none")
             }
         }
         let code = curl_url_set(handle, CURLUPART_URL, text, flags)
-        guard code != CURLUE_BAD_FILE_URL else { throw .forbidden("only http and https URLs are fetched") }
+        guard code != CURLUE_BAD_FILE_URL else { throw .denied("only http and https URLs are fetched") }
         guard code == CURLUE_OK else {
-            throw .malformed("not an absolute http or https URL (\(String(cString: curl_url_strerror(code))))")
+            throw .invalid("not an absolute http or https URL (\(String(cString: curl_url_strerror(code))))")
         }
     }
 

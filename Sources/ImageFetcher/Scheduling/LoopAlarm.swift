@@ -1,8 +1,8 @@
 import NIOCore
 import SocketLoops
 
-/// Something that an event loop does at a time, which changes often and mostly to a later one: the loop's timer stays then,
-/// and looks again when it is due. Used on the loop alone.
+/// Something that an event loop does at a time, which changes often and mostly to a later one: the loop's timer stays
+/// then, and looks again when it is due. Used on the loop alone.
 final class LoopAlarm {
     private let loop: NIOIsolatedEventLoop
     private let work: () -> Void

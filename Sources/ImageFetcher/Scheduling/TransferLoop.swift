@@ -7,9 +7,9 @@ import ThumbnailCache
 
 /// The fetcher's event loop: takes work from the scheduler, hands it to libcurl, and tells how it ended.
 ///
-/// Whatever there is to do is a step of somebody's transfer, and accounts take turns: libcurl is told of one ready socket at a time.
-/// So somebody who downloads one image never waits for a step of each of somebody else's hundred. Only what libcurl's own timers bring
-/// comes all at once: a connection's or a transfer's time is up.
+/// Whatever there is to do is a step of somebody's transfer, and accounts take turns: libcurl is told of one ready
+/// socket at a time. So somebody who downloads one image never waits for a step of each of somebody else's hundred.
+/// Only what libcurl's own timers bring comes all at once: a connection's or a transfer's time is up.
 ///
 /// Nothing of it is ever seen by another thread, and nobody is told anything while a lock is held.
 final class TransferLoop {
@@ -48,13 +48,13 @@ final class TransferLoop {
         let nudge: LoopAlarm
     }
 
-    /// After which the sockets are looked at, however many steps there are: sooner where several accounts wait for their turns. Alone
-    /// one is faster with longer slices, in which what is alike is done in a row.
+    /// After which the sockets are looked at, however many steps there are: sooner where several accounts wait for
+    /// their turns. Alone one is faster with longer slices, in which what is alike is done in a row.
     private var slice: TimeAmount { .microseconds(steps.owners > 1 ? 200 : 500) }
     /// How often libcurl is called while something may come over HTTP/2. libcurl 7.88 at times reads what belongs to
-    /// one transfer on behalf of another and tells neither; the one then stands still until one of its timers goes off, two
-    /// seconds later, or until libcurl is called for whatever reason. (Seen with nginx in about one of fifteen runs of 500
-    /// downloads; with this, in none.)
+    /// one transfer on behalf of another and tells neither; the one then stands still until one of its timers goes off,
+    /// two seconds later, or until libcurl is called for whatever reason. (Seen with nginx in about one of fifteen runs
+    /// of 500 downloads; with this, in none.)
     private static let nudgeEvery = TimeAmount.milliseconds(20)
 
     /// On the loop only, as all the rest.
@@ -127,8 +127,8 @@ final class TransferLoop {
         loop.execute { self.takeSteps() }
     }
 
-    /// Takes steps by turns, ends what has ended by them, and then lets the loop look at its sockets. Each download from its socket to
-    /// its end, one after the other, would take half as long again: caches would be cold each time.
+    /// Takes steps by turns, ends what has ended by them, and then lets the loop look at its sockets. Each download
+    /// from its socket to its end, one after the other, would take half as long again: caches would be cold each time.
     private func takeSteps() {
         isInLine = false
         guard !isEnded else { return }
@@ -185,16 +185,14 @@ final class TransferLoop {
     private func send(_ transfer: Transfer) {
         do throws(CircuitBreaker.Rejection) {
             if transfer.permit == nil {
-                transfer.permit = try HostPermit(
-                    for: transfer.host, of: transfer.ticket.entry.uid, policy: transfer.origin.breaker, from: scheduler,
-                    at: .now())
+                transfer.permit = try scheduler.ask(transfer.host, for: transfer.ticket.entry.uid, at: .now())
             }
         } catch {
             return end(transfer, .failed(.rejected(transfer.url.authority, error)))
         }
         do throws(TransferFailure) {
             try transfer.prepare(at: .now())
-            if transfer.ticket.job.kind == .download { try attach(transfer) }
+            if transfer.ticket.job.kind == .download { try pools.attach(transfer.easy, to: transfer.origin) }
         } catch {
             return end(transfer, .failed(error))
         }
@@ -209,17 +207,12 @@ final class TransferLoop {
         call(CURL_SOCKET_TIMEOUT, 0)
     }
 
-    private func attach(_ transfer: Transfer) throws(TransferFailure) {
-        do {
-            try pools.attach(transfer.easy, to: transfer.origin)
-        } catch {
-            throw .origin("libcurl: \(error.reason)")
-        }
-    }
-
     /// Tells what a request showed of its host; once for each permit.
     private func report(_ transfer: Transfer, _ finding: CircuitBreakers.Finding) {
-        transfer.permit.take()?.end(finding, at: .now())
+        guard let permit = transfer.permit.take() else { return }
+        scheduler.learn(
+            finding, of: transfer.host, for: transfer.ticket.entry.uid, from: permit, policy: transfer.origin.breaker,
+            at: .now())
     }
 
     /// Lets go of a cancelled transfer. It has begun, or has just been passed over by ``begin(_:)``.
@@ -264,7 +257,8 @@ final class TransferLoop {
         ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, configuration.idleConnections(pools: pools.count))
     }
 
-    /// Has libcurl go on with what waits for a socket, or with all whose time has come. ``endFinished()`` is to be called then.
+    /// Has libcurl go on with what waits for a socket, or with all whose time has come. ``endFinished()`` is to be
+    /// called then.
     @discardableResult
     private func call(_ socket: curl_socket_t, _ events: Int32) -> CURLMcode {
         if socket == CURL_SOCKET_TIMEOUT { sockets?.willCallForTimer() }

@@ -7,7 +7,7 @@ import ThumbnailCache
 
 extension TransferScheduler {
     /// Whether a request of the uid may go to the host now. Whoever may has to call ``learn(_:of:for:from:policy:at:)``
-    /// once; see ``HostPermit``.
+    /// once.
     func ask(
         _ host: HostKey, for uid: UInt32, at now: NIODeadline
     ) throws(CircuitBreaker.Rejection) -> CircuitBreakers.Permit {
@@ -16,20 +16,21 @@ extension TransferScheduler {
         }.get()
     }
 
-    /// A request has a connection, whatever comes of it.
+    /// The request that finds out for all has a connection, whatever comes of it.
+    /// - Returns: the permit that it has from now on.
     func connected(
-        _ host: HostKey, for uid: UInt32, with permit: inout CircuitBreakers.Permit, at now: NIODeadline
-    ) {
-        let (changes, permitNow) = state.withLockedValue { [permit] state in
+        _ host: HostKey, for uid: UInt32, with permit: CircuitBreakers.Permit, at now: NIODeadline
+    ) -> CircuitBreakers.Permit {
+        let (changes, permit) = state.withLockedValue { state in
             var permit = permit
             return (state.breakers.connected(host, for: uid, with: &permit), permit)
         }
-        permit = permitNow
         for change in changes { tell(change, nil, of: host, for: uid, at: now) }
+        return permit
     }
 
     /// What a request showed of its host. When that opens a breaker, what waits behind it leaves the queues: it would
-    /// only wait for a place in order to fail.
+    /// only wait for its turn in order to fail.
     func learn(
         _ finding: CircuitBreakers.Finding, of host: HostKey, for uid: UInt32, from permit: CircuitBreakers.Permit,
         policy: BreakerPolicy, at now: NIODeadline
@@ -55,14 +56,16 @@ extension TransferScheduler {
         at now: NIODeadline
     ) {
         let seconds = Int64(clamping: now.uptimeNanoseconds / 1_000_000_000)
+        var metadata: Logger.Metadata = ["origin": "\(host.origin)"]
+        func write(_ message: Logger.Message, _ scope: CircuitBreakers.Scope) {
+            metadata["for"] = scope.uid == nil ? "everyone" : "this uid"
+            uidLog.write(message, uid: uid, metadata, at: seconds)
+        }
         switch change {
         case .opened(let scope):
-            uidLog.write(
-                "a circuit breaker opened", uid: uid,
-                ["origin": "\(host.origin)", "for": "\(scope.name)", "ms": "\(why?.milliseconds ?? 0)"], at: seconds)
-        case .closed(let scope):
-            uidLog.write(
-                "a circuit breaker closed", uid: uid, ["origin": "\(host.origin)", "for": "\(scope.name)"], at: seconds)
+            metadata["ms"] = "\(why?.milliseconds ?? 0)"
+            write("a circuit breaker opened", scope)
+        case .closed(let scope): write("a circuit breaker closed", scope)
         }
     }
 
@@ -92,24 +95,6 @@ extension TransferScheduler.State {
             work.rejected.append((ticket, why))
         }
         if !entries.isEmpty { call() }
-    }
-}
-
-extension CircuitBreakers.Scope {
-    /// As the log has it.
-    fileprivate var name: String {
-        switch self {
-        case .everyone: "everyone"
-        case .uid: "this uid"
-        }
-    }
-
-    /// The one uid that it is about.
-    var uid: UInt32? {
-        switch self {
-        case .everyone: nil
-        case .uid(let uid): uid
-        }
     }
 }
 

@@ -31,7 +31,7 @@ final class TransferScheduler: Sendable {
         var phase = Phase.idle
         /// What the thread has not yet taken.
         var work: Work
-        /// Those of each kind wait for places of their own; by ``TransferKind``.
+        /// One for each kind; by ``TransferKind``.
         var queues: [TransferQueue]
         var statistics = FetcherStatistics()
         var breakers = CircuitBreakers()

@@ -42,7 +42,7 @@ enum TransferJob: Sendable {
     }
 }
 
-/// Downloads and token requests have places of their own, so that neither waits for the other.
+/// Downloads and token requests have queues of their own, so that neither waits for the other.
 enum TransferKind: Int, CaseIterable, Sendable {
     case download
     case token
@@ -67,7 +67,7 @@ enum TransferOutcome: Sendable {
     var ofDownload: DownloadOutcome {
         switch self {
         case .download(let outcome): outcome
-        case .failed(let failure): .failed(DownloadFailure(failure))
+        case .failed(let failure): .failed(CacheFailure(failure))
         // Would be a mistake of the fetcher's own: it costs this download, and not the daemon.
         case .token: .failed(.origin("the download ended as a token request: please report it"))
         }
@@ -77,52 +77,18 @@ enum TransferOutcome: Sendable {
     var ofToken: Result<TokenGrant, TokenFailure> {
         switch self {
         case .token(let outcome): outcome
-        case .failed(let failure): .failure(TokenFailure(failure))
+        case .failed(let failure): .failure(failure)
         case .download: .failure(.origin("the token request ended as a download: please report it"))
         }
     }
 }
 
 /// Why a transfer came to nothing, whichever its kind.
-enum TransferFailure: Error {
-    case timedOut(String)
-    case origin(String)
-    case unauthorized(String)
-    case denied(String)
-    case busy(String)
-    /// Nothing was sent: a circuit breaker is open.
-    case rejected(String)
-    case shuttingDown
+typealias TransferFailure = TokenFailure
 
+extension TransferFailure {
     static func rejected(_ authority: String, _ why: CircuitBreaker.Rejection) -> Self {
-        .rejected(why.sentence(about: authority))
-    }
-}
-
-extension DownloadFailure {
-    init(_ failure: TransferFailure) {
-        switch failure {
-        case .timedOut(let sentence): self = .timedOut(sentence)
-        case .origin(let sentence), .rejected(let sentence): self = .origin(sentence)
-        case .unauthorized(let sentence): self = .unauthorized(sentence)
-        case .denied(let sentence): self = .denied(sentence)
-        case .busy(let sentence): self = .busy(sentence)
-        case .shuttingDown: self = .shuttingDown
-        }
-    }
-}
-
-extension TokenFailure {
-    init(_ failure: TransferFailure) {
-        switch failure {
-        case .timedOut(let sentence): self = .timedOut(sentence)
-        case .origin(let sentence): self = .origin(sentence)
-        case .unauthorized(let sentence): self = .refused(sentence)
-        case .denied(let sentence): self = .denied(sentence)
-        case .busy(let sentence): self = .busy(sentence)
-        case .rejected(let sentence): self = .notAsked(sentence)
-        case .shuttingDown: self = .shuttingDown
-        }
+        .notAsked(why.sentence(about: authority))
     }
 }
 
@@ -133,7 +99,7 @@ extension TokenFailure {
 final class TransferTicket: DownloadHandle {
     let entry: TransferQueue.Entry
     let job: TransferJob
-    private let scheduler: TransferScheduler
+    let scheduler: TransferScheduler
     private let onEnd: NIOLockedValueBox<(@Sendable (TransferOutcome) -> Void)?>
 
     init(

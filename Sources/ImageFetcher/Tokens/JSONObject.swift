@@ -1,4 +1,3 @@
-import Glibc
 import LinuxSupport
 
 /// Some members of a JSON object (RFC 8259): found where they lie and decoded when they are asked for.
@@ -23,7 +22,6 @@ struct JSONObject {
         self.bytes = bytes
         var cursor = JSONCursor(bytes)
         do throws(JSONCursor.Malformed) {
-            cursor.skipByteOrderMark()
             try cursor.expect("{")
             if !cursor.take("}") {
                 repeat {
@@ -114,7 +112,7 @@ private struct JSONCharacters {
         case "t": return 0x09
         case "u":
             defer { offset += 4 }
-            return bytes[offset..<offset + 4].reduce(0) { $0 << 4 | UInt16(Hexadecimal.value($1) ?? 0) }
+            return bytes[offset..<offset + 4].reduce(0) { $0 << 4 | UInt16(Hex.value(of: $1) ?? 0) }
         default: return UInt16(escape)
         }
     }
@@ -129,17 +127,14 @@ private struct JSONCursor {
 
     init(_ bytes: UnsafeRawBufferPointer) {
         self.bytes = bytes
+        // A byte order mark, which no sender should send, and a reader may pass over (section 8.1).
+        if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { offset = 3 }
     }
 
     var isAtEnd: Bool { offset == bytes.count }
     private var next: UInt8? { offset < bytes.count ? bytes[offset] : nil }
 
     // MARK: What stands between values
-
-    /// Which no sender should send, and a reader may pass over (section 8.1).
-    mutating func skipByteOrderMark() {
-        if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { offset = 3 }
-    }
 
     /// Takes a character behind any number of blanks; false where another is there.
     mutating func take(_ character: Unicode.Scalar) -> Bool {
@@ -182,29 +177,27 @@ private struct JSONCursor {
     mutating func value() throws(Malformed) -> Range<Int> {
         skipBlanks()
         let start = offset
-        var open = OpenBrackets()
+        // The arrays and objects that have begun and not ended, the innermost last: whether each is an object.
+        var open: [Bool] = []
         while true {
-            if take("[") {
-                try open.push(isObject: false)
-                if !take("]") { continue }
-                open.pop()
-            } else if take("{") {
-                try open.push(isObject: true)
-                if !take("}") {
-                    _ = try name()
+            let isArray = take("[")
+            if isArray || take("{") {
+                guard open.count < JSONObject.deepest else { throw Malformed() }
+                if !take(isArray ? "]" : "}") {
+                    open.append(!isArray)
+                    if !isArray { _ = try name() }
                     continue
                 }
-                open.pop()
             } else {
                 try scalar()
             }
             // A value has ended; and with it all of which it was the last.
-            while !open.isEmpty, !take(",") {
-                try expect(open.isObject ? "}" : "]")
-                open.pop()
+            while let isObject = open.last, !take(",") {
+                try expect(isObject ? "}" : "]")
+                open.removeLast()
             }
-            if open.isEmpty { return start..<offset }
-            if open.isObject { _ = try name() }
+            guard let isObject = open.last else { return start..<offset }
+            if isObject { _ = try name() }
         }
     }
 
@@ -218,11 +211,8 @@ private struct JSONCursor {
         }
     }
 
-    private mutating func word(_ word: StaticString) throws(Malformed) {
-        for index in 0..<word.utf8CodeUnitCount {
-            let expected = word.utf8Start[index]
-            guard takeByte({ $0 == expected }) else { throw Malformed() }
-        }
+    private mutating func word(_ word: String) throws(Malformed) {
+        for expected in word.utf8 where !takeByte({ $0 == expected }) { throw Malformed() }
     }
 
     private mutating func text() throws(Malformed) {
@@ -238,7 +228,7 @@ private struct JSONCursor {
 
     private mutating func escape() throws(Malformed) {
         if takeByte({ $0 == "u" }) {
-            for _ in 0..<4 where !takeByte({ Hexadecimal.value($0) != nil }) { throw Malformed() }
+            for _ in 0..<4 where !takeByte({ Hex.value(of: $0) != nil }) { throw Malformed() }
         } else if !takeByte({ byte in "\"\\/bfnrt".utf8.contains(byte) }) {
             throw Malformed()
         }
@@ -258,27 +248,6 @@ private struct JSONCursor {
     private mutating func digits() throws(Malformed) {
         guard takeByte(\.isDigit) else { throw Malformed() }
         while takeByte(\.isDigit) {}
-    }
-}
-
-/// The arrays and objects that have begun and not ended: a bit for each.
-private struct OpenBrackets {
-    private var areObjects: UInt64 = 0
-    private var count = 0
-
-    var isEmpty: Bool { count == 0 }
-    /// Whether the innermost is an object.
-    var isObject: Bool { areObjects & 1 == 1 }
-
-    mutating func push(isObject: Bool) throws(JSONCursor.Malformed) {
-        guard count < JSONObject.deepest else { throw JSONCursor.Malformed() }
-        areObjects = areObjects << 1 | (isObject ? 1 : 0)
-        count += 1
-    }
-
-    mutating func pop() {
-        areObjects >>= 1
-        count -= 1
     }
 }
 

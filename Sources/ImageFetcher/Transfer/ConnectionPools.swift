@@ -13,11 +13,6 @@ import ThumbnailCache
 final class ConnectionPools {
     private var pools: [String: UnsafeMutableRawPointer] = [:]
 
-    /// Has a request use the pool of an origin. Before it is handed to the multi handle.
-    func attach(_ easy: EasyHandle, to origin: Origin) throws(EasyHandle.Failure) {
-        try easy.set(CURLOPT_SHARE, pointer: try pool(of: origin.name))
-    }
-
     var count: Int { pools.count }
 
     /// Closes the connections of all origins but these, as far as no request has them. Costs next to nothing where
@@ -35,16 +30,18 @@ final class ConnectionPools {
         pools = [:]
     }
 
-    private func pool(of origin: String) throws(EasyHandle.Failure) -> UnsafeMutableRawPointer {
-        if let pool = pools[origin] { return pool }
-        guard let pool = curl_share_init() else { throw EasyHandle.Failure(reason: "out of memory") }
-        for kind in [CURL_LOCK_DATA_CONNECT, CURL_LOCK_DATA_SSL_SESSION] {
-            guard ccurl_share_set_long(pool, CURLSHOPT_SHARE, Int32(kind.rawValue)) == CURLSHE_OK else {
-                curl_share_cleanup(pool)
-                throw EasyHandle.Failure(reason: "out of memory for a pool of connections")
+    /// Has a request use the pool of an origin. Before it is handed to the multi handle.
+    func attach(_ easy: EasyHandle, to origin: Origin) throws(TransferFailure) {
+        if pools[origin.name] == nil {
+            guard let pool = curl_share_init() else { throw .origin("libcurl: out of memory") }
+            for kind in [CURL_LOCK_DATA_CONNECT, CURL_LOCK_DATA_SSL_SESSION] {
+                guard ccurl_share_set_long(pool, CURLSHOPT_SHARE, Int32(kind.rawValue)) == CURLSHE_OK else {
+                    curl_share_cleanup(pool)
+                    throw .origin("libcurl: out of memory for a pool of connections")
+                }
             }
+            pools[origin.name] = pool
         }
-        pools[origin] = pool
-        return pool
+        try easy.set(CURLOPT_SHARE, pointer: pools[origin.name])
     }
 }

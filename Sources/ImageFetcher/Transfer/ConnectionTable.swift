@@ -50,24 +50,14 @@ final class ConnectionTable {
         return Glibc.close(socket)
     }
 
+    /// It lies where it does in an IPv4 address, too.
     private static func port(of socket: curl_socket_t) -> Int32? {
-        var storage = sockaddr_storage()
-        var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
-        return withUnsafeMutableBytes(of: &storage) { bytes in
-            guard let address = bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self),
-                getsockname(socket, address, &length) == 0
-            else { return nil }
-            switch Int32(address.pointee.sa_family) {
-            case AF_INET: return Int32(UInt16(bigEndian: bytes.loadUnaligned(as: sockaddr_in.self).sin_port))
-            case AF_INET6: return Int32(UInt16(bigEndian: bytes.loadUnaligned(as: sockaddr_in6.self).sin6_port))
-            default: return nil
-            }
+        var address = sockaddr_in6()
+        var length = socklen_t(MemoryLayout<sockaddr_in6>.size)
+        let code = withUnsafeMutableBytes(of: &address) { bytes in
+            getsockname(socket, bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self), &length)
         }
+        guard code == 0, [AF_INET, AF_INET6].contains(Int32(address.sin6_family)) else { return nil }
+        return Int32(UInt16(bigEndian: address.sin6_port))
     }
-}
-
-/// What libcurl calls to close a socket. The context is the table, which outlives the multi handle.
-func closeSocket(_ context: UnsafeMutableRawPointer?, _ socket: curl_socket_t) -> Int32 {
-    guard let context else { return Glibc.close(socket) }
-    return Unmanaged<ConnectionTable>.fromOpaque(context).takeUnretainedValue().close(socket)
 }

@@ -8,7 +8,8 @@ import ThumbnailCache
 final class DownloadTransfer: Transfer {
     static let mostRedirects = 3
 
-    let download: Download
+    private let download: Download
+    private let rules: OriginRules
     /// Requests made after the first.
     private(set) var redirects = 0
     /// What each redirect said that matters to a cache.
@@ -18,44 +19,31 @@ final class DownloadTransfer: Transfer {
     private var token: Secret?
 
     init(_ download: Download, _ ticket: TransferTicket, _ context: TransferContext) throws(TransferFailure) {
-        let url = try Self.url(of: download, context.rulesCache)
+        let url: WebURL
+        do {
+            rules = try context.rulesCache.rules(of: download.origin)
+            let known = rules.template.takenApart(download.target.url)
+            url = if let known { known } else { try WebURL(download.target.url) }
+        } catch {
+            throw .origin("the URL to fetch is none: \(error)")
+        }
         self.download = download
-        response = Self.reader(url, isConditional: false, download.framing, context.configuration)
+        response = ResponseReader(
+            host: url.host, framing: download.framing, limits: .init(image: context.configuration.maximumImageBytes))
         try super.init(ticket, to: url, deadline: ticket.entry.deadline, context)
-    }
-
-    private static func url(of download: Download, _ rulesCache: OriginRulesCache) throws(TransferFailure) -> WebURL {
-        do {
-            if let url = try rulesCache.rules(of: download.origin).template.takenApart(download.target.url) {
-                return url
-            }
-        } catch {
-            // Of an origin whose configuration cannot be read nothing is known: its URL is judged as any other's.
-        }
-        do {
-            return try WebURL(download.target.url)
-        } catch {
-            throw .origin("the URL to fetch is none: \(error.sentence)")
-        }
-    }
-
-    private static func reader(
-        _ url: WebURL, isConditional: Bool, _ framing: ReplyFraming, _ configuration: FetcherConfiguration
-    ) -> ResponseReader {
-        ResponseReader(
-            host: url.host, isConditional: isConditional, framing: framing,
-            limits: .init(image: configuration.maximumImageBytes))
     }
 
     // MARK: One hop
 
     override func prepare(at now: NIODeadline) throws(TransferFailure) {
-        response = Self.reader(url, isConditional: conditionForThisHop != nil, download.framing, configuration)
+        response = ResponseReader(
+            host: url.host, isConditional: conditionForThisHop != nil, framing: download.framing,
+            limits: .init(image: configuration.maximumImageBytes))
         token = try tokenForThisHop()
         try super.prepare(at: now)
     }
 
-    override func setOptions(of easy: EasyHandle) throws(EasyHandle.Failure) {
+    override func setOptions(of easy: EasyHandle) throws(TransferFailure) {
         try easy.set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS)
         // The first request to a host tells whether others may share its connection: worth a wait for what TLS decides
         // in its handshake. Without TLS they would wait for an answer, and one that never comes would hold up all of
@@ -68,20 +56,19 @@ final class DownloadTransfer: Transfer {
         // What drips is given up though its time is not; libcurl counts in windows of seconds.
         try easy.set(CURLOPT_LOW_SPEED_LIMIT, origin.lowestSpeed)
         try easy.set(CURLOPT_LOW_SPEED_TIME, origin.lowestSpeed > 0 ? configuration.slowSeconds : 0)
-        try easy.setDebug(receiveAsItCame)
+        try easy.check(
+            CURLOPT_DEBUGFUNCTION,
+            ccurl_easy_set_debug_function(easy.raw) { _, kind, _, count, context in
+                if kind == CURLINFO_DATA_IN { Transfer.of(context: context)?.receive(asItCame: count) }
+                return 0
+            })
         try easy.set(CURLOPT_DEBUGDATA, pointer: Unmanaged<Transfer>.passUnretained(self).toOpaque())
         try easy.set(CURLOPT_VERBOSE, 1)
     }
 
     /// An origin's configuration names its template's scheme, host and port, and what is under an `allow` entry. Where
     /// a redirect leads otherwise is the origin's word and not the operator's.
-    override var isConfigured: Bool {
-        do {
-            return try context.rulesCache.rules(of: origin).names(url)
-        } catch {
-            return false
-        }
-    }
+    override var isConfigured: Bool { rules.names(url) }
 
     override var seenStatus: Int? { response.seenStatus }
     override func field(_ name: String) -> String? { response.field(name) }
@@ -105,8 +92,8 @@ final class DownloadTransfer: Transfer {
         case .notModified(let headers):
             return .download(.notModified(completed(headers)))
         case .redirect(let location):
+            redirectHeaders.append(ResponseHeaders(response.headers.fields, delay: easy.secondsTaken))
             do {
-                redirectHeaders.append(ResponseHeaders(response.headers.fields, delay: easy.secondsTaken))
                 try follow(location)
                 return nil
             } catch {
@@ -120,6 +107,24 @@ final class DownloadTransfer: Transfer {
         }
     }
 
+    /// What the answer alone does not tell.
+    private func completed(_ headers: ResponseHeaders) -> ResponseHeaders {
+        var headers = headers
+        headers.delay = easy.secondsTaken
+        headers.redirects = redirectHeaders
+        return headers
+    }
+
+    private func image(_ bytes: ImageBytes, _ headers: ResponseHeaders) -> DownloadOutcome {
+        do {
+            let shape = try ImageSniffer.sniff(bytes.image, maximumDimension: configuration.maximumDimension)
+            let other = url.string == download.target.url ? nil : url.string
+            return .image(DownloadedImage(bytes: bytes, shape: shape, headers: headers, redirectedTo: other))
+        } catch {
+            return .failed(.badImage("from \(url.host): \(error.reason)"))
+        }
+    }
+
     // MARK: Redirects
 
     private func follow(_ location: String) throws(TransferFailure) {
@@ -127,28 +132,16 @@ final class DownloadTransfer: Transfer {
             throw .origin("\(url.host) redirects once more after \(Self.mostRedirects) redirects")
         }
         let next: WebURL
-        do throws(WebURL.Refusal) {
+        do throws(CacheFailure) {
             next = try WebURL(location, relativeTo: url)
-            guard next.scheme == .https || url.scheme == .http else {
-                throw .forbidden("it leads from https to http")
-            }
-            if download.target.isNamedByClient { try allowList().check(next) }
+            guard next.scheme == .https || url.scheme == .http else { throw .denied("it leads from https to http") }
+            if download.target.isNamedByClient { try rules.allow.check(next) }
         } catch {
-            switch error {
-            case .malformed(let sentence): throw .origin("a redirect from \(url.host) is refused: \(sentence)")
-            case .forbidden(let sentence): throw .denied("a redirect from \(url.host) is refused: \(sentence)")
-            }
+            let sentence = "a redirect from \(url.host) is refused: \(error)"
+            if case .denied = error { throw .denied(sentence) } else { throw .origin(sentence) }
         }
         redirects += 1
         url = next
-    }
-
-    private func allowList() throws(WebURL.Refusal) -> AllowList {
-        do {
-            return try context.rulesCache.rules(of: origin).allow
-        } catch {
-            throw .forbidden(error.reason)
-        }
     }
 
     // MARK: What is sent
@@ -161,17 +154,19 @@ final class DownloadTransfer: Transfer {
     /// The token, if this hop goes to the scheme, host and port of the origin's own URL; nobody else ever sees it
     /// (F39).
     private func tokenForThisHop() throws(TransferFailure) -> Secret? {
-        guard let token = download.token else { return nil }
-        do {
-            guard try context.rulesCache.rules(of: origin).template.authority == url.authority else { return nil }
-        } catch {
-            return nil
-        }
+        guard let token = download.token, rules.template.authority == url.authority else { return nil }
         // A line end within it would begin a header field of somebody else's making.
         guard token.withBytes({ TokenText.isBearer($0) }) else {
-            throw .unauthorized(
+            throw .refused(
                 "the token holds bytes that a bearer token cannot have, and was not sent to \(url.host)")
         }
         return token
+    }
+}
+
+extension DownloadCondition {
+    /// The lines of a request's header that say it (RFC 9110 section 13.1).
+    var lines: [String] {
+        [etag.map { "If-None-Match: \($0)" }, lastModified.map { "If-Modified-Since: \($0)" }].compactMap { $0 }
     }
 }

@@ -21,16 +21,12 @@ final class EasyHandle {
     /// Where libcurl writes what went wrong.
     private let message: UnsafeMutablePointer<CChar>
 
-    /// What libcurl answered to an option.
-    struct Failure: Error {
-        let reason: String
-    }
-
-    init() throws(Failure) {
-        guard let raw = curl_easy_init() else { throw Failure(reason: "out of memory") }
+    init() throws(TransferFailure) {
+        guard let raw = curl_easy_init() else { throw .origin("libcurl: out of memory") }
         self.raw = raw
         message = .allocate(capacity: Int(CURL_ERROR_SIZE))
         message.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
+        try set(CURLOPT_ERRORBUFFER, pointer: message)
     }
 
     deinit {
@@ -47,73 +43,45 @@ final class EasyHandle {
         curl_slist_free_all(overrides)
     }
 
-    func set(_ option: CURLoption, _ value: Int) throws(Failure) {
-        try check(ccurl_easy_set_long(raw, option, value), option)
+    func set(_ option: CURLoption, _ value: Int) throws(TransferFailure) {
+        try check(option, ccurl_easy_set_long(raw, option, value))
     }
 
-    func set(_ option: CURLoption, _ value: String) throws(Failure) {
-        try check(ccurl_easy_set_string(raw, option, value), option)
+    func set(_ option: CURLoption, _ value: String) throws(TransferFailure) {
+        try check(option, ccurl_easy_set_string(raw, option, value))
     }
 
-    func set(_ option: CURLoption, pointer: UnsafeMutableRawPointer?) throws(Failure) {
-        try check(ccurl_easy_set_pointer(raw, option, pointer), option)
+    func set(_ option: CURLoption, pointer: UnsafeMutableRawPointer?) throws(TransferFailure) {
+        try check(option, ccurl_easy_set_pointer(raw, option, pointer))
     }
 
-    func set(_ option: CURLoption, _ function: @escaping curl_write_callback) throws(Failure) {
-        try check(ccurl_easy_set_data_function(raw, option, function), option)
-    }
-
-    func setOpenSocket(_ function: @escaping curl_opensocket_callback) throws(Failure) {
-        try check(ccurl_easy_set_open_socket_function(raw, function), CURLOPT_OPENSOCKETFUNCTION)
-    }
-
-    func setResolverStart(_ function: @escaping curl_resolver_start_callback) throws(Failure) {
-        try check(ccurl_easy_set_resolver_start_function(raw, function), CURLOPT_RESOLVER_START_FUNCTION)
-    }
-
-    func setCloseSocket(_ function: @escaping curl_closesocket_callback) throws(Failure) {
-        try check(ccurl_easy_set_close_socket_function(raw, function), CURLOPT_CLOSESOCKETFUNCTION)
-    }
-
-    func setPrerequest(_ function: @escaping curl_prereq_callback) throws(Failure) {
-        try check(ccurl_easy_set_prereq_function(raw, function), CURLOPT_PREREQFUNCTION)
-    }
-
-    func setDebug(_ function: @escaping curl_debug_callback) throws(Failure) {
-        try check(ccurl_easy_set_debug_function(raw, function), CURLOPT_DEBUGFUNCTION)
-    }
-
-    /// Has libcurl describe failures in ``failureText``.
-    func keepMessages() throws(Failure) {
-        try set(CURLOPT_ERRORBUFFER, pointer: message)
+    func set(_ option: CURLoption, _ function: @escaping curl_write_callback) throws(TransferFailure) {
+        try check(option, ccurl_easy_set_data_function(raw, option, function))
     }
 
     /// The lines of the request's header that are not libcurl's own, with the token as RFC 6750 section 2.1 has it, or
     /// with credentials of another scheme. The token is never made a Swift string, whose copies nobody could wipe.
-    func setHeaders(_ lines: [String], token: Secret?, scheme: String = "Bearer") throws(Failure) {
+    func setHeaders(_ lines: [String], token: Secret?, scheme: String = "Bearer") throws(TransferFailure) {
         for line in lines { headers = try appended(line, to: headers) }
         if let token {
-            let start = Array("Authorization: \(scheme) ".utf8CString.dropLast())
-            let line = UnsafeMutableBufferPointer<CChar>.allocate(capacity: start.count + token.count + 1)
-            defer {
-                wipeMemory(UnsafeMutableRawBufferPointer(line))
-                line.deallocate()
+            let start = "Authorization: \(scheme) ".utf8
+            let line = Secret(capacity: start.count + token.count + 1) { line in
+                line += start
+                token.withBytes { line += $0 }
+                line.append(0)
             }
-            line.initialize(repeating: 0)
-            for (index, byte) in start.enumerated() { line[index] = byte }
-            token.withBytes { bytes in
-                for (index, byte) in bytes.enumerated() { line[start.count + index] = CChar(bitPattern: byte) }
-            }
-            guard let list = curl_slist_append(headers, line.baseAddress!) else {
-                throw Failure(reason: "out of memory")
-            }
+            guard
+                let list = line.withBytes({
+                    curl_slist_append(headers, $0.baseAddress?.assumingMemoryBound(to: CChar.self))
+                })
+            else { throw .origin("libcurl: out of memory") }
             headers = list
         }
-        try check(ccurl_easy_set_list(raw, CURLOPT_HTTPHEADER, headers), CURLOPT_HTTPHEADER)
+        try check(CURLOPT_HTTPHEADER, ccurl_easy_set_list(raw, CURLOPT_HTTPHEADER, headers))
     }
 
     /// Makes the request a POST. libcurl reads the form where it lies, and the handle keeps it for as long.
-    func setForm(_ form: Secret) throws(Failure) {
+    func setForm(_ form: Secret) throws(TransferFailure) {
         self.form = form
         try set(CURLOPT_POST, 1)
         try set(CURLOPT_POSTFIELDSIZE, form.count)
@@ -121,30 +89,16 @@ final class EasyHandle {
     }
 
     /// Answers that the resolver need not be asked for.
-    func setResolverOverrides(_ answers: [String]) throws(Failure) {
+    func setResolverOverrides(_ answers: [String]) throws(TransferFailure) {
         guard !answers.isEmpty else { return }
         for answer in answers { overrides = try appended(answer, to: overrides) }
-        try check(ccurl_easy_set_list(raw, CURLOPT_RESOLVE, overrides), CURLOPT_RESOLVE)
+        try check(CURLOPT_RESOLVE, ccurl_easy_set_list(raw, CURLOPT_RESOLVE, overrides))
     }
 
     /// The status of the answer; 0 where none came.
     var status: Int {
         var status = 0
-        guard ccurl_easy_get_long(raw, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK else { return 0 }
-        return status
-    }
-
-    /// Whether a request that ended with `code` met nobody: there was no address, no connection or no TLS to send it
-    /// over.
-    func isUnreachable(_ code: CURLcode) -> Bool {
-        switch code {
-        case CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_PROXY,
-            CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CIPHER, CURLE_SSL_CACERT_BADFILE,
-            CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS:
-            return true
-        case CURLE_OPERATION_TIMEDOUT: return hasSentNothing
-        default: return false
-        }
+        return ccurl_easy_get_long(raw, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK ? status : 0
     }
 
     /// Whether not a byte of the request went out.
@@ -175,8 +129,8 @@ final class EasyHandle {
     /// Whole seconds that the last request took, from its start to the end of its answer.
     var secondsTaken: Int64 {
         var microseconds: curl_off_t = 0
-        guard ccurl_easy_get_offset(raw, CURLINFO_TOTAL_TIME_T, &microseconds) == CURLE_OK else { return 0 }
-        return Int64(microseconds) / 1_000_000
+        let code = ccurl_easy_get_offset(raw, CURLINFO_TOTAL_TIME_T, &microseconds)
+        return code == CURLE_OK ? Int64(microseconds) / 1_000_000 : 0
     }
 
     /// What libcurl says of a failure.
@@ -186,15 +140,15 @@ final class EasyHandle {
 
     private func appended(
         _ line: String, to list: UnsafeMutablePointer<curl_slist>?
-    ) throws(Failure) -> UnsafeMutablePointer<curl_slist> {
-        guard let list = curl_slist_append(list, line) else { throw Failure(reason: "out of memory") }
+    ) throws(TransferFailure) -> UnsafeMutablePointer<curl_slist> {
+        guard let list = curl_slist_append(list, line) else { throw .origin("libcurl: out of memory") }
         return list
     }
 
-    private func check(_ code: CURLcode, _ option: CURLoption) throws(Failure) {
+    /// What libcurl answered to an option.
+    func check(_ option: CURLoption, _ code: CURLcode) throws(TransferFailure) {
         guard code == CURLE_OK else {
-            throw Failure(
-                reason: "libcurl refused option \(option.rawValue): \(String(cString: curl_easy_strerror(code)))")
+            throw .origin("libcurl refused option \(option.rawValue): \(String(cString: curl_easy_strerror(code)))")
         }
     }
 }

@@ -24,14 +24,6 @@ final class NameLookups {
         let origin: String
         /// Look-ups at once for the origin.
         let most: Int
-
-        init(uid: UInt32, origin: String, most: Int) {
-            (self.uid, self.origin, self.most) = (uid, origin, most)
-        }
-
-        init(_ uid: UInt32, _ origin: Origin) {
-            self.init(uid: uid, origin: origin.name, most: origin.connections + TokenTransfer.mostAtOncePerOrigin)
-        }
     }
 
     /// How long a resolver takes at most, as it is usually set up: resolv.conf(5) has it ask three name servers twice,
@@ -39,11 +31,11 @@ final class NameLookups {
     static let longest = TimeAmount.seconds(30)
 
     var limits: Limits
-    private var all = ActiveTransfers()
-    private var perOrigin: [String: ActiveTransfers] = [:]
+    private var all = UIDCounts()
+    private var perOrigin: [String: UIDCounts] = [:]
     /// Those whose requests were given up, the first to be over first.
-    private var givenUp: Deque<(asker: Asker, until: NIODeadline)> = []
-    private let now: () -> NIODeadline
+    fileprivate var givenUp: Deque<(asker: Asker, until: NIODeadline)> = []
+    fileprivate let now: () -> NIODeadline
 
     init(limits: Limits, now: @escaping () -> NIODeadline = { .now() }) {
         self.limits = limits
@@ -51,7 +43,7 @@ final class NameLookups {
     }
 
     /// Those given up included.
-    var count: Int { all.count }
+    var count: Int { all.total }
 
     /// False where there is no room for another.
     fileprivate func begin(_ asker: Asker) -> Bool {
@@ -63,19 +55,15 @@ final class NameLookups {
         guard all.hasRoom(for: asker.uid, of: limits.all), all.count(of: asker.uid) < limits.perUID,
             perOrigin[asker.origin, default: .init()].hasRoom(for: asker.uid, of: asker.most)
         else { return false }
-        all.begin(of: asker.uid)
-        perOrigin[asker.origin, default: .init()].begin(of: asker.uid)
+        all.add(asker.uid)
+        perOrigin[asker.origin, default: .init()].add(asker.uid)
         return true
     }
 
     fileprivate func end(_ asker: Asker) {
-        all.end(of: asker.uid)
-        perOrigin[asker.origin]?.end(of: asker.uid)
-        if perOrigin[asker.origin]?.count == 0 { perOrigin[asker.origin] = nil }
-    }
-
-    fileprivate func giveUp(_ asker: Asker) {
-        givenUp.append((asker, now() + Self.longest))
+        all.remove(asker.uid)
+        perOrigin[asker.origin]?.remove(asker.uid)
+        if perOrigin[asker.origin]?.total == 0 { perOrigin[asker.origin] = nil }
     }
 }
 
@@ -93,7 +81,7 @@ final class NameLookup {
     }
 
     deinit {
-        if isUnderWay { all.giveUp(asker) }
+        if isUnderWay { all.givenUp.append((asker, all.now() + NameLookups.longest)) }
     }
 
     /// libcurl is about to look a name up. False where it must not.
@@ -112,11 +100,13 @@ final class NameLookup {
 
     /// Has libcurl ask for leave before it looks a name up with the handle. The look-up must outlive the handle's
     /// request.
-    func attach(to easy: EasyHandle) throws(EasyHandle.Failure) {
-        try easy.setResolverStart { _, _, context in
-            guard let context else { return 1 }
-            return Unmanaged<NameLookup>.fromOpaque(context).takeUnretainedValue().begin() ? 0 : 1
-        }
+    func attach(to easy: EasyHandle) throws(TransferFailure) {
+        try easy.check(
+            CURLOPT_RESOLVER_START_FUNCTION,
+            ccurl_easy_set_resolver_start_function(easy.raw) { _, _, context in
+                guard let context else { return 1 }
+                return Unmanaged<NameLookup>.fromOpaque(context).takeUnretainedValue().begin() ? 0 : 1
+            })
         try easy.set(CURLOPT_RESOLVER_START_DATA, pointer: Unmanaged.passUnretained(self).toOpaque())
     }
 

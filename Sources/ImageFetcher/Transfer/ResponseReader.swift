@@ -287,14 +287,5 @@ extension BidirectionalCollection where Element == UInt8, SubSequence: Bidirecti
     }
 
     /// As text, ASCII letters in lower case.
-    fileprivate var lowercased: String {
-        String(unsafeUninitializedCapacity: count) { room in
-            var length = 0
-            for byte in self {
-                room[length] = (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte
-                length += 1
-            }
-            return length
-        }
-    }
+    fileprivate var lowercased: String { String(decoding: map(\.asciiLowercased), as: UTF8.self) }
 }

@@ -45,7 +45,9 @@ extension Transfer {
         // this.
         if isNew || sent == 0 && context.connections.isClean(ends, for: easy) {
             sent += 1
-            permit?.connected(at: .now())
+            if let probe = permit, probe.isProbeForAll {
+                permit = ticket.scheduler.connected(host, for: ticket.entry.uid, with: probe, at: .now())
+            }
             return true
         }
         needsFreshConnection = true

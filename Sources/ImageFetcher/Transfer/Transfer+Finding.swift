@@ -25,7 +25,12 @@ extension Transfer {
         case CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT: return .nothing
         case CURLE_OPERATION_TIMEDOUT:
             return Self.finding(afterTimeout: given, hasSentNothing: easy.hasSentNothing, of: origin)
-        default: return easy.isUnreachable(code) ? .unreachable : .failed(retryAfter: nil)
+        // It met nobody: there was no address, no connection or no TLS to send it over.
+        case CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_PROXY,
+            CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CIPHER, CURLE_SSL_CACERT_BADFILE,
+            CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS:
+            return .unreachable
+        default: return .failed(retryAfter: nil)
         }
     }
 
@@ -45,5 +50,20 @@ extension Transfer {
         field("retry-after").flatMap {
             RetryAfter.milliseconds($0, date: field("date"), now: configuration.wallClock())
         }
+    }
+}
+
+/// The field Retry-After (RFC 9110 section 10.2.3): seconds, or a date.
+enum RetryAfter {
+    /// Milliseconds to wait; nil for what is neither, and for a moment that is past.
+    ///
+    /// - Parameters:
+    ///   - date: the same answer's Date, which a date is relative to: so a clock that is wrong, here or there, does not
+    ///     matter (F14).
+    ///   - now: seconds since 1970, for an answer without one.
+    static func milliseconds(_ value: String, date: String?, now: Int64) -> Int64? {
+        func moment(_ text: String) -> Int64? { HTTPDate.seconds(text, now: now) }
+        let seconds = DeltaSeconds.parse(value) ?? moment(value).map { $0 - (date.flatMap(moment) ?? now) }
+        return seconds.flatMap { $0 > 0 ? $0 * 1_000 : nil }
     }
 }

@@ -34,7 +34,7 @@ class Transfer {
     /// Of all hops that have ended.
     var counts = FetcherStatistics.Counts()
     /// What the current hop is sent with; nil until its host may be asked, and after what came of it has been told.
-    var permit: HostPermit?
+    var permit: CircuitBreakers.Permit?
     /// Of this hop: why an address was refused, and the sockets opened to others.
     var refusal: String?
     var openedSockets: [curl_socket_t] = []
@@ -67,19 +67,29 @@ class Transfer {
     ) throws(TransferFailure) {
         (self.ticket, self.url, self.deadline, self.context) = (ticket, url, deadline, context)
         lookup = Self.lookup(of: ticket, context)
-        easy = try Self.handle()
-    }
-
-    private static func handle() throws(TransferFailure) -> EasyHandle {
-        do {
-            return try EasyHandle()
-        } catch {
-            throw .origin("libcurl: \(error.reason)")
-        }
+        easy = try EasyHandle()
     }
 
     private static func lookup(of ticket: TransferTicket, _ context: TransferContext) -> NameLookup {
-        NameLookup(of: .init(ticket.job.uid, ticket.job.origin), among: context.lookups)
+        let origin = ticket.job.origin
+        let asker = NameLookups.Asker(
+            uid: ticket.job.uid, origin: origin.name, most: origin.connections + TokenTransfer.mostAtOncePerOrigin)
+        return NameLookup(of: asker, among: context.lookups)
+    }
+
+    /// Whose handle that is; nil for one of libcurl's own.
+    static func of(_ easy: UnsafeMutableRawPointer?) -> Transfer? {
+        var context: UnsafeMutableRawPointer?
+        guard let easy, ccurl_easy_get_pointer(easy, CURLINFO_PRIVATE, &context) == CURLE_OK else { return nil }
+        return of(context: context)
+    }
+
+    /// Whether libcurl may forget it, as it does at times what comes over HTTP/2. A token request speaks HTTP/1.1.
+    var needsNudges: Bool { url.scheme == .https && ticket.job.kind == .download }
+
+    /// What libcurl calls back is given the transfer, which the loop keeps for as long as libcurl has the handle.
+    static func of(context: UnsafeMutableRawPointer?) -> Transfer? {
+        context.map { Unmanaged<Transfer>.fromOpaque($0).takeUnretainedValue() }
     }
 
     // MARK: What is special to a kind of transfer
@@ -95,7 +105,7 @@ class Transfer {
     /// Whether a status says that the uid is not to ask again, though the host works.
     func isRefusal(_ status: Int) -> Bool { false }
     /// Sets what ``Transfer`` does not.
-    func setOptions(of easy: EasyHandle) throws(EasyHandle.Failure) {}
+    func setOptions(of easy: EasyHandle) throws(TransferFailure) {}
     func receive(header line: UnsafeRawBufferPointer) -> Bool { true }
     func receive(body bytes: UnsafeRawBufferPointer) -> Bool { true }
     func receive(asItCame count: Int) {}
@@ -118,12 +128,8 @@ class Transfer {
         if !origin.proxy.isEmpty, let address = url.address, let reason = refusalReason(address) {
             throw .denied(deniedSentence(address, reason))
         }
-        do {
-            try setCommonOptions(milliseconds: max(1, Int(clamping: given)))
-            try setOptions(of: easy)
-        } catch {
-            throw .origin("cannot ask \(asked): \(error.reason)")
-        }
+        try setCommonOptions(milliseconds: max(1, Int(clamping: given)))
+        try setOptions(of: easy)
     }
 
     /// What the hop that libcurl ended with `code` comes to; nil when another request is to follow, for which
@@ -140,7 +146,7 @@ class Transfer {
     /// Makes the handle that another request takes; a failure where there is none to be had.
     private func nextRequest() -> TransferOutcome? {
         do {
-            easy = try Self.handle()
+            easy = try EasyHandle()
             lookup = Self.lookup(of: ticket, context)
             return nil
         } catch {
@@ -148,9 +154,8 @@ class Transfer {
         }
     }
 
-    private func setCommonOptions(milliseconds: Int) throws(EasyHandle.Failure) {
+    private func setCommonOptions(milliseconds: Int) throws(TransferFailure) {
         let context = Unmanaged.passUnretained(self).toOpaque()
-        try easy.keepMessages()
         try easy.set(CURLOPT_PRIVATE, pointer: context)
         try easy.set(CURLOPT_URL, url.string)
         // The path is normal already; libcurl is not to make another of it.
@@ -177,21 +182,49 @@ class Transfer {
         try easy.set(CURLOPT_SSL_VERIFYHOST, 2)
         try easy.set(CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2)
         if !origin.caFile.isEmpty { try easy.set(CURLOPT_CAINFO, origin.caFile) }
-        // The system's directory would be trusted beside the file; and with it libcurl reads all authorities anew for each connection, for
-        // 20 ms, where it keeps those of a file.
+        // The system's directory would be trusted beside the file; and with it libcurl reads all authorities anew for
+        // each connection, for 20 ms, where it keeps those of a file.
         try easy.set(CURLOPT_CAPATH, pointer: nil)
 
         if url.address == nil || !origin.proxy.isEmpty { try lookup.attach(to: easy) }
-        try easy.setOpenSocket(openSocket)
+        try easy.check(
+            CURLOPT_OPENSOCKETFUNCTION,
+            ccurl_easy_set_open_socket_function(easy.raw) { context, _, address in
+                guard let transfer = Transfer.of(context: context), let address else { return CURL_SOCKET_BAD }
+                return transfer.socket(for: address)
+            })
         try easy.set(CURLOPT_OPENSOCKETDATA, pointer: context)
-        try easy.setCloseSocket(closeSocket)
+        // Its context is the table, which outlives the multi handle.
+        try easy.check(
+            CURLOPT_CLOSESOCKETFUNCTION,
+            ccurl_easy_set_close_socket_function(easy.raw) { context, socket in
+                guard let context else { return Glibc.close(socket) }
+                return Unmanaged<ConnectionTable>.fromOpaque(context).takeUnretainedValue().close(socket)
+            })
         try easy.set(CURLOPT_CLOSESOCKETDATA, pointer: Unmanaged.passUnretained(self.context.connections).toOpaque())
         try easy.set(CURLOPT_FRESH_CONNECT, needsFreshConnection ? 1 : 0)
-        try easy.setPrerequest(beforeRequest)
+        try easy.check(
+            CURLOPT_PREREQFUNCTION,
+            ccurl_easy_set_prereq_function(easy.raw) { context, remote, local, remotePort, localPort in
+                guard let transfer = Transfer.of(context: context), let remote, let local else {
+                    return CURL_PREREQFUNC_ABORT
+                }
+                let ends = ConnectionTable.Ends(
+                    localAddress: String(cString: local), localPort: localPort,
+                    remoteAddress: String(cString: remote), remotePort: remotePort)
+                return transfer.maySend(on: ends) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
+            })
         try easy.set(CURLOPT_PREREQDATA, pointer: context)
-        try easy.set(CURLOPT_HEADERFUNCTION, receiveHeader)
+        // A function for data returns how much it took: anything else makes libcurl give up.
+        try easy.set(CURLOPT_HEADERFUNCTION) { bytes, size, count, context in
+            let line = UnsafeRawBufferPointer(start: bytes, count: size * count)
+            return Transfer.of(context: context)?.receive(header: line) == true ? line.count : -1
+        }
         try easy.set(CURLOPT_HEADERDATA, pointer: context)
-        try easy.set(CURLOPT_WRITEFUNCTION, receiveBody)
+        try easy.set(CURLOPT_WRITEFUNCTION) { bytes, size, count, context in
+            let piece = UnsafeRawBufferPointer(start: bytes, count: size * count)
+            return Transfer.of(context: context)?.receive(body: piece) == true ? piece.count : -1
+        }
         try easy.set(CURLOPT_WRITEDATA, pointer: context)
         try easy.setResolverOverrides(configuration.resolverOverrides())
     }

@@ -3,14 +3,16 @@ import Logging
 import NIOCore
 import SocketLoops
 
-/// The sockets and the one timer that libcurl wants to be told of, watched by an event loop: libcurl-multi(3), "multi_socket".
+/// The sockets and the one timer that libcurl wants to be told of, watched by an event loop: libcurl-multi(3),
+/// "multi_socket".
 ///
 /// Only the fetcher's thread touches it. libcurl keeps a pointer to it: it lives for as long as the multi handle.
 final class TransferSockets {
     /// A socket that libcurl waits for.
     final class Watched {
         let descriptor: curl_socket_t
-        /// Whose transfers it serves; several where they share a connection over HTTP/2. libcurl tells who joins, and not who leaves.
+        /// Whose transfers it serves; several where they share a connection over HTTP/2. libcurl tells who joins, and
+        /// not who leaves.
         fileprivate(set) var uids: Set<UInt32>
         /// Whether it serves a transfer that may stand still: see ``Transfer/needsNudges``.
         fileprivate(set) var needsNudges: Bool
@@ -79,8 +81,8 @@ final class TransferSockets {
         }
     }
 
-    /// libcurl is about to be called for what is due. It says when it wants to be called next, if ever; also when by its own clock it was
-    /// called too early.
+    /// libcurl is about to be called for what is due. It says when it wants to be called next, if ever; also when by
+    /// its own clock it was called too early.
     func willCallForTimer() { deadline = nil }
 
     /// libcurl failed, and may not have said when it wants to be called.
@@ -112,7 +114,8 @@ final class TransferSockets {
                 watched[socket] = new
             }
         } catch {
-            // To tell libcurl would end every transfer, of everybody. This one ends when its time is up, which is no fault of the host's.
+            // To tell libcurl would end every transfer, of everybody. This one ends when its time is up, which is no
+            // fault of the host's.
             transfer?.lacksSocket = true
             transfer?.openedSockets = []
             log.error("the socket of a download cannot be watched", metadata: ["error": "\(error)"])

@@ -76,7 +76,7 @@ extension TokenFailure {
 }
 
 extension CacheFailure {
-    init(_ failure: TokenFailure) {
+    public init(_ failure: TokenFailure) {
         switch failure {
         case .refused(let reason): self = .unauthorized(reason)
         case .timedOut(let reason): self = .timedOut(reason)

@@ -40,10 +40,10 @@ extension Configuration {
     var adminRule: AdminRule { AdminRule(uids: access.admins.uids, gids: access.admins.gids) }
 
     var fetcher: FetcherConfiguration {
-        var fetcher = FetcherConfiguration(
-            maximumImageBytes: limits.image, maximumDimension: limits.dimension, downloads: limits.downloads,
-            downloadsPerUID: limits.downloadsPerUID, queuePerUID: limits.queuePerUID,
-            userAgent: "thumbcached/\(Version.current)")
+        var fetcher = FetcherConfiguration(userAgent: "thumbcached/\(Version.current)")
+        (fetcher.maximumImageBytes, fetcher.maximumDimension) = (limits.image, limits.dimension)
+        (fetcher.downloads, fetcher.downloadsPerUID) = (limits.downloads, limits.downloadsPerUID)
+        fetcher.queuePerUID = limits.queuePerUID
         fetcher.origins = Set(origins.keys)
         // A session file's fields are of 65,535 bytes at most.
         fetcher.maximumTokenBytes = min(limits.token, 65_535)

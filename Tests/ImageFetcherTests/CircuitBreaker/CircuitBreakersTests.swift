@@ -80,7 +80,8 @@ import Testing
             ], mayAsk: [1, 2, 3, 4]),
         Row(
             name:
-                "one uid finds out for all whether it can be reached again, and a failure of another kind says that it can",
+                "one uid finds out for all whether it can be reached again, and a failure of another kind "
+                + "says that it can",
             steps: [
                 (0, .late(1, .unreachable)), (0, .late(1, .unreachable)), (0, .late(1, .unreachable)),
                 (1_000, .request(4, failed)),
@@ -283,7 +284,7 @@ import Testing
         #expect(breakers.rejection(of: Self.host(CircuitBreakers.mostHosts + 499), for: 1, at: Self.at(0)) != nil)
     }
 
-    @Test func `I8: many uids take no more room than there is, and each its first place from who has most`() {
+    @Test func `I8: many uids take no more room than there is, and who has most makes room for the first of each`() {
         var breakers = CircuitBreakers()
         let full = CircuitBreakers.mostOfUIDs / CircuitBreakers.mostOfUID
         for uid in 0..<UInt32(full + 100) {

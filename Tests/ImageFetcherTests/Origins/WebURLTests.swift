@@ -1,4 +1,5 @@
 import Testing
+import ThumbnailCache
 
 @testable import ImageFetcher
 
@@ -55,7 +56,7 @@ import Testing
         #expect {
             try WebURL(text)
         } throws: { error in
-            if case .malformed(let sentence)? = error as? WebURL.Refusal { !sentence.isEmpty } else { false }
+            if case .invalid(let sentence)? = error as? CacheFailure { !sentence.isEmpty } else { false }
         }
     }
 
@@ -69,7 +70,7 @@ import Testing
         #expect {
             try WebURL(text)
         } throws: { error in
-            if case .forbidden(let sentence)? = error as? WebURL.Refusal { !sentence.isEmpty } else { false }
+            if case .denied(let sentence)? = error as? CacheFailure { !sentence.isEmpty } else { false }
         }
     }
 
@@ -77,8 +78,8 @@ import Testing
         let start = "http://example.org/"
         let room = WebURL.longest - start.utf8.count
         #expect(try WebURL(start + String(repeating: "a", count: room)).string.utf8.count == 2048)
-        #expect(throws: WebURL.Refusal.self) { try WebURL(start + String(repeating: "a", count: room + 1)) }
-        #expect(throws: WebURL.Refusal.self) { try WebURL(start + String(repeating: "\"", count: room / 2)) }
+        #expect(throws: CacheFailure.self) { try WebURL(start + String(repeating: "a", count: room + 1)) }
+        #expect(throws: CacheFailure.self) { try WebURL(start + String(repeating: "\"", count: room / 2)) }
     }
 
     @Test(arguments: [

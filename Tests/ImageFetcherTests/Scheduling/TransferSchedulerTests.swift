@@ -55,7 +55,7 @@ import Testing
         #expect(scheduler.takeWork(at: now)?.nextDeadline == now + .milliseconds(3_000))
         try start(3, timeout: 3_000)
         #expect(woken == before + 1 && scheduler.takeWork(at: now)?.begin.isEmpty == true)
-        // A place falls free: that is something to look at.
+        // There is room again: that is something to look at.
         scheduler.finish(begun[0], nil, .init())
         #expect(woken == before + 2)
         #expect(scheduler.takeWork(at: now)?.begin.count == 1)

@@ -93,10 +93,10 @@ import Testing
         for count in 0..<whole.count - 1 {
             Self.object(Array(whole[..<count])) { #expect($0 == nil, "\(count) bytes") }
         }
-        for place in whole.indices {
+        for index in whole.indices {
             for byte in UInt8.min...UInt8.max {
                 var changed = whole
-                changed[place] = byte
+                changed[index] = byte
                 Self.object(changed) { object in
                     _ = object?.withText("a") { $0.count }
                     _ = object?.number("b")

@@ -148,8 +148,8 @@ import Testing
             await all.opened()
             // Behind those that were under way, and those that began while they ended, but long before its place in the
             // line.
-            let place = try #require(order.withLockedValue { $0.firstIndex(of: 2) })
-            #expect(place < 4 * TokenTransfer.mostAtOncePerOrigin, "\(place)")
+            let position = try #require(order.withLockedValue { $0.firstIndex(of: 2) })
+            #expect(position < 4 * TokenTransfer.mostAtOncePerOrigin, "\(position)")
             _ = try await fetcher.token(server.url)
         }
     }

@@ -14,7 +14,8 @@ import ThumbnailCache
     func `F15: all pools together keep no more idle connections than there are downloads`(
         downloads: Int, pools: Int, origins: Set<String>?, most: Int
     ) {
-        var configuration = FetcherConfiguration(downloads: downloads)
+        var configuration = FetcherConfiguration()
+        configuration.downloads = downloads
         configuration.origins = origins
         #expect(configuration.idleConnections(pools: pools) == most)
     }

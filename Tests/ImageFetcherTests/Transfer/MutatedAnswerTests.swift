@@ -27,15 +27,15 @@ import ThumbnailCache
         var dice = SeededDice(seed: seed)
         var answer = answer
         for _ in 0..<Int.random(in: 0...4, using: &dice) {
-            let place = Int.random(in: 0..<answer.count, using: &dice)
+            let index = Int.random(in: 0..<answer.count, using: &dice)
             switch Int.random(in: 0..<5, using: &dice) {
-            case 0: answer[place] = .random(in: 0...255, using: &dice)
-            case 1: answer.insert(contentsOf: pieces.randomElement(using: &dice) ?? [], at: place)
-            case 2: answer.remove(at: place)
+            case 0: answer[index] = .random(in: 0...255, using: &dice)
+            case 1: answer.insert(contentsOf: pieces.randomElement(using: &dice) ?? [], at: index)
+            case 2: answer.remove(at: index)
             case 3:
-                let end = min(answer.count, place + .random(in: 1...40, using: &dice))
-                answer.insert(contentsOf: answer[place..<end], at: .random(in: 0..<answer.count, using: &dice))
-            default: answer[place] ^= 1 << UInt8.random(in: 0..<8, using: &dice)
+                let end = min(answer.count, index + .random(in: 1...40, using: &dice))
+                answer.insert(contentsOf: answer[index..<end], at: .random(in: 0..<answer.count, using: &dice))
+            default: answer[index] ^= 1 << UInt8.random(in: 0..<8, using: &dice)
             }
         }
         return answer

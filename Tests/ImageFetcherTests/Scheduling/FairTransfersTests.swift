@@ -3,8 +3,8 @@ import Testing
 
 @testable import ImageFetcher
 
-/// Who gets a place that is free, as a value, with the limits that token requests have.
-@Suite struct FairPlacesTests {
+/// Which transfer begins when there is room, as a value, with the limits that token requests have.
+@Suite struct FairTransfersTests {
     private static func entry(
         _ id: UInt64, _ origin: String, _ uid: UInt32, host: String = "https://id.example", connections: Int = 8,
         deadline: Int64 = 1_000
@@ -37,7 +37,7 @@ import Testing
             ([("d", 3), ("e", 1)], 1), ([("a", 3), ("d", 1), ("d", 2), ("d", 2)], 2), ([("d", 4), ("d", 5)], 0),
             ([("a", 3), ("c", 4)], nil), ([], nil),
         ] as [([(String, UInt32)], Int?)])
-    func `F37, I8: a free place goes to the origin with the fewest under way, then to the uid with the fewest`(
+    func `F37, I8: free room goes to the origin with the fewest under way, then to the uid with the fewest`(
         waiting: [(String, UInt32)], next: Int?
     ) throws {
         var queue = try queue(underWay: Self.full + [("d", 1), ("d", 1), ("d", 2)])
@@ -47,7 +47,7 @@ import Testing
         #expect(queue.next()?.id == next.map { UInt64(100 + $0) })
     }
 
-    @Test func `a place that is given back goes to who waits for it`() throws {
+    @Test func `room that is given back goes to who waits for it`() throws {
         var queue = Self.empty(most: 1)
         for id in 1...3 as ClosedRange<UInt64> { try queue.add(Self.entry(id, "a", 1, connections: 1)) }
         for id in 1...3 as ClosedRange<UInt64> {
