@@ -13,10 +13,12 @@ PACKAGE =
 # The Swift standard library is linked into what is installed, so that the machine it runs on needs no toolchain. That
 # no variable is accessed by two at once is checked when the tests run, and not again in what is installed: it is half
 # of all instructions of a hit, 3,500 of 7,200.
-RELEASE = $(OWN_TMPDIR) swift build -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked $(HARDENING)
+RELEASE = $(OWN_TMPDIR) swift build -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked \
+    $(HARDENING)
 # Libraries are looked for where the system has them and nowhere else, and all addresses of functions are known, and
 # read-only, before the program begins.
-HARDENING = --disable-local-rpath -Xswiftc -no-toolchain-stdlib-rpath -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now
+HARDENING = --disable-local-rpath -Xswiftc -no-toolchain-stdlib-rpath -Xlinker -z -Xlinker relro \
+    -Xlinker -z -Xlinker now
 SOURCES = Sources Tests Package.swift
 
 # What the package manager and the compiler leave in the temporary directory goes with .build. And nobody else's is in
@@ -40,7 +42,8 @@ ZSH = $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*\).*/\1/p' | grep . || echo 0)
 SECURITY_UNITS = thumbcached.service thumbcached-logout@.service thumbcached-honoured@.service
 
-.PHONY: help demo test check release install deb lint-deb security-table test-system tsan asan fuzz kill-test power-cut-test bench bench-docs format clean
+.PHONY: help demo test check release install deb lint-deb security-table test-system tsan asan \
+    fuzz kill-test power-cut-test bench bench-docs format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -91,7 +94,8 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 # default, none of them set, so that an upgrade's better defaults count; one that is there already stays as it is.
 install: ## programs, units, configuration, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
 	test -x dist/thumbcached -a -d dist/man -a -d dist/completions || $(MAKE) release
-	install -d $(DESTDIR)$(PREFIX)/bin $(UNITS)/user-.slice.d $(DESTDIR)$(DOCUMENTS)/hooks $(DESTDIR)$(DOCUMENTS)/application
+	install -d $(DESTDIR)$(PREFIX)/bin $(UNITS)/user-.slice.d $(DESTDIR)$(DOCUMENTS)/hooks \
+	    $(DESTDIR)$(DOCUMENTS)/application
 	install -m 755 $(addprefix dist/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
 	cd systemd && for unit in *.service *.socket *.path user-.slice.d/*.conf; do \
 	    sed -e 's|/usr/bin/thumbcache|$(PREFIX)/bin/thumbcache|g' -e 's|docs/\([a-z]*\.md\)|$(DOCUMENTS)/\1|g' \
@@ -103,7 +107,8 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/thumbcached config/hooks/pam-session
 	for page in thumbcachectl.1 thumbcached.toml.5 thumbcached.8; do \
 	    manual="$(DESTDIR)$(PREFIX)/share/man/man$${page##*.}" && install -d "$$manual" && \
-	    sed 's|@DOCUMENTS@|$(DOCUMENTS)|g' "dist/man/$$page" > "$$manual/$$page" && chmod 644 "$$manual/$$page" || exit 1; done
+	    sed 's|@DOCUMENTS@|$(DOCUMENTS)|g' "dist/man/$$page" > "$$manual/$$page" \
+	        && chmod 644 "$$manual/$$page" || exit 1; done
 	for program in $(PROGRAMS); do \
 	    install -D -m 644 dist/completions/$$program.bash \
 	        $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program && \

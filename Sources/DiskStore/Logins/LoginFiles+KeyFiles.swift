@@ -173,7 +173,8 @@ struct Reserve: Sendable {
 ///     8   generation
 ///     24  image key
 ///     56  session key
-///     88  HMAC-SHA-256 of all before and of whose it is, under names.key: damage, and a copy from elsewhere, are noticed
+///     88  HMAC-SHA-256 of all before and of whose it is, under names.key: damage and copies from elsewhere
+///         are noticed
 package struct KeyFile {
     package static let size = 120
     private static let magic = Array("TCKEYS".utf8) + [0, 1]
