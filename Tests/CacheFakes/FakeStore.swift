@@ -177,6 +177,9 @@ public final class FakeStore: ImageStore {
         return disk.contents.withLockedValue { $0.logins.keys.filter { $0.uid == uid }.map(\.user) }
     }
 
+    /// The disk does not show a log-in any more, as when its file is found damaged.
+    public func forgetLogin(of owner: Owner) { disk.contents.withLockedValue { $0.logins[owner] = nil } }
+
     public func countUsers(of uid: UInt32) throws -> Int {
         if let late = try pass(.countUsers) { throw late }
         return disk.contents.withLockedValue { $0.logins.keys.count { $0.uid == uid } }

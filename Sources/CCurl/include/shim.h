@@ -73,6 +73,11 @@ static inline CURLMcode ccurl_multi_set_timer_function(CURLM *multi, curl_multi_
   return curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, function);
 }
 
+/* The file of the system's authorities that this libcurl was built with; NULL where it has none. */
+static inline const char *ccurl_bundle(void) {
+  return curl_version_info(CURLVERSION_NOW)->cainfo;
+}
+
 static inline CURLSHcode ccurl_share_set_long(CURLSH *share, CURLSHoption option, int value) {
   return curl_share_setopt(share, option, value);
 }

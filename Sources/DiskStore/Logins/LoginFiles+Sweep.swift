@@ -65,10 +65,15 @@ extension LoginFiles {
                 for entry in try disk.names(in: directory) {
                     // In a directory that others use too nothing but what bears a name of the store's is touched.
                     guard let user = SealedName(hex: entry.name.bytes.prefix(64)),
-                        [user.fileName, Disk.temporaryName(for: user.fileName)].contains(entry.name),
-                        let status = try disk.status(of: entry.name, in: directory), status.kind != .directory
+                        [user.fileName, Disk.temporaryName(for: user.fileName)].contains(entry.name)
                     else { continue }
-                    failure.attempt { if try disk.destroy(entry.name, in: directory, reserve) { count += 1 } }
+                    failure.attempt {
+                        guard let status = try disk.status(of: entry.name, in: directory), status.kind != .directory
+                        else {
+                            return
+                        }
+                        if try disk.destroy(entry.name, in: directory, reserve) { count += 1 }
+                    }
                 }
                 try disk.sync(directory)
                 try failure.rethrow()

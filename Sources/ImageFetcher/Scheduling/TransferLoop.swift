@@ -306,8 +306,9 @@ final class TransferLoop {
 
     private func endAll() {
         let rest = scheduler.close()
-        let begun = transfers.values.sorted { $0.ticket.entry.id < $1.ticket.entry.id }
-        for transfer in begun {
+        // None is held any longer than it takes: a pool is not closed while a handle uses it.
+        for id in transfers.keys.sorted() {
+            guard let transfer = transfers[id] else { continue }
             curl_multi_remove_handle(multi, transfer.easy.raw)
             end(transfer, .failed(.shuttingDown))
         }

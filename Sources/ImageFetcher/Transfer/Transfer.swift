@@ -22,6 +22,8 @@ class Transfer {
     /// How often one hop's request goes out: once more where a connection that had been used ended before a line of an
     /// answer came.
     static let mostSent = 2
+    /// Whether this libcurl knows a file of the system's authorities, and not only a directory of them.
+    private static let hasBundle = ccurl_bundle() != nil
 
     let ticket: TransferTicket
     let context: TransferContext
@@ -184,7 +186,7 @@ class Transfer {
         if !origin.caFile.isEmpty { try easy.set(CURLOPT_CAINFO, origin.caFile) }
         // The system's directory would be trusted beside the file; and with it libcurl reads all authorities anew for
         // each connection, for 20 ms, where it keeps those of a file.
-        try easy.set(CURLOPT_CAPATH, pointer: nil)
+        if !origin.caFile.isEmpty || Self.hasBundle { try easy.set(CURLOPT_CAPATH, pointer: nil) }
 
         if url.address == nil || !origin.proxy.isEmpty { try lookup.attach(to: easy) }
         try easy.check(

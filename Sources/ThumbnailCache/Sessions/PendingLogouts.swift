@@ -104,8 +104,10 @@ public final class PendingLogouts: Sendable {
     /// - Throws: what kept the uid's own markers from being honoured, or from being seen: nobody must log in to it
     ///   then.
     public func honour(uid: UInt32) async throws(CacheFailure) {
-        // As a rule there are none, and nobody is at it.
-        if try await list()[uid] == nil, state.withLockedValue({ $0.turns[uid] == nil }) { return }
+        // As a rule nobody is at it, and there are none. Looked at in this order: who takes a turn later reads no earlier, and
+        // so removes nothing that this reading could miss.
+        let isNobodyAtIt = state.withLockedValue { $0.turns[uid] == nil }
+        if try await list()[uid] == nil, isNobodyAtIt { return }
         try await honourInTurn(uid: uid)
     }
 

@@ -100,8 +100,9 @@ final class UsersOfUID: Sendable {
     private func readingEnded(_ stored: [OpaqueID]) -> Set<OpaqueID> {
         state.withLockedValue { state in
             var users = Set(stored)
-            // Who is owed a log-out still is logged in, whatever the disk shows: LOGOUT of all must not pass over it.
-            for (entry, _) in state.entries.values { if case .broken = entry.phase { users.insert(entry.owner.user) } }
+            // Who is open here, being ended, or owed a log-out still is logged in, whatever the disk shows: LOGOUT of all
+            // must not pass over it.
+            for (entry, _) in state.entries.values where entry.isLoggedIn { users.insert(entry.owner.user) }
             // Else a log-in failed meanwhile, and whether that one is on disk was not to be known.
             guard case .reading(let changes) = state.listing else { return users }
             for (user, isLoggedIn) in changes {

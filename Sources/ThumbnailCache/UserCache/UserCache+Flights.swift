@@ -117,7 +117,8 @@ extension UserCache {
     /// Has a downloaded image written. While it waits for its turn the coordinator alone holds the image: with an
     /// ending it goes (I11).
     func storeLater(_ flight: FlightID) {
-        guard let image = toStore(flight) else { return }
+        // What overtook it in this moment does not say that it ended.
+        guard let image = toStore(flight) else { return storeEnded(flight) }
         guard !services.writes.add(uid: payer, bytes: image.bytes.storage, { self.store(flight) }) else { return }
         services.counters.count(.storesSkipped)
         notStored(flight)

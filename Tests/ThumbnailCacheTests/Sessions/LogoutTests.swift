@@ -128,6 +128,17 @@ import Testing
         #expect(next.store.violations == [])
     }
 
+    @Test func `I2: LOGOUT of all does not pass over who is open in memory when the disk does not show the log-in`()
+        async throws
+    {
+        try await daemon.logIn(.alice)
+        let next = daemon.restarted()
+        #expect(await next.get(.alice, "bob", cached: true) == "null")
+        next.store.forgetLogin(of: .alice)
+        _ = try await next.logout.logOutAll(uid: 1000)
+        #expect(await next.get(.alice, "bob", cached: true) == "notLoggedIn")
+    }
+
     @Test func `LOGOUT of all with a session ends that session of each user`() async throws {
         try await daemon.logIn(.alice, session: "one")
         try await daemon.logIn(.alice, session: "two")
