@@ -33,22 +33,22 @@ final class NamesKey: Sendable {
             }
             return try make(in: home.directory, disk, random, algorithms)
         }
-        let complaint: String
+        let problem: String
         if status.kind != .file {
-            complaint = "is no plain file"
+            problem = "is no plain file"
         } else if status.owner != geteuid() {
-            complaint = "belongs to uid \(status.owner) instead of \(geteuid())"
+            problem = "belongs to uid \(status.owner) instead of \(geteuid())"
         } else if status.permissions & 0o077 != 0 {
-            complaint = "has mode \(String(status.permissions, radix: 8)) instead of 600"
+            problem = "has mode \(String(status.permissions, radix: 8)) instead of 600"
         } else {
             let file = try disk.contents(of: fileName, in: home.directory, limit: 4096) ?? Secret([])
             switch try read(file, algorithms) {
             case .key(let key): return key
-            case .wrong(let reason): complaint = reason
+            case .wrong(let reason): problem = reason
             }
         }
         throw StoreStartError(
-            "\(home.path)/names.key \(complaint). Put the right file back; or remove it, which logs everybody out and "
+            "\(home.path)/names.key \(problem). Put the right file back; or remove it, which logs everybody out and "
                 + "throws away all images")
     }
 

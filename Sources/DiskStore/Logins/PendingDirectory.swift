@@ -40,7 +40,7 @@ struct PendingDirectory: LogoutMarkers {
     private func markers(in directory: Directory) throws -> [LogoutMarker] {
         let entries = try named("read") { try disk.names(in: directory, limit: Self.mostEntries + 1) }
         guard entries.count <= Self.mostEntries else {
-            throw complaint("holds more than \(Self.mostEntries) entries; remove what is no marker")
+            throw problem("holds more than \(Self.mostEntries) entries; remove what is no marker")
         }
         toldOf.withLockedValue { $0.formIntersection(entries.map(\.name)) }
         var found: [LogoutMarker] = []
@@ -86,7 +86,7 @@ struct PendingDirectory: LogoutMarkers {
         }
         if let failure {
             let remedy = failure.isDenied ? "; it must belong to root and to the daemon's group, with mode 770" : ""
-            throw complaint("cannot be written to: \(failure)\(remedy)")
+            throw problem("cannot be written to: \(failure)\(remedy)")
         }
     }
 
@@ -100,19 +100,19 @@ struct PendingDirectory: LogoutMarkers {
             status = try directory.status()
         } catch {
             if error.isMissing { return nil }
-            throw complaint(
+            throw problem(
                 error.isOfWrongKind
                     ? "is no directory, or a link to one: name the directory itself" : "cannot be opened: \(error)")
         }
         guard status.owner == 0 || status.owner == geteuid() else {
-            throw complaint("belongs to uid \(status.owner); it must belong to root")
+            throw problem("belongs to uid \(status.owner); it must belong to root")
         }
         // The daemon removes markers by its group. One of the user's own needs no group, and who else is in it nobody
         // knows.
         let isShared = status.owner == 0 && status.group == getegid()
         guard status.permissions & (isShared ? 0o002 : 0o022) == 0 else {
             let mode = String(status.permissions, radix: 8)
-            throw complaint(
+            throw problem(
                 "has mode \(mode) and belongs to gid \(status.group), so that others than root and the daemon "
                     + "can write to it; "
                     + "it must belong to root and to the daemon's group (gid \(getegid())), with mode 770")
@@ -124,12 +124,12 @@ struct PendingDirectory: LogoutMarkers {
         do {
             return try body()
         } catch {
-            throw complaint("cannot be \(what): \(error)")
+            throw problem("cannot be \(what): \(error)")
         }
     }
 
     /// What is wrong with the directory.
-    private func complaint(_ reason: String) -> BadDirectory {
+    private func problem(_ reason: String) -> BadDirectory {
         BadDirectory(description: "the directory of pending log-outs \(path) \(reason)")
     }
 

@@ -80,7 +80,7 @@ struct LiveAccounts: Sendable {
                 metadata: ["file": "\(path)", "error": "\(error)"])
             return nil
         }
-        var complaints: [SubordinateUIDs.BadLine] = []
+        var problems: [SubordinateUIDs.BadLine] = []
         let accounts = SubordinateUIDs(text) { name in
             do throws(SystemError) {
                 return try directory.uid(name)
@@ -89,14 +89,14 @@ struct LiveAccounts: Sendable {
                 return nil
             }
         } complain: {
-            complaints.append($0)
+            problems.append($0)
         }
-        if let first = complaints.first {
+        if let first = problems.first {
             // Each uid of such a range counts for itself.
             log.warning(
                 "lines that say which uids belong to an account were passed over",
                 metadata: [
-                    "file": "\(path)", "lines": "\(complaints.count)", "first": "\(first.line)",
+                    "file": "\(path)", "lines": "\(problems.count)", "first": "\(first.line)",
                     "reason": "\(first.reason)",
                 ])
         }

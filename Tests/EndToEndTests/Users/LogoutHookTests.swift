@@ -100,7 +100,7 @@ extension EndToEnd {
                 let client = try loggedIn(daemon, "alice")
                 try daemon.process?.standStill()
                 defer { daemon.process?.signal(SIGCONT) }
-                // Without a bound of its own it would not come back before this test loses its patience.
+                // Without a bound of its own it would not come back before this test loses its longestWait.
                 let held = try session(daemon, "PAM_TYPE=open_session hook; PAM_TYPE=close_session hook; exit $?")
                 #expect(held.status == 1, "\(held.everything)")
                 #expect(held.errors.contains("not ended yet"))
@@ -137,14 +137,14 @@ extension EndToEnd {
         @Test func `a PAM hook that is called in a way it cannot work says so`() throws {
             try withMachine { machine in
                 let daemon = try machineWithPending(machine)
-                for (script, complaint) in [
+                for (script, problem) in [
                     ("PAM_TYPE=auth hook; exit $?", "PAM_TYPE is 'auth'"),
                     ("PAM_USER=no-such-user PAM_TYPE=open_session hook; exit $?", "'no-such-user'"),
                     ("PAM_TYPE=open_session hook --sockets x; exit $?", "--sockets is no option"),
                 ] {
                     let finished = try session(daemon, script)
                     #expect(finished.status == 2, "\(finished.everything)")
-                    #expect(finished.errors.contains(complaint), "\(finished.everything)")
+                    #expect(finished.errors.contains(problem), "\(finished.everything)")
                 }
             }
         }

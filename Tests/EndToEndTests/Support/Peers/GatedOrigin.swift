@@ -56,14 +56,14 @@ final class GatedOrigin: Sendable {
     func open(_ gate: String) { state.change { _ = $0.openGates.insert(gate) } }
 
     func waitForRequests(_ count: Int) throws {
-        guard state.wait(patience, until: { $0.requests.count >= count }) else {
+        guard state.wait(longestWait, until: { $0.requests.count >= count }) else {
             throw Failure("the origin saw \(requests.count) requests, not \(count)")
         }
     }
 
     /// Waits until the peer has given up so many silent connections.
     func waitForAbandoned(_ count: Int) throws {
-        guard state.wait(patience, until: { $0.abandoned >= count }) else {
+        guard state.wait(longestWait, until: { $0.abandoned >= count }) else {
             throw Failure("\(state.current.abandoned) connections were given up, not \(count)")
         }
     }

@@ -13,7 +13,7 @@ extension [UInt8]: Word {
     var wordBytes: [UInt8] { self }
 }
 
-/// A connection to the daemon that blocks, and never longer than its patience. Written without the daemon's own RESP
+/// A connection to the daemon that blocks, and never longer than its longestWait. Written without the daemon's own RESP
 /// code, so that the two check each other.
 final class RESPClient {
     let descriptor: CInt
@@ -22,7 +22,7 @@ final class RESPClient {
     private var position = 0
     private let arrivals = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 16)
 
-    init(_ socketPath: String, patience seconds: Int = Int(patience)) throws {
+    init(_ socketPath: String, longestWait seconds: Int = Int(longestWait)) throws {
         descriptor = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw Failure(systemCall: "socket") }
         var limit = timeval(tv_sec: seconds, tv_usec: 0)

@@ -108,7 +108,7 @@ final class ChildProcess {
     }
 
     @discardableResult
-    func waitForEnd(within seconds: Double = patience) throws -> CInt {
+    func waitForEnd(within seconds: Double = longestWait) throws -> CInt {
         try eventually("\(arguments[0]) ends", within: seconds) { ending() != nil }
         return status ?? -1
     }

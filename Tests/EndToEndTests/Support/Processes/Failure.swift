@@ -18,10 +18,10 @@ struct Failure: Error, CustomStringConvertible {
 
 /// How long the tests wait for something that is sure to come from a daemon that works. Long, because it is spent only
 /// where the test fails anyhow, and because a sanitizer and a busy machine slow everything.
-let patience = 30.0
+let longestWait = 30.0
 
 /// Asks again and again, for what no event tells: the state of another process and its files.
-func eventually(_ what: String, within seconds: Double = patience, _ isSo: () throws -> Bool) throws {
+func eventually(_ what: String, within seconds: Double = longestWait, _ isSo: () throws -> Bool) throws {
     let deadline = ContinuousClock.now + .seconds(seconds)
     while try !isSo() {
         if ContinuousClock.now > deadline { throw Failure("not within \(seconds) s: \(what)") }

@@ -14,7 +14,7 @@ final class NotifySocket {
         guard withUnixAddress(path, { bind(descriptor, $0, $1) }) == 0 else {
             throw Failure(systemCall: "bind \(path)")
         }
-        var limit = timeval(tv_sec: Int(patience), tv_usec: 0)
+        var limit = timeval(tv_sec: Int(longestWait), tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
     }
 
