@@ -122,9 +122,10 @@ enum Daemon {
         // From the last to the first.
         try tasks.wait { await pendingLogouts?.stop() }
         fetcher.shutdown()
-        store.shutdown()
         watchdog?.stop()
         for pool in [disk, judging, writing, lifecycle, endings] { pool.stop() }
+        // Behind what a write leaves to be done: room that it makes is made while the locks are held.
+        store.shutdown()
         try tasks.wait { await group.end() }
     }
 
