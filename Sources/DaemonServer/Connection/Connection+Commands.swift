@@ -170,7 +170,7 @@ struct RequestReader {
     var isInsideFrame: Bool { decoder.isInsideFrame && behind.readableBytes == 0 }
 
     /// Bytes that the peer is known to owe, of the argument it is in the middle of. 0 if unknown.
-    var missingBytes: Int { isInsideFrame ? decoder.missingBytes : 0 }
+    var missingBytes: Int { front.readableBytes == 0 ? 0 : max(0, decoder.missingBytes - behind.readableBytes) }
 
     /// Whether the peer owes the rest of a frame of that command.
     /// - Parameter command: in upper case.

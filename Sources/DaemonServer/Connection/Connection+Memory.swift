@@ -70,20 +70,17 @@ extension Connection {
     func updateMemory() {
         guard !isClosed else { return }
         let mayRead = mayRead
-        guard mayRead, reader.isInsideFrame else {
-            count(Self.counted(bytesInUse))
-            // What nobody has looked at yet is read ahead within the free share alone.
-            stream.isReading = mayRead && (bytesInUse < Self.freeShare || reader.readableBytes <= Self.shortRequest)
-            return
-        }
-        // All of an argument counts before it is read.
+        let inUse = Self.counted(bytesInUse)
+        // All of an argument counts before it is read, until all of it has come: the buffer is as long.
         let whole = Self.counted(bytesInUse + reader.missingBytes)
-        if whole <= memory.bytes || memory.change(to: whole) || isReadWithoutRoom {
-            count(max(Self.counted(bytesInUse), min(whole, memory.bytes)))
-            stream.isReading = true
-        } else {
-            refuseToRead()
+        let isInsideFrame = mayRead && reader.isInsideFrame
+        if isInsideFrame && whole > memory.bytes && !memory.change(to: whole) && !isReadWithoutRoom {
+            return refuseToRead()
         }
+        count(max(inUse, min(whole, memory.bytes)))
+        // What nobody has looked at yet is read ahead within the free share alone.
+        stream.isReading =
+            isInsideFrame || mayRead && (bytesInUse < Self.freeShare || reader.readableBytes <= Self.shortRequest)
     }
 
     private func count(_ bytes: Int) {

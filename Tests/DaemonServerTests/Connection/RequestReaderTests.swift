@@ -126,6 +126,18 @@ import Testing
         #expect(reader.missingBytes == 0 && !reader.isInsideFrame(of: "PURGE"))
     }
 
+    @Test func `I8, F20: what is missing stays known while what came since has not been looked at`() throws {
+        var reader = reader()
+        reader.append(ByteBuffer(string: "*2\r\n$4\r\nECHO\r\n$100\r\n0123456789"))
+        #expect(try isEmpty(&reader))
+        reader.append(ByteBuffer(string: String(repeating: "x", count: 50)))
+        #expect(reader.missingBytes == 42 && !reader.isInsideFrame)
+        reader.append(ByteBuffer(string: String(repeating: "x", count: 40) + "\r\n*1\r\n$4\r\nPING\r\n"))
+        #expect(reader.missingBytes == 0)
+        reader.clear()
+        #expect(reader.missingBytes == 0)
+    }
+
     @Test func `an idle connection holds no memory of what it sent`() throws {
         var reader = reader()
         reader.append(TestClient.request(["ECHO", String(repeating: "x", count: 1 << 20)]))
