@@ -36,7 +36,8 @@ final class Nginx {
               client_body_temp_path \(directory)/t1; proxy_temp_path \(directory)/t2; fastcgi_temp_path \(directory)/t3;
               uwsgi_temp_path \(directory)/t4; scgi_temp_path \(directory)/t5;
               types { image/png png; image/gif gif; } etag on; gzip on; gzip_types image/png; gzip_min_length 1;
-              keepalive_requests 100000;
+              # A busy machine may take minutes between two requests of a test.
+              keepalive_requests 100000; keepalive_timeout 1h;
               server {
                 listen 127.0.0.1:\(plainPort);
                 listen 127.0.0.1:\(securePort) ssl http2;
