@@ -86,26 +86,28 @@ public final class FakeVault: ImageVault {
         }
     }
 
-    public func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void) throws -> Usage {
+    public func remove(
+        _ profiles: [OpaqueID], fence: (OpaqueID) -> Void, removed: (OpaqueID) -> Void
+    ) throws -> Usage {
         try work {
-            var removed = Usage()
+            var usage = Usage()
             for profile in profiles {
-                // The fence comes first, whatever happens to the entries.
                 try commitLock.withLock {
+                    // The fence comes first, whatever happens to the entries.
                     fence(profile)
-                    defer { fence(profile) }
                     let late = try store.pass(.remove)
                     store.disk.contents.withLockedValue { contents in
                         for (slot, kept) in contents.images[generation] ?? [:] where slot.profile == profile {
-                            removed.images += 1
-                            removed.bytes += kept.bytes.readableBytes
+                            usage.images += 1
+                            usage.bytes += kept.bytes.readableBytes
                             contents.images[generation]?[slot] = nil
                         }
                     }
                     if let late { throw late }
+                    removed(profile)
                 }
             }
-            return removed
+            return usage
         }
     }
 

@@ -68,44 +68,6 @@ extension EndToEnd {
             #expect(answer.suffix(3) == [1, 2, 3])
         }
 
-        @Test func `the ledger of the kill test finds what contradicts a receipt, and nothing else`() {
-            func held(_ number: Int) -> Reply { .bulk(Serial.image("bob", number)) }
-            let nologin = Reply.error("NOLOGIN", "")
-            var ledger = Ledger(user: "alice")
-            #expect(ledger.contradiction(to: ["bob": nologin], newest: 9) == nil)
-            #expect(ledger.contradiction(to: ["bob": .null], newest: 9) != nil)
-            #expect(ledger.contradiction(to: ["bob": held(1)], newest: 9) != nil)
-
-            ledger.holding = .init(isLoggedIn: true, put: ["bob": 5])
-            #expect(ledger.contradiction(to: ["bob": held(5)], newest: 9) == nil)
-            #expect(ledger.contradiction(to: ["bob": held(4)], newest: 9) != nil)
-            #expect(ledger.contradiction(to: ["bob": .null], newest: 9) != nil)
-            #expect(ledger.contradiction(to: ["bob": nologin], newest: 9) != nil)
-            #expect(ledger.contradiction(to: ["bob": .bulk(Picture.gif("bob"))], newest: 9) != nil)
-            #expect(ledger.contradiction(to: ["bob": .error("IOERR", "")], newest: 9) != nil)
-            // A command under way may have been done, or not; nothing between, and nothing else.
-            ledger.underWay = .put("bob", 6)
-            #expect(ledger.contradiction(to: ["bob": held(6)], newest: 9) == nil)
-            #expect(ledger.contradiction(to: ["bob": held(5)], newest: 9) == nil)
-            #expect(ledger.contradiction(to: ["bob": .null], newest: 9) != nil)
-            ledger.underWay = .logout
-            #expect(ledger.contradiction(to: ["bob": nologin, "eve": nologin], newest: 9) == nil)
-            #expect(ledger.contradiction(to: ["bob": held(5), "eve": .null], newest: 9) == nil)
-            #expect(ledger.contradiction(to: ["bob": .null, "eve": .null], newest: 9) != nil)
-
-            ledger.underWay = nil
-            ledger.holding = .init(isLoggedIn: true)
-            #expect(ledger.contradiction(to: ["bob": .null], newest: 9) == nil)
-            #expect(ledger.contradiction(to: ["bob": held(5)], newest: 9) != nil)
-            ledger.underWay = .get("bob")
-            #expect(ledger.contradiction(to: ["bob": held(5)], newest: 9) == nil)
-            ledger.underWay = nil
-            ledger.holding.downloaded = ["bob": 3]
-            #expect(ledger.contradiction(to: ["bob": .null], newest: 9) == nil)
-            #expect(ledger.contradiction(to: ["bob": held(3)], newest: 9) == nil)
-            #expect(ledger.contradiction(to: ["bob": held(2)], newest: 9) != nil)
-        }
-
         @Test func `a program's ending is seen, and what it wrote`() throws {
             try withMachine { machine in
                 let finished = try machine.run(["sh", "-c", "cat; echo no >&2; exit 3"], input: Array("yes".utf8))

@@ -61,11 +61,14 @@ extension ImageFiles {
     ) throws -> Prepared {
         let directory = try madeDirectory(of: generation)
         for file in underWay.leftOver(in: generation) { try remove(file, from: directory, of: generation) }
-        // Before anything is written, so that a full disk shows while there is nothing to undo.
-        try withLock(generation, address.bucket) { _ = try madeDirectory(of: generation, bucket: address.bucket) }
         let temporary = disk.temporaries.make()
-        // Noted before it is there.
-        underWay.begin(temporary, of: address.profile, in: generation)
+        try withLock(generation, address.bucket) {
+            // Before anything is written, so that a full disk shows while there is nothing to undo.
+            _ = try madeDirectory(of: generation, bucket: address.bucket)
+            // Noted before it is there, and not while a purge of its profile is under way: that has either overtaken it
+            // or is over.
+            underWay.begin(temporary, of: address.profile, in: generation)
+        }
         var isMade = false
         do {
             var file = try disk.open(temporary, in: directory, for: .creating)

@@ -60,24 +60,24 @@ final class Vault: ImageVault {
         }
     }
 
-    func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void) throws -> Usage {
+    func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void, removed: (OpaqueID) -> Void) throws -> Usage {
         try whileOpen {
             try storeErrors("removing images") { () throws -> Usage in
-                var removed = Usage()
+                var usage = Usage()
                 var failure = FirstFailure()
                 for profile in profiles {
                     let name = try withCrypter { try $0.names.profileName(of: profile) }
                     files.withLock(generation, name.bucket) {
                         fence(profile)
-                        // Again before the lock is let go: a look on disk that began in between may have what is gone
-                        // now.
-                        defer { fence(profile) }
                         // Where it fails the others are removed all the same; only there is no receipt.
-                        failure.attempt { removed = removed + (try files.removeAll(of: name, in: generation)) }
+                        failure.attempt {
+                            usage = usage + (try files.removeAll(of: name, in: generation))
+                            removed(profile)
+                        }
                     }
                 }
                 try failure.rethrow()
-                return removed
+                return usage
             }
         }
     }

@@ -87,9 +87,9 @@ public protocol ImageVault: AnyObject, Sendable {
     ) throws -> Bool
 
     /// Removes every size of the profiles named. `fence` runs with the commit lock of each profile held, before its
-    /// entries go, so that no write that began earlier can appear after them; and once more after, so that no read that
-    /// began in between brings back what it saw. Throws when an entry could not be removed.
-    func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void) throws -> Usage
+    /// entries go, so that no write that began earlier can appear after them; `removed` with that lock still held, when
+    /// they are gone. Throws when an entry could not be removed.
+    func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void, removed: (OpaqueID) -> Void) throws -> Usage
 
     /// Removes the image in one slot, if there is one and `isCurrent`, asked with the slot's commit lock held, agrees.
     func drop(_ slot: Slot, isCurrent: () -> Bool) throws

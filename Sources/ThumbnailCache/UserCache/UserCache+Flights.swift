@@ -72,9 +72,8 @@ extension UserCache {
         let slot = flight.slot
         let image: Image?
         do {
-            image = try vault.read(slot, framing: services.framing).flatMap { image in
-                state.withLockedValue { $0.coordinator.suits(image) } ? image : nil
-            }
+            let read = try isBeingRemoved(slot.profile) ? nil : vault.read(slot, framing: services.framing)
+            image = read.flatMap { image in state.withLockedValue { $0.coordinator.suits(image) } ? image : nil }
         } catch {
             // Closed under our feet: whoever waited has been answered by what closed it.
             image = nil
@@ -88,6 +87,11 @@ extension UserCache {
             let memory = image.map { remember($0, in: slot, &state) } ?? MemoryChange()
             return Consequences(effects: effects, memory: memory)
         }
+    }
+
+    /// Asked before a look at the disk. One that began earlier has been overtaken by the purge.
+    func isBeingRemoved(_ profile: OpaqueID) -> Bool {
+        state.withLockedValue { $0.beingRemoved.contains(profile) }
     }
 
     /// Where to ask for what a slot is to hold: where the held image came from, else where the template says.
@@ -273,15 +277,19 @@ extension UserCache {
             state.withLockedValue { Self.replaceDeliveries(&$0) }.drain()
         }
         do {
-            let usage = try vault.remove(profiles) { profile in
-                state.withLockedValue { state in
-                    state.invalidateLookups(of: profile)
-                    let ended = state.coordinator.purge(profile: profile)
-                    cancelled += ended.cancelled
-                    effects += ended.effects
-                    entries += state.memory.removeAll(of: profile)
-                }
-            }
+            let usage = try vault.remove(
+                profiles,
+                fence: { profile in
+                    state.withLockedValue { state in
+                        state.beingRemoved.insert(profile)
+                        state.invalidateLookups(of: profile)
+                        let ended = state.coordinator.purge(profile: profile)
+                        cancelled += ended.cancelled
+                        effects += ended.effects
+                        entries += state.memory.removeAll(of: profile)
+                    }
+                },
+                removed: { profile in state.withLockedValue { _ = $0.beingRemoved.remove(profile) } })
             return (usage, cancelled)
         } catch {
             throw CacheFailure(error)

@@ -44,7 +44,7 @@ extension UserCache {
     private func larger(than slot: Slot) -> Lookup {
         var lookup = Lookup()
         do {
-            let sizes = try vault.sizes(of: slot.profile)
+            let sizes = try isBeingRemoved(slot.profile) ? [] : vault.sizes(of: slot.profile)
             lookup.isComplete = sizes != nil
             let now = services.time.now
             let slots = state.withLockedValue { $0.coordinator.largerSlots(than: slot, onDisk: sizes ?? []) }

@@ -37,6 +37,9 @@ public final class UserCache: Sendable {
         /// Grows when an image that was read from disk before may no longer be the one to serve.
         private(set) var invalidations: UInt64 = 0
         var largerLookups = LargerLookups()
+        /// Profiles whose entries are being removed. What of them is still on disk is gone: so a purge happens for all
+        /// at once, and whoever finds nothing may have it downloaded anew.
+        var beingRemoved: Set<OpaqueID> = []
 
         /// An image of a profile has come, or has gone.
         mutating func invalidateLookups(of profile: OpaqueID) {
@@ -301,7 +304,7 @@ extension UserCache.State {
     /// Whether what is on disk is the answer: nothing is going on in the slot, and the origin has not said that there
     /// is nothing. What it no longer has may still be on disk where it could not be removed.
     fileprivate func mayLookAtDisk(_ slot: Slot, now: Int64) -> Bool {
-        isOpen && memory[slot] == nil && coordinator.activity[slot] == nil
+        isOpen && memory[slot] == nil && coordinator.activity[slot] == nil && !beingRemoved.contains(slot.profile)
             && !coordinator.negativeCache.hasMissing(slot, at: now)
     }
 }

@@ -70,9 +70,9 @@ import ThumbnailCache
             try vault.put(slot("bob"), picture(1))
             failUnlinks()
             try vault.put(slot("bob"), picture(2))
-            #expect(throws: StoreError.self) { _ = try vault.remove([OpaqueID("bob")], fence: { _ in }) }
+            #expect(throws: StoreError.self) { _ = try vault.remove([OpaqueID("bob")]) }
             system.heal()
-            _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
+            _ = try vault.remove([OpaqueID("bob")])
             #expect(images == [])
         }
     }
@@ -94,7 +94,7 @@ import ThumbnailCache
             #expect(store.isCounted)
             later.heal()
             let vault = try #require(try store.load(alice)).vault
-            _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
+            _ = try vault.remove([OpaqueID("bob")])
             #expect(images == [])
         }
     }
@@ -124,7 +124,7 @@ import ThumbnailCache
             store.maintain()
             system.heal()
             let vault = try #require(try store.load(alice)).vault
-            _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
+            _ = try vault.remove([OpaqueID("bob")])
             #expect(images == [])
         }
     }

@@ -103,7 +103,7 @@ private struct Costs {
         store.maintain()
         try vault.put(slot("newer"), picture(1))
         try vault.put(slot("1"), picture(1, count: 3000))
-        _ = try vault.remove([OpaqueID("2")], fence: { _ in })
+        _ = try vault.remove([OpaqueID("2")])
         let costs = Costs(tree)
         let bytes = 99 * costs.entry() + costs.entry(2000) + costs.entry(3000)
         let total = try #require(vault.usage)
@@ -167,7 +167,7 @@ private struct Costs {
         #expect(inodes <= quota / 4096 + 2)
         #expect(try #require(vault.usage).bytes <= quota)
         // What is gone is counted no more, its directory neither.
-        _ = try vault.remove((0..<2_000).map { OpaqueID("\($0)") }, fence: { _ in })
+        _ = try vault.remove((0..<2_000).map { OpaqueID("\($0)") })
         #expect(vault.usage == Usage())
         for number in 0..<100 { try vault.put(slot("\(number)"), picture(1, count: 13)) }
         let before = vault.usage

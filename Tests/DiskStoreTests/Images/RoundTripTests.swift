@@ -111,7 +111,7 @@ func `I5: an image of any length survives`(count: Int) throws {
         try store.commitLogout(alice)
         #expect(throws: StoreError.closed) { try vault.put(slot("bob"), picture(1)) }
         #expect(throws: StoreError.closed) { try vault.bytes(slot("bob")) }
-        #expect(throws: StoreError.closed) { try vault.remove([OpaqueID("bob")], fence: { _ in }) }
+        #expect(throws: StoreError.closed) { try vault.remove([OpaqueID("bob")]) }
     }
 }
 
@@ -140,21 +140,21 @@ func `I5: an image of any length survives`(count: Int) throws {
     }
 }
 
-@Test func `I3: removing profiles takes every size of them and no other, fencing each before and after`() throws {
+@Test func `I3: removing profiles takes every size of them and no other, fencing each before they go`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
         let vault = try store.commitLogin(alice, .plain)
         for size in [0, 1, 64, 4096] as [UInt16] { try vault.put(slot("bob", size), picture(1)) }
         try vault.put(slot("eve", 64), picture(2))
-        // Who was fenced, and what there was then: before the entries go no write may follow, and after they went no
-        // read that saw them.
-        var fenced: [OpaqueID] = []
+        // Who was fenced, and who was gone, and what there was then.
+        var told: [OpaqueID] = []
         var entries: [Int] = []
-        let removed = try vault.remove([OpaqueID("bob"), OpaqueID("nobody")]) { profile in
-            fenced.append(profile)
+        let tell = { (profile: OpaqueID) in
+            told.append(profile)
             entries.append(tree.entries.count)
         }
-        #expect(fenced == ["bob", "bob", "nobody", "nobody"].map { OpaqueID($0) })
+        let removed = try vault.remove([OpaqueID("bob"), OpaqueID("nobody")], fence: tell, removed: tell)
+        #expect(told == ["bob", "bob", "nobody", "nobody"].map { OpaqueID($0) })
         #expect(entries == [5, 1, 1, 1])
         #expect(removed.images == 4)
         #expect(try vault.bytes(slot("bob", 64)) == nil)

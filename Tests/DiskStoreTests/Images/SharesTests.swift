@@ -54,7 +54,7 @@ import ThumbnailCache
             let once = Once()
             system.plan { call, _, _ in
                 if call == .write, once.take() {
-                    expectSuccess { _ = try vault.remove([OpaqueID("bob")], fence: { _ in }) }
+                    expectSuccess { _ = try vault.remove([OpaqueID("bob")]) }
                 }
                 return nil
             }

@@ -17,7 +17,7 @@ import ThumbnailCache
             #expect(try vault.sizes(of: OpaqueID("bob")).map(Set.init) == [0, 4_096])
             #expect(
                 try store.commitLogin(Owner(uid: 7, user: OpaqueID("eve")), .plain).sizes(of: OpaqueID("bob")) == [])
-            _ = try vault.remove([OpaqueID("bob")]) { _ in }
+            _ = try vault.remove([OpaqueID("bob")])
             #expect(try vault.sizes(of: OpaqueID("bob")) == [])
             #expect(try vault.sizes(of: OpaqueID("other 1")) == [7])
             vault.close()

@@ -44,7 +44,7 @@ import ThumbnailCache
                     case .betweenTheBytes: call == .write && ofKind == 2
                     }
                 if isNow, once.take() {
-                    expectSuccess { _ = try vault.remove([OpaqueID("bob")], fence: { _ in }) }
+                    expectSuccess { _ = try vault.remove([OpaqueID("bob")]) }
                     isPurged.withLockedValue { $0 = true }
                     left.withLockedValue { $0 += tree.temporaries.map(Self.size).reduce(0, +) }
                     return nil
@@ -74,7 +74,7 @@ import ThumbnailCache
             let once = Once()
             system.plan { call, _, _ in
                 if call == .write, once.take() {
-                    expectSuccess { _ = try vault.remove([OpaqueID("eve")], fence: { _ in }) }
+                    expectSuccess { _ = try vault.remove([OpaqueID("eve")]) }
                 }
                 return nil
             }
@@ -96,9 +96,9 @@ import ThumbnailCache
             system.plan { call, _, _ in [.unlink, .rename].contains(call) ? .fail(EIO) : nil }
             try vault.put(slot("bob"), picture(2))
             #expect(tree.temporaries.count == 1)
-            #expect(throws: StoreError.self) { _ = try vault.remove([OpaqueID("bob")], fence: { _ in }) }
+            #expect(throws: StoreError.self) { _ = try vault.remove([OpaqueID("bob")]) }
             system.heal()
-            _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
+            _ = try vault.remove([OpaqueID("bob")])
             #expect(tree.entries.isEmpty)
             #expect(tree.temporaries.isEmpty)
         }

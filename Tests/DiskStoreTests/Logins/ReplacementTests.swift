@@ -45,7 +45,7 @@ private func read(
 }
 
 @Test func `I5: a read that meets a removal is a miss, and nothing was bad`() throws {
-    let read = try read { vault, _ in _ = try vault.remove([OpaqueID("bob")], fence: { _ in }) }
+    let read = try read { vault, _ in _ = try vault.remove([OpaqueID("bob")]) }
     #expect(read.bytes == nil)
     #expect(read.rejected == 0)
 }
@@ -70,7 +70,7 @@ private func read(
     try tree.withStore { store in
         let vault = try #require(try store.load(alice)).vault
         #expect(try vault.bytes(slot("bob")) == picture(1).content)
-        _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
+        _ = try vault.remove([OpaqueID("bob")])
         #expect(tree.temporaries.isEmpty && tree.entries.isEmpty)
     }
 }

@@ -117,10 +117,10 @@ func `F4, F5: a write that fails at any call leaves the old image or the new, an
 func `a purge of profiles that fails at any call gives no receipt, and the next attempt is whole`(code: Int32) throws {
     let calls = try failEveryCall(code) { store in
         let vault = try #require(try store.load(alice)).vault
-        _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
+        _ = try vault.remove([OpaqueID("bob")])
     } then: { store, tree, hasFailed in
         let vault = try #require(try store.load(alice)).vault
-        if hasFailed { _ = try vault.remove([OpaqueID("bob")], fence: { _ in }) }
+        if hasFailed { _ = try vault.remove([OpaqueID("bob")]) }
         #expect(try vault.bytes(slot("bob")) == nil)
         #expect(vault.usage == Usage())
         #expect(tree.temporaries.isEmpty)

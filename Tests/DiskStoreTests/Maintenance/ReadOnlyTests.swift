@@ -51,7 +51,7 @@ import ThumbnailCache
             #expect(try store.users(of: 1001) == [carol.user])
             // What has to be durable is not, and says so.
             #expect(throws: StoreError.self) { try store.commitLogout(carol) }
-            #expect(throws: StoreError.self) { _ = try vault.remove([OpaqueID("bob")], fence: { _ in }) }
+            #expect(throws: StoreError.self) { _ = try vault.remove([OpaqueID("bob")]) }
         }
     }
 

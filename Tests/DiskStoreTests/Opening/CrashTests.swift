@@ -90,7 +90,7 @@ private let scenes: [Scene] = [
         testDescription: "PURGE of profiles", before: logInAlice,
         operation: { store in
             let login = try #require(try store.load(alice))
-            _ = try login.vault.remove([OpaqueID("bob")], fence: { _ in })
+            _ = try login.vault.remove([OpaqueID("bob")])
         },
         check: { store, isDone in
             let login = try #require(try store.load(alice))

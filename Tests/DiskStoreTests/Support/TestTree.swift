@@ -161,6 +161,11 @@ extension ImageVault {
         try write(slot, image, isCurrent: { true }, committed: {})
     }
 
+    @discardableResult
+    func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void = { _ in }) throws -> Usage {
+        try remove(profiles, fence: fence, removed: { _ in })
+    }
+
     func bytes(_ slot: Slot) throws -> [UInt8]? {
         try read(slot, framing: .bare).map { Array($0.bytes.image.readableBytesView) }
     }

@@ -111,7 +111,7 @@ import ThumbnailCache
             // Another size is in the same one of 256 places, another profile hardly ever.
             #expect(told(vault, "bob", size: 64) == "unknown")
             #expect((0..<400).count { told(vault, "\($0)") == "nothing" } > 300)
-            _ = try vault.remove([OpaqueID("bob")], fence: { _ in })
+            _ = try vault.remove([OpaqueID("bob")])
             #expect(told(vault, "bob") == "unknown")
         }
     }

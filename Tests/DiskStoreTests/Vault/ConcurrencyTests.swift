@@ -35,7 +35,7 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
                         try vault.put(slot, picture(UInt8(now)))
                         if let found = try vault.bytes(slot) { #expect(found == picture(UInt8(now)).content) }
                         if number % 7 == 0 {
-                            _ = try vault.remove([OpaqueID("\(number % 60)")], fence: { _ in })
+                            _ = try vault.remove([OpaqueID("\(number % 60)")])
                         }
                     }
                 }
@@ -187,7 +187,7 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
                     try vault.put(slot("\(number)"), picture(UInt8(round & 0xFF)))
                     for _ in 0..<3 { #expect(readCached(number) == picture(UInt8(round & 0xFF)).content) }
                     guard round % 3 == 0 else { continue }
-                    _ = try vault.remove([OpaqueID("\(number)")], fence: { _ in })
+                    _ = try vault.remove([OpaqueID("\(number)")])
                     for _ in 0..<2 { #expect(readCached(number) == nil) }
                 }
             }

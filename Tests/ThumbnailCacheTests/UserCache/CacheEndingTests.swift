@@ -180,6 +180,30 @@ import Testing
         #expect(world.fetcher.downloads.map(\.isCancelled) == [true, false])
     }
 
+    @Test func `F41: a purge of profiles happens once, for all: what comes while the entries go stays`() async throws {
+        let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
+        let cache = try cache(world)
+        try cache.put(Self.slot, SampleImage.png("old"), timeToLive: nil)
+        let gate = world.store.hold(.remove)
+        async let purged: Result<Void, any Error> = world.services.lifecycle.attempt {
+            _ = try cache.purge([Self.slot.profile])
+        }
+        defer { gate.open() }
+        await gate.reached()
+        // It is on disk still, and nobody sees it any more.
+        #expect(cache.hit(Self.slot) == nil)
+        #expect(cache.lookAtDisk(Self.query).image == nil)
+        async let answer = cache.outcome(Self.query)
+        await world.fetcher.started(1)
+        world.fetcher.downloads[0].end(SampleImage.downloaded("new"))
+        #expect(await answer == "new from origin")
+        gate.open()
+        try (await purged).get()
+        #expect(await cache.outcome(Self.query).hasPrefix("new from"))
+        await cache.storesEnded()
+        #expect(world.store.held(by: .alice) == ["new"])
+    }
+
     @Test func `a cache that has ended is kept alive by nobody: no timer, no entry in memory, no waiter`() throws {
         let world = FakeWorld()
         weak var ended: UserCache?

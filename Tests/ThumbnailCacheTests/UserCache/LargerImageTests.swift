@@ -132,8 +132,8 @@ private final class WatchedVault: ImageVault {
         try vault.write(slot, image, isCurrent: isCurrent, committed: committed)
     }
 
-    func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void) throws -> Usage {
-        try vault.remove(profiles, fence: fence)
+    func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void, removed: (OpaqueID) -> Void) throws -> Usage {
+        try vault.remove(profiles, fence: fence, removed: removed)
     }
 
     func drop(_ slot: Slot, isCurrent: () -> Bool) throws { try vault.drop(slot, isCurrent: isCurrent) }
