@@ -216,15 +216,13 @@ public final class DiskStore: ImageStore {
     }
 
     private func vault(of sealedOwner: SealedOwner, _ keys: KeyFile, isNew: Bool) -> Vault {
-        let name = GenerationName(user: sealedOwner.user, generation: keys.generation)
-        let generation = images.generation(name, uid: sealedOwner.uid, isNew: isNew)
+        let generation = images.generation(keys.generation, of: sealedOwner, isNew: isNew)
         return Vault(generation: generation, key: keys.imageKey, files: images, crypters: crypters)
     }
 
     private func deleteImages(of sealedOwner: SealedOwner) throws {
         guard let keys = try logins.keyFile(of: sealedOwner) else { return }
-        let name = GenerationName(user: sealedOwner.user, generation: keys.generation)
-        try images.discard(images.generation(name, uid: sealedOwner.uid, isNew: false))
+        try images.discard(images.generation(keys.generation, of: sealedOwner, isNew: false))
         _ = try images.trash.emptySome(budget: 8 * Eviction.batch)
     }
 }

@@ -28,12 +28,10 @@ extension Disk {
     /// log-in, finds what an attempt left.
     static func temporaryName(for name: FileName) -> FileName { name.with(ending: "tmp") }
 
-    /// Writes a file and moves it over the old one. It is durable when `sync` has returned; leaves no temporary file
-    /// behind when it throws.
-    /// - Parameter sync: makes the directory durable.
+    /// Writes a file and moves it over the old one, durably; leaves no temporary file behind when it throws.
+    /// - Parameter which: the directory, where it outlives a failed fsync of it.
     func replace(
-        _ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer,
-        sync: () throws(SystemError) -> Void
+        _ name: FileName, in directory: Directory, _ which: SyncedDirectory? = nil, with bytes: UnsafeRawBufferPointer
     ) throws(SystemError) {
         let temporary = Self.temporaryName(for: name)
         do {
@@ -45,14 +43,14 @@ extension Disk {
             unlinkIfPossible(temporary, in: directory)
             throw error
         }
-        try sync()
+        if let which { try sync(directory, which) } else { try sync(directory) }
     }
 
-    /// The same, with its own directory made durable.
-    func replace(_ name: FileName, in directory: Directory, with bytes: some Sequence<UInt8>) throws {
-        try Array(bytes).withUnsafeBytes { bytes in
-            try replace(name, in: directory, with: bytes) { () throws(SystemError) in try sync(directory) }
-        }
+    /// The same with bytes that are no secret.
+    func replace(
+        _ name: FileName, in directory: Directory, _ which: SyncedDirectory? = nil, with bytes: some Sequence<UInt8>
+    ) throws {
+        try Array(bytes).withUnsafeBytes { try replace(name, in: directory, which, with: $0) }
     }
 
     /// Unlinks what whoever comes next finds and removes, if it stays.
@@ -79,7 +77,9 @@ extension Disk {
     func overwrite(_ name: FileName, in directory: Directory) throws(SystemError) {
         do throws(SystemError) {
             let file = try open(name, in: directory, for: .overwriting)
-            try file.overwrite()
+            let status = try file.status()
+            // The store's own files are far smaller; of anything larger the beginning is enough to end it.
+            if status.kind == .file { try file.writeZeros(Int(min(status.size, 1 << 16))) }
         } catch {
             if !error.isMissing && !error.isOfWrongKind { throw error }
         }
@@ -97,14 +97,6 @@ extension Disk {
 }
 
 extension OpenFile {
-    /// Overwrites it with zeros, durably, if it is a file.
-    func overwrite() throws(SystemError) {
-        let status = try status()
-        guard status.kind == .file else { return }
-        // The store's own files are far smaller; of anything larger the beginning is enough to end it.
-        try writeZeros(Int(min(status.size, 1 << 16)))
-    }
-
     /// Makes it begin with zeros, durably: a file system that allocates late has set the blocks aside then.
     func writeZeros(_ count: Int) throws(SystemError) {
         let zeros = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 16)
@@ -121,8 +113,7 @@ extension OpenFile {
 enum SyncedDirectory: Hashable, Sendable {
     case keys, sessions
     case keysOf(uid: UInt32), sessionsOf(uid: UInt32)
-    case generation(UInt64)
-    case bucket(generation: UInt64, bucket: UInt8)
+    case images(DirectoryCache.Key)
 }
 
 /// The last fsync of each directory that failed, by its number, with what the system said.
@@ -169,10 +160,7 @@ extension Disk {
     func forgetFailedSyncs(of generation: UInt64) {
         failedSyncs.withLockedValue { state in
             state.failures = state.failures.filter { which, _ in
-                switch which {
-                case .generation(generation), .bucket(generation, _): false
-                default: true
-                }
+                if case .images(let key) = which { key.generation != generation } else { true }
             }
         }
     }

@@ -59,11 +59,11 @@ package struct EntryHeader: Equatable {
     }
 
     /// The part of it that all entries of a generation share.
-    static func owner(uid: UInt32, name: GenerationName) -> [UInt8] {
+    static func owner(of generation: Generation) -> [UInt8] {
         var writer = ByteWriter(capacity: 52)
-        writer.integer(uid)
-        writer.append(name.user.bytes)
-        writer.append(name.generation.bytes)
+        writer.integer(generation.owner.uid)
+        writer.append(generation.owner.user.bytes)
+        writer.append(generation.id.bytes)
         return writer.bytes
     }
 }

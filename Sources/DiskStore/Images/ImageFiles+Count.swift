@@ -14,9 +14,8 @@ extension ImageFiles {
             if let directory = try existingDirectory(of: generation) { try tidy(directory) }
             generation.noteTidy()
         }
-        for bucket in UInt8.min...UInt8.max {
+        while let bucket = ledger.withLockedValue({ $0.nextToCount(of: generation.number) }) {
             if isStopped() { return }
-            guard ledger.withLockedValue({ $0.awaitsCount(generation.number, bucket: bucket) }) else { continue }
             try withLock(generation, bucket) {
                 // A write may have made the directories since, but it needs this lock to put anything in them.
                 let usage = try existingDirectory(of: generation).map { try count(bucket, in: $0) } ?? Usage()

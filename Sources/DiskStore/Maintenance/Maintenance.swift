@@ -90,7 +90,7 @@ struct Maintenance: Sendable {
         let sealedOwner = SealedOwner(uid: uid, user: name.user)
         return try logins.withLock(sealedOwner) {
             guard try logins.keyFile(of: sealedOwner)?.generation == name.generation else { return false }
-            _ = images.generation(name, uid: uid, isNew: false)
+            _ = images.generation(name.generation, of: sealedOwner, isNew: false)
             return true
         }
     }
@@ -132,11 +132,7 @@ struct Maintenance: Sendable {
     func startThread(after rest: Double) throws {
         try thread.withLockedValue { thread in
             guard thread == nil else { return }
-            do {
-                thread = try LinuxSupport.startThread(named: "maintenance") { self.loop(after: rest) }
-            } catch {
-                throw StoreStartError("\(error)")
-            }
+            thread = try LinuxSupport.startThread(named: "maintenance") { self.loop(after: rest) }
         }
     }
 

@@ -18,10 +18,10 @@ struct OpenedStore {
         _ configuration: DiskStoreConfiguration, disk: Disk, algorithms: Algorithms, random: any RandomSource,
         now: Int64, log: Logger
     ) throws {
-        let cache = try StoreHome("cache", configuration.cacheDirectory, disk)
-        let stateHome = try StoreHome("state", configuration.stateDirectory, disk)
+        let cache = try StoreHome.checked("cache", configuration.cacheDirectory, disk)
+        let stateHome = try StoreHome.checked("state", configuration.stateDirectory, disk)
         let runtimePath = configuration.runtimeDirectory ?? ""
-        let runtime = configuration.keys == .runtime ? try StoreHome("runtime", runtimePath, disk) : nil
+        let runtime = configuration.keys == .runtime ? try StoreHome.checked("runtime", runtimePath, disk) : nil
         let keysHome = runtime ?? stateHome
         state = stateHome.directory
         locks = try StoreLocks([cache, stateHome] + [runtime].compactMap { $0 }, disk: disk)
@@ -79,7 +79,7 @@ struct OpenedStore {
         }
         if runtimePath.isEmpty { return }
         do {
-            let unused = StoreHome("runtime", runtimePath, try disk.openRoot(runtimePath))
+            let unused = StoreHome(role: "runtime", path: runtimePath, directory: try disk.openRoot(runtimePath))
             if try unused.isSame(as: state) { return }
             // Locked, lest the keys of a daemon that keeps its own there be destroyed under it.
             let lock = try StoreLocks([unused], disk: disk)
@@ -96,16 +96,12 @@ struct StoreHome {
     let path: String
     let directory: Directory
 
-    init(_ role: String, _ path: String, _ directory: Directory) {
-        (self.role, self.path, self.directory) = (role, path, directory)
-    }
-
     /// Opens and checks it.
-    init(_ role: String, _ path: String, _ disk: Disk) throws {
+    static func checked(_ role: String, _ path: String, _ disk: Disk) throws -> StoreHome {
         guard path.utf8.first == UInt8(ascii: "/"), !path.utf8.contains(0) else {
             throw StoreStartError("the \(role) directory must be an absolute path, not \"\(path)\"")
         }
-        let status: FileStatus
+        let (directory, status): (Directory, FileStatus)
         do {
             directory = try disk.openRoot(path)
             status = try directory.status()
@@ -122,7 +118,7 @@ struct StoreHome {
                 "the \(role) directory \(path) has mode \(String(status.permissions, radix: 8)), writable for others; "
                     + "it must have a mode such as 700 or 755")
         }
-        (self.role, self.path) = (role, path)
+        return StoreHome(role: role, path: path, directory: directory)
     }
 
     func isSame(as other: StoreHome) throws -> Bool {
