@@ -96,9 +96,7 @@ public final class SocketLoop: EventLoop {
     }
 
     /// Does `task` in the next round, behind what was there before it. Once the loop has ended nothing happens.
-    public func execute(_ task: @escaping @Sendable () -> Void) {
-        tell { $0.add(task) }
-    }
+    public func execute(_ task: @escaping @Sendable () -> Void) { tell { $0.add(task) } }
 
     @discardableResult @preconcurrency
     public func scheduleTask<T>(in delay: TimeAmount, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
@@ -290,9 +288,7 @@ final class StreamBuffers {
 
     /// Zeroes what was read. Who has kept it keeps the storage: it is not read into again, lest what nobody wipes stay
     /// there.
-    func forgetInput() {
-        if !input.wipeReadableBytes() { input = ByteBuffer() }
-    }
+    func forgetInput() { if !input.wipeReadableBytes() { input = ByteBuffer() } }
 
     deinit { spans.deallocate() }
 }

@@ -127,15 +127,7 @@ package struct EntryAddress: Hashable, Sendable {
     var fileName: FileName { FileName(length: nameLength) { writeName(to: $0) } }
 
     /// 64 digits, a dot, and the size in decimal.
-    private var nameLength: Int {
-        var length = 66
-        var rest = size / 10
-        while rest > 0 {
-            rest /= 10
-            length += 1
-        }
-        return length
-    }
+    private var nameLength: Int { 65 + (size < 10 ? 1 : size < 100 ? 2 : size < 1_000 ? 3 : size < 10_000 ? 4 : 5) }
 
     private func writeName(to name: UnsafeMutableBufferPointer<UInt8>) {
         profile.writeHex(to: name)
@@ -150,9 +142,7 @@ package struct EntryAddress: Hashable, Sendable {
 
 /// The name of a bucket: two hexadecimal digits.
 enum BucketName {
-    static func fileName(_ bucket: UInt8) -> FileName {
-        FileName(length: 2) { write(bucket, to: $0) }
-    }
+    static func fileName(_ bucket: UInt8) -> FileName { FileName(length: 2) { write(bucket, to: $0) } }
 
     fileprivate static func write(_ bucket: UInt8, to digits: UnsafeMutableBufferPointer<UInt8>) {
         digits[0] = Hex.digit(bucket >> 4)

@@ -39,9 +39,7 @@ final class NamesKey: Sendable {
                     + "and throws away all images")
         }
         guard status.kind == .file else { throw wrong("is no plain file") }
-        guard status.owner == geteuid() else {
-            throw wrong("belongs to uid \(status.owner) instead of \(geteuid())")
-        }
+        guard status.owner == geteuid() else { throw wrong("belongs to uid \(status.owner) instead of \(geteuid())") }
         guard status.permissions & 0o077 == 0 else {
             throw wrong("has mode \(String(status.permissions, radix: 8)) instead of 600")
         }

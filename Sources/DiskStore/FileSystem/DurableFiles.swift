@@ -64,9 +64,7 @@ extension Disk {
 
     /// Writes a file that is not there yet, with its bytes durable; its name is when its directory is. What stands
     /// there when this throws may be a part of it.
-    func create(
-        _ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer
-    ) throws(SystemError) {
+    func create(_ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer) throws(SystemError) {
         var file = try open(name, in: directory, for: .creating)
         try file.write(bytes)
         try file.sync()
@@ -182,8 +180,7 @@ final class TemporaryNames: Sendable {
 
     func make() -> FileName {
         let number = next.wrappingAdd(1, ordering: .relaxed).newValue
-        let bytes = ours + [UInt8(ascii: ".")] + String(number).utf8
-        return bytes.withUnsafeBytes { FileName($0) }
+        return FileName(ours + [UInt8(ascii: ".")] + String(number).utf8)
     }
 
     func isTemporary(_ name: FileName) -> Bool { name.bytes.starts(with: Self.prefix) }

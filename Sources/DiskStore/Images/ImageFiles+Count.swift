@@ -32,12 +32,10 @@ extension ImageFiles {
         var usage = Usage(bytes: costs.directory)
         for entry in try disk.names(in: found) {
             guard let status = try disk.status(of: entry.name, in: found) else { continue }
-            guard status.kind == .file, status.linkCount == 1, status.size <= largestEntry,
+            guard status.kind == .file, status.linkCount == 1, status.size <= costs.longest,
                 EntryAddress(entry.name)?.bucket == bucket
             else {
-                log.attempt("what does not belong stays", .debug) {
-                    try takeAway(entry.name, status.kind, from: found)
-                }
+                log.attempt("what does not belong stays", .debug) { try takeAway(entry.name, status.kind, from: found) }
                 continue
             }
             usage = usage + Usage(images: 1, bytes: costs.file(status.size))

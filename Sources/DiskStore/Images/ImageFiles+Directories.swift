@@ -52,9 +52,7 @@ extension ImageFiles {
         let key = generation.key(bucket)
         if let found = disk.directories[key] { return found }
         let found = try made(BucketName.fileName(bucket), in: try madeDirectory(of: generation)) {
-            ledger.withLockedValue {
-                $0.add(images: 0, bytes: costs.directory, to: generation.number, bucket: bucket)
-            }
+            ledger.withLockedValue { $0.add(images: 0, bytes: costs.directory, to: generation.number, bucket: bucket) }
         }
         disk.directories.insert(found, for: key)
         return found
@@ -82,9 +80,7 @@ extension ImageFiles {
 
     /// A directory in another, made if missing. What was planted in its stead goes to the trash.
     /// - Parameter wasMade: called when it was made by this call.
-    private func made(
-        _ name: FileName, in parent: Directory, wasMade: () -> Void = {}
-    ) throws -> Directory {
+    private func made(_ name: FileName, in parent: Directory, wasMade: () -> Void = {}) throws -> Directory {
         do {
             return try disk.openDirectory(name, in: parent)
         } catch  where error.isMissing {

@@ -45,8 +45,8 @@ final class ImageFiles: Sendable {
         maintenance: MaintenanceSignal, log: Logger
     ) {
         (quota, userQuota) = (configuration.quota, configuration.userQuota)
-        costs = DiskCosts(
-            block: disk.system.blockSize(users.descriptor), longest: min(quota, userQuota, 1 << 30))
+        // No more than the quotas, nor than OpenSSL takes at once.
+        costs = DiskCosts(block: disk.system.blockSize(users.descriptor), longest: min(quota, userQuota, 1 << 30))
         canReadCached = Synchronization.Atomic(!disk.system.isRemote(users.descriptor))
         self.disk = disk
         self.users = users
@@ -58,9 +58,6 @@ final class ImageFiles: Sendable {
         self.maintenance = maintenance
         self.log = log
     }
-
-    /// Bytes that one entry may have: no more than the quotas, nor than OpenSSL takes at once.
-    var largestEntry: Int { costs.longest }
 
     /// A generation of an owner's, the same object for all who ask.
     /// - Parameter isNew: it was made just now, so that nothing is in it.
@@ -118,9 +115,7 @@ final class ImageFiles: Sendable {
     }
 
     /// Holds the commit lock of an address.
-    func withLock<Result>(
-        _ generation: Generation, _ bucket: UInt8, _ body: () throws -> Result
-    ) rethrows -> Result {
+    func withLock<Result>(_ generation: Generation, _ bucket: UInt8, _ body: () throws -> Result) rethrows -> Result {
         try locks.withLock(for: generation.key(bucket), body)
     }
 }

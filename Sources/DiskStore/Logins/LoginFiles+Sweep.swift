@@ -20,7 +20,9 @@ extension LoginFiles {
                 for uid in try uids(in: root) where !isStopped() {
                     guard let directory = try uidDirectory(uid, in: root) else { continue }
                     for sealedOwner in try owners(of: uid, in: root) {
-                        logged("a \(what)") { try withLock(sealedOwner) { try body(sealedOwner, directory) } }
+                        logged("a \(what)") {
+                            try locks.withLock(for: sealedOwner) { try body(sealedOwner, directory) }
+                        }
                         yield()
                     }
                     try removeLeftovers(in: directory, uid: uid) { try leftOver($0, directory) }
@@ -78,9 +80,7 @@ extension LoginFiles {
 
     /// What runs before this one have left of temporary files.
     /// - Parameter remove: removes the one of a sealedOwner. Under the lock nobody is writing it.
-    private func removeLeftovers(
-        in directory: Directory, uid: UInt32, _ remove: (SealedOwner) throws -> Void
-    ) throws {
+    private func removeLeftovers(in directory: Directory, uid: UInt32, _ remove: (SealedOwner) throws -> Void) throws {
         for entry in try disk.names(in: directory) where SealedName(hex: entry.name.bytes) == nil {
             guard let user = SealedName(hex: entry.name.bytes.prefix(64)),
                 entry.name == Disk.temporaryName(for: user.fileName)
@@ -92,7 +92,7 @@ extension LoginFiles {
                 continue
             }
             let sealedOwner = SealedOwner(uid: uid, user: user)
-            try withLock(sealedOwner) { try remove(sealedOwner) }
+            try locks.withLock(for: sealedOwner) { try remove(sealedOwner) }
         }
     }
 

@@ -19,7 +19,8 @@ struct LoginFiles: Sendable {
     let random: any RandomSource
     let counters: Counters<StoreEvent>
     let log: Logger
-    private let locks = StripedLocks(count: 64)
+    /// Held by whoever works on an owner.
+    let locks = StripedLocks(count: 64)
     private let claims = DirectoryClaims()
     private let state = NIOLockedValueBox(State())
 
@@ -38,11 +39,6 @@ struct LoginFiles: Sendable {
 
     func sealedOwner(_ owner: Owner) throws -> SealedOwner {
         SealedOwner(uid: owner.uid, user: try names.name(of: owner))
-    }
-
-    /// Nobody else works on that sealedOwner meanwhile.
-    func withLock<Result>(_ sealedOwner: SealedOwner, _ body: () throws -> Result) rethrows -> Result {
-        try locks.withLock(for: sealedOwner, body)
     }
 
     // MARK: What is there
@@ -85,9 +81,7 @@ struct LoginFiles: Sendable {
         }
     }
 
-    func isLive(_ sealedOwner: SealedOwner) -> Bool {
-        state.withLockedValue { $0.live[sealedOwner] != nil }
-    }
+    func isLive(_ sealedOwner: SealedOwner) -> Bool { state.withLockedValue { $0.live[sealedOwner] != nil } }
 
     func setLive(_ sealedOwner: SealedOwner, sessionKey: Secret) {
         state.withLockedValue { $0.live[sealedOwner] = sessionKey }
@@ -188,8 +182,7 @@ struct LoginFiles: Sendable {
     private func write(_ record: SessionRecord, of sealedOwner: SealedOwner, key: Secret) throws {
         let file = try SessionFile.seal(record, of: sealedOwner, key: key, algorithms: algorithms, random: random)
         let directory = try existingUIDDirectory(sealedOwner.uid, in: sessions)
-        try disk.replace(
-            sealedOwner.user.fileName, in: directory, .sessionsOf(uid: sealedOwner.uid), with: file)
+        try disk.replace(sealedOwner.user.fileName, in: directory, .sessionsOf(uid: sealedOwner.uid), with: file)
     }
 
     func endDamaged(_ sealedOwner: SealedOwner, _ reason: String) throws {

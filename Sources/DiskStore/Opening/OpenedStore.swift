@@ -27,10 +27,10 @@ struct OpenedStore {
         locks = try StoreLocks([cache, stateHome] + [runtime].compactMap { $0 }, disk: disk)
         // Nothing has been changed up to here.
         let version = try FormatVersion.check(in: cache.directory, path: cache.path, disk: disk)
-        users = try Self.replaceable("users", in: cache.directory, disk)
-        trash = try Self.replaceable("trash", in: cache.directory, disk)
-        keys = try Self.kept("keys", in: keysHome.directory, disk)
-        sessions = try Self.kept("sessions", in: state, disk)
+        users = try Self.directory("users", in: cache.directory, disk)
+        trash = try Self.directory("trash", in: cache.directory, disk)
+        keys = try Self.directory("keys", in: keysHome.directory, disk, ofLogins: true)
+        sessions = try Self.directory("sessions", in: state, disk, ofLogins: true)
         if version != .current {
             if version == .unknown {
                 log.warning("the cache directory has an unknown format; its images are thrown away")
@@ -46,25 +46,20 @@ struct OpenedStore {
         epochBase = try StartCounter.epochBase(in: state, disk: disk, algorithms: algorithms, now: now, log: log)
     }
 
-    /// A directory of images. What stands in its stead is removed: nothing in it that could not be fetched again (F24).
-    private static func replaceable(_ name: FileName, in parent: Directory, _ disk: Disk) throws -> Directory {
+    /// A directory of the store's own, made if missing. What stands in its stead is removed where images are to be, of
+    /// which there is none that could not be fetched again (F24); where log-ins are, it stays, and there is no start.
+    private static func directory(
+        _ name: FileName, in parent: Directory, _ disk: Disk, ofLogins: Bool = false
+    ) throws -> Directory {
         let found = try disk.status(of: name, in: parent)?.kind
         if found != .directory {
+            guard found == nil || !ofLogins else {
+                throw StoreStartError(
+                    "\"\(name.text)\" is no directory where the log-ins are kept; remove what is there")
+            }
             if found != nil { try disk.unlink(name, in: parent) }
             try disk.makeDirectory(name, in: parent)
-        }
-        return try disk.openDirectory(name, in: parent)
-    }
-
-    /// A directory of log-ins. What stands in its stead stays, and there is no start.
-    private static func kept(_ name: FileName, in parent: Directory, _ disk: Disk) throws -> Directory {
-        switch try disk.status(of: name, in: parent)?.kind {
-        case .directory: break
-        case nil:
-            try disk.makeDirectory(name, in: parent)
-            try disk.sync(parent)
-        default:
-            throw StoreStartError("\"\(name.text)\" is no directory where the log-ins are kept; remove what is there")
+            if ofLogins { try disk.sync(parent) }
         }
         return try disk.openDirectory(name, in: parent)
     }
@@ -121,9 +116,7 @@ struct StoreHome {
         return StoreHome(role: role, path: path, directory: directory)
     }
 
-    func isSame(as other: StoreHome) throws -> Bool {
-        try directory.status().isSameFile(as: other.directory.status())
-    }
+    func isSame(as other: StoreHome) throws -> Bool { try directory.status().isSameFile(as: other.directory.status()) }
 }
 
 /// One daemon per store: a lock on a file in each directory, which the kernel gives up with the process (F44, F60).

@@ -43,7 +43,5 @@ final class Generation: Sendable {
     }
 
     /// What its directory, or that of a bucket, is known by while it runs.
-    func key(_ bucket: UInt8? = nil) -> DirectoryCache.Key {
-        DirectoryCache.Key(generation: number, bucket: bucket)
-    }
+    func key(_ bucket: UInt8? = nil) -> DirectoryCache.Key { DirectoryCache.Key(generation: number, bucket: bucket) }
 }

@@ -45,9 +45,7 @@ final class Vault: ImageVault {
         }
     }
 
-    func write(
-        _ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void
-    ) throws -> Bool {
+    func write(_ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool {
         let placed: EntryAddress? = try whileOpen {
             try storeErrors("writing an image") {
                 let (address, entry) = try seal(slot, image)
@@ -74,8 +72,8 @@ final class Vault: ImageVault {
         }
         let header = EntryHeader(recordLength: record.count, imageLength: image.bytes.count)
         let size = EntryHeader.overhead + record.count + image.bytes.count
-        guard size <= files.largestEntry else {
-            throw StoreError.noSpace("the image takes \(size) bytes, over the quota of \(files.largestEntry)")
+        guard size <= files.costs.longest else {
+            throw StoreError.noSpace("the image takes \(size) bytes, over the quota of \(files.costs.longest)")
         }
         return try withCrypter { crypter in
             let address = try crypter.address(of: slot)
