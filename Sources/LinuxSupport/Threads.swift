@@ -56,12 +56,6 @@ public final class WorkerThreads<Queue: Sendable>: Sendable {
         var isEnding = false
     }
 
-    private enum Step {
-        case work(Work)
-        case sleep
-        case end
-    }
-
     private let state: NIOLockedValueBox<State>
     private let wakeup = Semaphore()
     private let running = NIOLockedValueBox<[pthread_t]>([])
@@ -118,19 +112,19 @@ public final class WorkerThreads<Queue: Sendable>: Sendable {
 
     private func work(_ next: (inout Queue) -> Work?) {
         while true {
-            let step: Step = state.withLockedValue { state in
-                if let work = next(&state.queue) { return .work(work) }
-                // Whoever comes back takes what may not be done yet.
-                if state.isEnding { return .end }
-                state.asleep += 1
-                return .sleep
+            let (work, isEnding) = state.withLockedValue { state in
+                let work = next(&state.queue)
+                if work == nil && !state.isEnding { state.asleep += 1 }
+                return (work, state.isEnding)
             }
-            switch step {
-            case .work(let work):
+            if let work {
                 let after = work()
                 state.withLockedValue { after(&$0.queue) }
-            case .sleep: wakeup.wait()
-            case .end: return
+            } else if isEnding {
+                // Whoever comes back takes what may not be done yet.
+                return
+            } else {
+                wakeup.wait()
             }
         }
     }

@@ -1,7 +1,6 @@
 import CLinux
 import DequeModule
 import Glibc
-import LinuxSupport
 import NIOCore
 
 /// Who is told what becomes of a ``Stream``: on its loop, one call after another. Any of them may close the stream.
@@ -47,6 +46,7 @@ public final class Stream: PollHandler {
     public private(set) var isBlocked = false
 
     private var hasInputEnded = false
+    /// False once it is closed, by whomever.
     public private(set) var isOpen = true
     private var watched = Readiness.readable
 

@@ -97,12 +97,9 @@ package struct EntryAddress: Hashable, Sendable {
     let profile: SealedName
     /// Pixels; 0 where none were named.
     let size: UInt16
+}
 
-    init(profile: SealedName, size: UInt16) {
-        self.profile = profile
-        self.size = size
-    }
-
+extension EntryAddress {
     /// nil for a name that the store did not give.
     init?(_ name: FileName) {
         let digits = name.bytes.dropFirst(65)

@@ -20,12 +20,9 @@ package struct EntryHeader: Equatable {
 
     package var recordLength: Int
     package var imageLength: Int
+}
 
-    init(recordLength: Int, imageLength: Int) {
-        self.recordLength = recordLength
-        self.imageLength = imageLength
-    }
-
+extension EntryHeader {
     /// nil unless the bytes are a header of this format whose lengths make a file of `fileSize` bytes.
     package init?(_ bytes: UnsafeRawBufferPointer, fileSize: Int) {
         var reader = ByteReader(bytes)

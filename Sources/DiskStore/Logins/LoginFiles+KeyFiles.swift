@@ -1,5 +1,4 @@
 import COpenSSL
-import Glibc
 import LinuxSupport
 import ThumbnailCache
 
@@ -149,9 +148,7 @@ struct Reserve: Sendable {
 
     /// Gives the room up, also what a run before this one has set aside. False when there was none to give.
     private func release() throws(SystemError) -> Bool {
-        guard try disk.status(of: Self.fileName, in: directory) != nil else { return false }
-        try disk.unlinkIfPresent(Self.fileName, in: directory)
-        return true
+        try unlessMissing { () throws(SystemError) in try disk.unlink(Self.fileName, in: directory) } != nil
     }
 }
 

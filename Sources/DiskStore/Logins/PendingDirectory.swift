@@ -82,8 +82,9 @@ struct PendingDirectory: LogoutMarkers {
         let status: FileStatus
         do throws(SystemError) {
             // Links on the way are root's own business; in its stead one would lead where others may write.
-            let (parent, name) = Self.split(path)
-            directory = try disk.openDirectory(name, in: disk.openRoot(parent))
+            let names = path.split(separator: "/")
+            let parent = try disk.openRoot("/" + names.dropLast().joined(separator: "/"))
+            directory = try disk.openDirectory(FileName(names.last.map(String.init) ?? "."), in: parent)
             status = try directory.status()
         } catch {
             if error.isMissing { return nil }
@@ -125,13 +126,6 @@ struct PendingDirectory: LogoutMarkers {
         log.error(
             "something in the directory of pending log-outs is no marker; it is ignored",
             metadata: ["directory": "\(path)", "name": "\(name.text.debugDescription)", "reason": "\(reason)"])
-    }
-
-    /// The directory that a path lies in, and its name there.
-    static func split(_ path: String) -> (parent: String, name: FileName) {
-        let parts = path.split(separator: "/")
-        let parent = "/" + parts.dropLast().joined(separator: "/")
-        return (parent, FileName(parts.last.map(String.init) ?? "."))
     }
 }
 

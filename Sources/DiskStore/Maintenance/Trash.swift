@@ -1,4 +1,3 @@
-import LinuxSupport
 import NIOConcurrencyHelpers
 import ThumbnailCache
 
