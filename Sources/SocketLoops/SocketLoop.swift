@@ -163,7 +163,7 @@ public final class SocketLoop: EventLoop {
         end()
     }
 
-    /// How long to wait for the sockets at most, where nil is until something comes; no answer if the loop is to end.
+    /// How long to wait for the sockets at most, `.some(nil)` being until something comes; nil if the loop is to end.
     private func fallAsleep(at now: NIODeadline) -> TimeAmount?? {
         state.withLockedValue { state in
             guard state.phase == .running else { return nil }

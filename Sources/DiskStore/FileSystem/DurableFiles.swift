@@ -28,7 +28,7 @@ extension Disk {
     static func temporaryName(for name: FileName) -> FileName { name.with(ending: "tmp") }
 
     /// Writes a file and moves it over the old one, durably; leaves no temporary file behind when it throws.
-    /// - Parameter which: the directory, where it outlives a failed fsync of it.
+    /// - Parameter which: the directory, for one of those whose failed fsyncs are kept in mind (F7).
     func replace(
         _ name: FileName, in directory: Directory, _ which: SyncedDirectory? = nil, with bytes: UnsafeRawBufferPointer
     ) throws(SystemError) {
