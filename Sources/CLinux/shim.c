@@ -31,6 +31,7 @@ _Static_assert(offsetof(struct dirent64, d_name) == 19, "the layout of a directo
 _Static_assert(RESOLVE_NO_SYMLINKS == 0x04 && RESOLVE_BENEATH == 0x08, "the kernel's flags");
 
 _Static_assert(EPOLLIN == 0x001 && EPOLLOUT == 0x004 && EPOLLERR == 0x008 && EPOLLHUP == 0x010, "the kernel's flags");
+_Static_assert(EPOLLET == 1u << 31, "the kernel's flags");
 _Static_assert(sizeof(struct clinux_span) == sizeof(struct iovec), "spans are handed to the kernel as they are");
 _Static_assert(offsetof(struct clinux_span, start) == offsetof(struct iovec, iov_base), "the layout of a span");
 _Static_assert(offsetof(struct clinux_span, length) == offsetof(struct iovec, iov_len), "the layout of a span");

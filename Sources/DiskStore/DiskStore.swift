@@ -15,7 +15,8 @@ public final class DiskStore: ImageStore {
     let images: ImageFiles
     let maintenance: Maintenance
     private let state: Directory
-    private let pendingLogouts: PendingDirectory?
+    /// The markers in the directory that the configuration names; nil where it names none.
+    public let logoutMarkers: (any LogoutMarkers)?
     private let algorithms: Algorithms
     private let crypters: CrypterPool
     public let counters = Counters<StoreEvent>()
@@ -36,9 +37,7 @@ public final class DiskStore: ImageStore {
         now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
         pause: @escaping @Sendable () -> Void = { usleep(2_000) }, yield: @escaping YieldToOthers, log: Logger
     ) throws {
-        let disk = try Disk(
-            system: system, openDirectories: configuration.openDirectories,
-            random: random)
+        let disk = try Disk(system: system, openDirectories: configuration.openDirectories, random: random)
         algorithms = try Algorithms()
         let opened = try storeErrors("opening the store") { [algorithms] in
             try OpenedStore(configuration, disk: disk, algorithms: algorithms, random: random, now: now(), log: log)
@@ -48,15 +47,14 @@ public final class DiskStore: ImageStore {
         epochBase = opened.epochBase
         locks = NIOLockedValueBox(opened.locks)
         state = opened.state
-        pendingLogouts = configuration.pendingLogouts.map { PendingDirectory(path: $0, disk: disk, log: log) }
+        logoutMarkers = configuration.pendingLogouts.map { PendingDirectory(path: $0, disk: disk, log: log) }
         logins = LoginFiles(
             disk: disk, keys: opened.keys, sessions: opened.sessions, names: opened.names, algorithms: algorithms,
             reserve: Reserve(disk: disk, directory: opened.keys), random: random, counters: counters, log: log)
         images = ImageFiles(
             configuration, disk: disk, users: opened.users, trash: opened.trash, random: random, now: now,
             accountOf: accountOf, counters: counters, maintenance: signal, log: log)
-        maintenance = Maintenance(
-            logins: logins, images: images, signal: signal, pause: pause, yield: yield, log: log)
+        maintenance = Maintenance(logins: logins, images: images, signal: signal, pause: pause, yield: yield, log: log)
     }
 
     public func load(_ owner: Owner) throws -> (record: LoginRecord, vault: any ImageVault)? {
@@ -74,7 +72,7 @@ public final class DiskStore: ImageStore {
     public func users(of uid: UInt32) throws -> [OpaqueID] {
         try storeErrors("listing users") {
             try logins.owners(of: uid).compactMap { sealedOwner in
-                try logins.withLock(sealedOwner) { try logins.load(sealedOwner)?.session.user }
+                try logins.locks.withLock(for: sealedOwner) { try logins.load(sealedOwner)?.session.user }
             }
         }
     }
@@ -158,7 +156,7 @@ public final class DiskStore: ImageStore {
         var count = 0
         for uid in try logins.uids() {
             for sealedOwner in try logins.owners(of: uid) {
-                try logins.withLock(sealedOwner) {
+                try logins.locks.withLock(for: sealedOwner) {
                     try logins.end(sealedOwner)
                     leaveToTrash(sealedOwner)
                 }
@@ -171,9 +169,6 @@ public final class DiskStore: ImageStore {
     public func digest(of image: ByteBuffer) -> ImageDigest {
         image.withUnsafeReadableBytes { algorithms.digest(of: $0) }
     }
-
-    /// The markers in the directory that the configuration names; nil where it names none.
-    public var logoutMarkers: (any LogoutMarkers)? { pendingLogouts }
 
     /// Images and bytes on disk, as far as counted.
     public var usageTotal: Usage { images.ledger.withLockedValue { $0.total } }
@@ -204,7 +199,7 @@ public final class DiskStore: ImageStore {
     ) throws -> Result {
         try storeErrors(attempt) {
             let sealedOwner = try logins.sealedOwner(owner)
-            return try logins.withLock(sealedOwner) { try body(sealedOwner) }
+            return try logins.locks.withLock(for: sealedOwner) { try body(sealedOwner) }
         }
     }
 
@@ -216,15 +211,13 @@ public final class DiskStore: ImageStore {
     }
 
     private func vault(of sealedOwner: SealedOwner, _ keys: KeyFile, isNew: Bool) -> Vault {
-        let name = GenerationName(user: sealedOwner.user, generation: keys.generation)
-        let generation = images.generation(name, uid: sealedOwner.uid, isNew: isNew)
+        let generation = images.generation(keys.generation, of: sealedOwner, isNew: isNew)
         return Vault(generation: generation, key: keys.imageKey, files: images, crypters: crypters)
     }
 
     private func deleteImages(of sealedOwner: SealedOwner) throws {
         guard let keys = try logins.keyFile(of: sealedOwner) else { return }
-        let name = GenerationName(user: sealedOwner.user, generation: keys.generation)
-        try images.discard(images.generation(name, uid: sealedOwner.uid, isNew: false))
+        try images.discard(images.generation(keys.generation, of: sealedOwner, isNew: false))
         _ = try images.trash.emptySome(budget: 8 * Eviction.batch)
     }
 }

@@ -5,9 +5,7 @@ public struct File: ~Copyable {
     public let descriptor: CInt
 
     /// - Parameter flags: of open(2); a program that is started does not inherit it.
-    public init(
-        _ path: String, _ flags: CInt, mode: mode_t = 0, in directory: CInt = AT_FDCWD
-    ) throws(SystemError) {
+    public init(_ path: String, _ flags: CInt, mode: mode_t = 0, in directory: CInt = AT_FDCWD) throws(SystemError) {
         descriptor = try retryingInterrupts("open \(path)") { openat(directory, path, flags | O_CLOEXEC, mode) }
     }
 

@@ -9,7 +9,7 @@ import NIOConcurrencyHelpers
 /// - Parameter name: what the system's tools show; 15 characters at most.
 /// - Returns: the thread, to be joined or detached by the caller.
 /// - Throws: when there is no thread to be had: pthread_create(3).
-public func startThread(named name: String, _ body: @escaping @Sendable () -> Void) throws(ThreadError) -> pthread_t {
+public func startThread(named name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) -> pthread_t {
     var all = sigset_t()
     var before = sigset_t()
     sigfillset(&all)
@@ -30,23 +30,11 @@ public func startThread(named name: String, _ body: @escaping @Sendable () -> Vo
         }, box.toOpaque())
     guard code == 0 else {
         box.release()
-        throw ThreadError(name: name, code: code)
+        throw SystemError(
+            "no thread could be started for \(name) (at the limit of threads raise TasksMax= in the unit, in a shell "
+                + "ulimit -u)", code: code)
     }
     return thread
-}
-
-/// A thread that the system did not give.
-public struct ThreadError: Error, Equatable, CustomStringConvertible {
-    /// What it would have been called.
-    public let name: String
-    /// The errno.
-    public let code: CInt
-
-    public var description: String {
-        let reason = "no thread could be started for \(name): \(String(cString: strerror(code)))"
-        guard code == EAGAIN else { return reason }
-        return reason + "; the limit of threads is reached: raise TasksMax= in the unit (ulimit -u in a shell)"
-    }
 }
 
 /// What a thread is to do, on its way through a pointer.
@@ -68,12 +56,6 @@ public final class WorkerThreads<Queue: Sendable>: Sendable {
         var isEnding = false
     }
 
-    private enum Step {
-        case work(Work)
-        case sleep
-        case end
-    }
-
     private let state: NIOLockedValueBox<State>
     private let wakeup = Semaphore()
     private let running = NIOLockedValueBox<[pthread_t]>([])
@@ -87,8 +69,8 @@ public final class WorkerThreads<Queue: Sendable>: Sendable {
     /// - Throws: when there is no thread to be had: pthread_create(3). Those that were started end then.
     public func start(
         named name: String, count: Int, next: @escaping @Sendable (inout Queue) -> Work?
-    ) throws(ThreadError) {
-        do throws(ThreadError) {
+    ) throws(SystemError) {
+        do throws(SystemError) {
             for _ in 0..<count {
                 let thread = try startThread(named: name) { self.work(next) }
                 running.withLockedValue { $0.append(thread) }
@@ -130,19 +112,19 @@ public final class WorkerThreads<Queue: Sendable>: Sendable {
 
     private func work(_ next: (inout Queue) -> Work?) {
         while true {
-            let step: Step = state.withLockedValue { state in
-                if let work = next(&state.queue) { return .work(work) }
-                // Whoever comes back takes what may not be done yet.
-                if state.isEnding { return .end }
-                state.asleep += 1
-                return .sleep
+            let (work, isEnding) = state.withLockedValue { state in
+                let work = next(&state.queue)
+                if work == nil && !state.isEnding { state.asleep += 1 }
+                return (work, state.isEnding)
             }
-            switch step {
-            case .work(let work):
+            if let work {
                 let after = work()
                 state.withLockedValue { after(&$0.queue) }
-            case .sleep: wakeup.wait()
-            case .end: return
+            } else if isEnding {
+                // Whoever comes back takes what may not be done yet.
+                return
+            } else {
+                wakeup.wait()
             }
         }
     }
@@ -159,7 +141,7 @@ public final class TaskThreads: TaskExecutor {
     private let workers = WorkerThreads<Deque<UnownedJob>>([])
 
     /// - Throws: what ``WorkerThreads/start(named:count:next:)`` throws.
-    public init(named name: String, count: Int) throws(ThreadError) {
+    public init(named name: String, count: Int) throws(SystemError) {
         try workers.start(named: name, count: count) { ready in
             guard let job = ready.popFirst() else { return nil }
             return {

@@ -126,14 +126,10 @@ public final class Listener: PollHandler, Sendable {
     // MARK: The end
 
     /// Calls `body` when it is closed, by whomever; soon if it is already.
-    public func whenClosed(_ body: @escaping @Sendable () -> Void) {
-        closed.futureResult.whenSuccess(body)
-    }
+    public func whenClosed(_ body: @escaping @Sendable () -> Void) { closed.futureResult.whenSuccess(body) }
 
     /// Takes no more connections; returns when nobody can connect. What is closed stays closed.
-    public func stop() async throws {
-        try await loop.submit { self.close() }.get()
-    }
+    public func stop() async throws { try await loop.submit { self.close() }.get() }
 
     /// On the loop only.
     func close() {

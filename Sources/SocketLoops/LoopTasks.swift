@@ -32,9 +32,7 @@ struct LoopTasks {
     private var dates: Heap<Date> = []
     private var lastNumber: UInt64 = 0
 
-    mutating func add(_ work: @escaping Work) {
-        due.append(.work(work))
-    }
+    mutating func add(_ work: @escaping Work) { due.append(.work(work)) }
 
     /// - Returns: a number to cancel it by.
     mutating func add(_ timer: @escaping Timer, at deadline: NIODeadline) -> UInt64 {
@@ -83,9 +81,7 @@ struct LoopTasks {
     }
 
     /// Gives back what there was no time for. It comes first next time.
-    mutating func giveBack(_ rest: Deque<Item>) {
-        due = rest + due
-    }
+    mutating func giveBack(_ rest: Deque<Item>) { due = rest + due }
 
     /// Takes all timers, due or not.
     mutating func takeTimers() -> [Timer] {

@@ -31,7 +31,7 @@ public struct Readiness: OptionSet, Sendable {
     public static let gone = Readiness(rawValue: CLINUX_EPOLLHUP | CLINUX_EPOLLERR)
 }
 
-/// The descriptors of one loop and who is told of them: epoll(7). Used on the loop alone.
+/// The descriptors of one loop and who is told of them: epoll(7). Used on the loop alone, but for ``wake()``.
 final class Poller {
     private struct Entry {
         var handler: (any PollHandler)?
@@ -41,20 +41,33 @@ final class Poller {
     }
 
     private let epoll: CInt
+    /// Wakes whoever waits: eventfd(2).
+    private let alarm: CInt
     /// Looked up by descriptor.
-    private var entries: ContiguousArray<Entry> = []
+    private var entries: ContiguousArray<Entry> = [Entry()]
     private var lastSerial: UInt32 = 0
     private let found: UnsafeMutablePointer<clinux_ready>
 
     init() throws {
         epoll = clinux_epoll_create()
-        guard epoll >= 0 else { throw IOError(errnoCode: errno, reason: "epoll_create1") }
+        alarm = clinux_eventfd()
         found = .allocate(capacity: Int(CLINUX_READY_AT_ONCE))
+        // Each wake is told once (EPOLLET), so that nobody has to read it, and to nobody: no entry has the serial 0.
+        let isWatched =
+            epoll >= 0 && alarm >= 0 && clinux_epoll_add(epoll, alarm, CLINUX_EPOLLIN | CLINUX_EPOLLET, 0) == 0
+        guard isWatched else { throw IOError(errnoCode: errno, reason: "no event loop could be started") }
     }
 
     deinit {
         found.deallocate()
+        Glibc.close(alarm)
         Glibc.close(epoll)
+    }
+
+    /// Ends a ``wait(for:)``, this one or the next. From any thread.
+    func wake() {
+        var one: UInt64 = 1
+        write(alarm, &one, MemoryLayout<UInt64>.size)
     }
 
     func add(_ descriptor: CInt, for events: Readiness, _ handler: any PollHandler) throws {
@@ -111,35 +124,4 @@ final class Poller {
     func close() {
         for handler in entries.compactMap(\.handler) { handler.close() }
     }
-}
-
-/// Wakes a loop that waits for its descriptors: eventfd(2).
-final class Wakeup: PollHandler, Sendable {
-    private let descriptor: CInt
-
-    init() throws {
-        descriptor = clinux_eventfd()
-        guard descriptor >= 0 else { throw IOError(errnoCode: errno, reason: "eventfd") }
-    }
-
-    deinit { Glibc.close(descriptor) }
-
-    func watch(with poller: Poller) throws {
-        try poller.add(descriptor, for: .readable, self)
-    }
-
-    /// From any thread. A counter that is full has rung already.
-    func wake() {
-        var one: UInt64 = 1
-        write(descriptor, &one, MemoryLayout<UInt64>.size)
-    }
-
-    /// To be woken is all that it is for.
-    func ready(_: Readiness) {
-        var count: UInt64 = 0
-        read(descriptor, &count, MemoryLayout<UInt64>.size)
-    }
-
-    /// Rings for as long as somebody may ring it.
-    func close() {}
 }

@@ -32,8 +32,7 @@ public final class SocketLoop: EventLoop {
     private let thread = NIOLockedValueBox<pthread_t?>(nil)
     /// Held by whoever stands in for the thread.
     private let late = NIOLockedValueBox(())
-    private let wakeup: Wakeup
-    // Touched on the loop's thread alone.
+    // Touched on the loop's thread alone, but for its waking.
     nonisolated(unsafe) let poller: Poller
     private nonisolated(unsafe) let buffers: StreamBuffers
     /// For what is shared out anew in each round. On the loop only.
@@ -45,15 +44,9 @@ public final class SocketLoop: EventLoop {
     /// Starts the loop's thread.
     /// - Parameter name: of the thread; 15 characters at most.
     /// - Throws: ``IOError`` if the system does not give what it waits with, two descriptors and memory of its own for
-    ///   them; `ThreadError` if there is no thread to be had.
+    ///   them; `SystemError` if there is no thread to be had.
     public init(named name: String = "sockets") throws {
-        do {
-            wakeup = try Wakeup()
-            poller = try Poller()
-            try wakeup.watch(with: poller)
-        } catch let error as IOError {
-            throw IOError(errnoCode: error.errnoCode, reason: "no event loop could be started")
-        }
+        poller = try Poller()
         buffers = StreamBuffers()
         try start(named: name)
     }
@@ -103,9 +96,7 @@ public final class SocketLoop: EventLoop {
     }
 
     /// Does `task` in the next round, behind what was there before it. Once the loop has ended nothing happens.
-    public func execute(_ task: @escaping @Sendable () -> Void) {
-        tell { $0.add(task) }
-    }
+    public func execute(_ task: @escaping @Sendable () -> Void) { tell { $0.add(task) } }
 
     @discardableResult @preconcurrency
     public func scheduleTask<T>(in delay: TimeAmount, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
@@ -137,7 +128,7 @@ public final class SocketLoop: EventLoop {
             return (change(&state.tasks), state.isAsleep)
         }
         // On its own thread it does not sleep, whatever it has written down.
-        if mustWake && !inEventLoop { wakeup.wake() }
+        if mustWake && !inEventLoop { poller.wake() }
         return value
     }
 
@@ -164,7 +155,7 @@ public final class SocketLoop: EventLoop {
     private func run() {
         var now = NIODeadline.now()
         while let pause = fallAsleep(at: now) {
-            let ready = poller.wait(for: pause.wait)
+            let ready = poller.wait(for: pause)
             round.begin(at: .now())
             poller.tell(ready)
             now = wakeUpAndWork()
@@ -172,18 +163,13 @@ public final class SocketLoop: EventLoop {
         end()
     }
 
-    private struct Pause {
-        /// nil: until something comes.
-        let wait: TimeAmount?
-    }
-
-    /// How long to wait for the sockets at most; nil if the loop is to end.
-    private func fallAsleep(at now: NIODeadline) -> Pause? {
+    /// How long to wait for the sockets at most, `.some(nil)` being until something comes; nil if the loop is to end.
+    private func fallAsleep(at now: NIODeadline) -> TimeAmount?? {
         state.withLockedValue { state in
             guard state.phase == .running else { return nil }
-            let wait = state.tasks.pause(from: now)
-            state.isAsleep = wait != .zero
-            return Pause(wait: wait)
+            let pause = state.tasks.pause(from: now)
+            state.isAsleep = pause != .zero
+            return .some(pause)
         }
     }
 
@@ -226,7 +212,7 @@ public final class SocketLoop: EventLoop {
             return (false, state.isAsleep)
         }
         if hasEnded { report() }
-        if mustWake { wakeup.wake() }
+        if mustWake { poller.wake() }
     }
 
     /// Whether it has been told to end.
@@ -302,9 +288,7 @@ final class StreamBuffers {
 
     /// Zeroes what was read. Who has kept it keeps the storage: it is not read into again, lest what nobody wipes stay
     /// there.
-    func forgetInput() {
-        if !input.wipeReadableBytes() { input = ByteBuffer() }
-    }
+    func forgetInput() { if !input.wipeReadableBytes() { input = ByteBuffer() } }
 
     deinit { spans.deallocate() }
 }

@@ -1,7 +1,6 @@
 import CLinux
 import DequeModule
 import Glibc
-import LinuxSupport
 import NIOCore
 
 /// Who is told what becomes of a ``Stream``: on its loop, one call after another. Any of them may close the stream.
@@ -34,6 +33,8 @@ public final class Stream: PollHandler {
     private let buffers: StreamBuffers
     /// Held until it has had its last call.
     public var handler: (any StreamHandler)?
+    /// Called once, behind the handler's last call.
+    public var whenClosed: (() -> Void)?
 
     /// What was written and not taken by the kernel.
     private var pending: Deque<ByteBuffer> = []
@@ -45,7 +46,8 @@ public final class Stream: PollHandler {
     public private(set) var isBlocked = false
 
     private var hasInputEnded = false
-    private var isOpen = true
+    /// False once it is closed, by whomever.
+    public private(set) var isOpen = true
     private var watched = Readiness.readable
 
     init(_ descriptor: CInt, poller: Poller, buffers: StreamBuffers) {
@@ -209,8 +211,9 @@ public final class Stream: PollHandler {
         Glibc.close(descriptor)
         pending = []
         unsent = 0
-        let handler = handler
-        self.handler = nil
+        let (handler, whenClosed) = (handler, whenClosed)
+        (self.handler, self.whenClosed) = (nil, nil)
         handler?.closed(error)
+        whenClosed?()
     }
 }

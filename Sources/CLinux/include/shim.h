@@ -28,6 +28,8 @@ static const uint32_t CLINUX_EPOLLOUT = 0x004;
 /* These two come unasked. */
 static const uint32_t CLINUX_EPOLLERR = 0x008;
 static const uint32_t CLINUX_EPOLLHUP = 0x010;
+/* Told once for each time that something happens, not for as long as it holds. */
+static const uint32_t CLINUX_EPOLLET = 1u << 31;
 
 /* A new epoll instance, closed on exec: epoll_create1(2). */
 int clinux_epoll_create(void);

@@ -1,6 +1,5 @@
 import COpenSSL
 import LinuxSupport
-import NIOCore
 import ThumbnailCache
 
 /// OpenSSL's algorithms, fetched once: fetching at each use costs half a microsecond.

@@ -102,13 +102,10 @@ final class Crypter: @unchecked Sendable {
 /// that thousands of users cost no memory for contexts they seldom need.
 final class CrypterPool: Sendable {
     private let idle = NIOLockedValueBox<[(generation: UInt64, crypter: Crypter)]>([])
-    private let capacity: Int
+    private static let capacity = 32
     let algorithms: Algorithms
 
-    init(algorithms: Algorithms, capacity: Int = 32) {
-        self.algorithms = algorithms
-        self.capacity = capacity
-    }
+    init(algorithms: Algorithms) { self.algorithms = algorithms }
 
     /// One that holds `key`, idle or new.
     func take(for generation: UInt64, key: Secret) throws -> Crypter {
@@ -121,7 +118,7 @@ final class CrypterPool: Sendable {
 
     func giveBack(_ crypter: Crypter, for generation: UInt64) {
         _ = idle.withLockedValue { idle -> Crypter? in
-            let out = idle.count >= capacity ? idle.removeFirst().crypter : nil
+            let out = idle.count >= Self.capacity ? idle.removeFirst().crypter : nil
             idle.append((generation, crypter))
             return out
         }

@@ -1,64 +1,65 @@
 import LinuxSupport
 
-/// The name that a user or a profile has on disk: an HMAC-SHA-256, 32 bytes, written as 64 hexadecimal digits. It says
-/// nothing without the key it was made under.
-package struct SealedName: Hashable, Sendable {
-    private let words: (UInt64, UInt64, UInt64, UInt64)
+/// Bytes that nobody can tell from random ones, in words of 64 bits, and the name that they are on disk: their digits, in
+/// lower-case hexadecimal.
+package struct HexName<let wordCount: Int>: Hashable, Sendable {
+    private var words: InlineArray<wordCount, UInt64>
 
-    /// Takes the first 32 bytes of `bytes`, which must hold as many.
+    /// Takes the first bytes of `bytes`, which must hold as many.
     init(_ bytes: UnsafeRawBufferPointer) {
-        func word(_ index: Int) -> UInt64 {
-            UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: index * 8, as: UInt64.self))
-        }
-        words = (word(0), word(1), word(2), word(3))
+        words = InlineArray { UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: $0 * 8, as: UInt64.self)) }
     }
 
-    /// From 64 lower-case hexadecimal digits; nil for anything else.
+    /// From 16 digits for each word; nil for anything else.
     init?(hex digits: some Collection<UInt8>) {
-        guard digits.count == 64 else { return nil }
-        var words: [UInt64] = []
-        for part in 0..<4 {
-            let start = digits.index(digits.startIndex, offsetBy: part * 16)
-            guard let word = Hex.word(digits[start...].prefix(16)) else { return nil }
-            words.append(word)
+        guard digits.count == 16 * wordCount else { return nil }
+        words = InlineArray(repeating: 0)
+        for index in words.indices {
+            guard let word = Hex.word(digits.dropFirst(16 * index).prefix(16)) else { return nil }
+            words[index] = word
         }
-        self.words = (words[0], words[1], words[2], words[3])
     }
 
-    /// The bucket that the name belongs to.
-    var bucket: UInt8 { UInt8(truncatingIfNeeded: words.0 >> 56) }
-
-    /// Writes the 32 bytes.
+    /// Writes the bytes.
     func write(to buffer: UnsafeMutableRawBufferPointer) {
-        buffer.storeBytes(of: words.0.bigEndian, as: UInt64.self)
-        buffer.storeBytes(of: words.1.bigEndian, toByteOffset: 8, as: UInt64.self)
-        buffer.storeBytes(of: words.2.bigEndian, toByteOffset: 16, as: UInt64.self)
-        buffer.storeBytes(of: words.3.bigEndian, toByteOffset: 24, as: UInt64.self)
+        for index in words.indices {
+            buffer.storeBytes(of: words[index].bigEndian, toByteOffset: index * 8, as: UInt64.self)
+        }
     }
 
     var bytes: [UInt8] {
-        [UInt8](unsafeUninitializedCapacity: 32) { buffer, count in
+        [UInt8](unsafeUninitializedCapacity: 8 * wordCount) { buffer, count in
             write(to: UnsafeMutableRawBufferPointer(buffer))
-            count = 32
+            count = 8 * wordCount
         }
     }
 
-    /// Writes the 64 digits.
-    fileprivate func writeHex(to digits: UnsafeMutableBufferPointer<UInt8>) {
-        Hex.write(words.0, to: digits, at: 0)
-        Hex.write(words.1, to: digits, at: 16)
-        Hex.write(words.2, to: digits, at: 32)
-        Hex.write(words.3, to: digits, at: 48)
+    /// Writes the digits.
+    fileprivate func writeHex(to digits: UnsafeMutableBufferPointer<UInt8>, at position: Int = 0) {
+        for index in words.indices { Hex.write(words[index], to: digits, at: position + 16 * index) }
     }
 
-    var fileName: FileName { FileName(length: 64) { writeHex(to: $0) } }
+    var fileName: FileName { FileName(length: 16 * wordCount) { writeHex(to: $0) } }
 
-    package static func == (left: Self, right: Self) -> Bool { left.words == right.words }
+    package static func == (left: Self, right: Self) -> Bool {
+        left.words.indices.allSatisfy { left.words[$0] == right.words[$0] }
+    }
 
     package func hash(into hasher: inout Hasher) {
-        // An HMAC: any part of it is as good as the whole.
-        hasher.combine(words.1)
+        // Any part of it is as good as the whole.
+        hasher.combine(words[1])
     }
+}
+
+/// The name that a user or a profile has on disk: an HMAC-SHA-256. It says nothing without the key it was made under.
+package typealias SealedName = HexName<4>
+
+/// What tells one life of a user's cache from the next: 16 random bytes, never used twice.
+package typealias GenerationID = HexName<2>
+
+extension SealedName {
+    /// The bucket that the name belongs to.
+    var bucket: UInt8 { UInt8(truncatingIfNeeded: words[0] >> 56) }
 }
 
 /// Whom a log-in and its images belong to, as the disk knows them.
@@ -67,56 +68,10 @@ struct SealedOwner: Hashable, Sendable {
     let user: SealedName
 }
 
-/// What tells one life of a user's cache from the next: 16 random bytes, never used twice.
-package struct GenerationID: Hashable, Sendable {
-    private let high: UInt64
-    private let low: UInt64
-
-    /// Takes the first 16 bytes of `bytes`, which must hold as many.
-    init(_ bytes: UnsafeRawBufferPointer) {
-        high = UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self))
-        low = UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
-    }
-
-    init?(hex digits: some Collection<UInt8>) {
-        guard digits.count == 32, let high = Hex.word(digits.prefix(16)), let low = Hex.word(digits.suffix(16)) else {
-            return nil
-        }
-        (self.high, self.low) = (high, low)
-    }
-
-    var bytes: [UInt8] {
-        [high, low].flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> (56 - 8 * UInt64($0))) } }
-    }
-
-    fileprivate func writeHex(to digits: UnsafeMutableBufferPointer<UInt8>, at position: Int) {
-        Hex.write(high, to: digits, at: position)
-        Hex.write(low, to: digits, at: position + 16)
-    }
-
-    /// 32 digits: a name for anything that needs a new one.
-    var fileName: FileName { FileName(length: 32) { writeHex(to: $0, at: 0) } }
-}
-
 /// The name of a generation's directory: `<user-name>.<generation>`.
 struct GenerationName: Hashable, Sendable {
     let user: SealedName
     let generation: GenerationID
-
-    init(user: SealedName, generation: GenerationID) {
-        self.user = user
-        self.generation = generation
-    }
-
-    /// nil for a name that the store did not give.
-    init?(_ name: FileName) {
-        let parts = name.bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard parts.count == 2, let user = SealedName(hex: parts[0]), let generation = GenerationID(hex: parts[1])
-        else {
-            return nil
-        }
-        self.init(user: user, generation: generation)
-    }
 
     var fileName: FileName {
         FileName(length: 97) { digits in
@@ -127,17 +82,24 @@ struct GenerationName: Hashable, Sendable {
     }
 }
 
+extension GenerationName {
+    /// nil for a name that the store did not give.
+    init?(_ name: FileName) {
+        let parts = name.bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard parts.count == 2, let user = SealedName(hex: parts[0]), let generation = GenerationID(hex: parts[1])
+        else { return nil }
+        self.init(user: user, generation: generation)
+    }
+}
+
 /// The address of an image within a generation: `<profile-name>.<size>`.
 package struct EntryAddress: Hashable, Sendable {
     let profile: SealedName
     /// Pixels; 0 where none were named.
     let size: UInt16
+}
 
-    init(profile: SealedName, size: UInt16) {
-        self.profile = profile
-        self.size = size
-    }
-
+extension EntryAddress {
     /// nil for a name that the store did not give.
     init?(_ name: FileName) {
         let digits = name.bytes.dropFirst(65)
@@ -162,15 +124,7 @@ package struct EntryAddress: Hashable, Sendable {
     var fileName: FileName { FileName(length: nameLength) { writeName(to: $0) } }
 
     /// 64 digits, a dot, and the size in decimal.
-    private var nameLength: Int {
-        var length = 66
-        var rest = size / 10
-        while rest > 0 {
-            rest /= 10
-            length += 1
-        }
-        return length
-    }
+    private var nameLength: Int { 65 + (size < 10 ? 1 : size < 100 ? 2 : size < 1_000 ? 3 : size < 10_000 ? 4 : 5) }
 
     private func writeName(to name: UnsafeMutableBufferPointer<UInt8>) {
         profile.writeHex(to: name)
@@ -185,9 +139,7 @@ package struct EntryAddress: Hashable, Sendable {
 
 /// The name of a bucket: two hexadecimal digits.
 enum BucketName {
-    static func fileName(_ bucket: UInt8) -> FileName {
-        FileName(length: 2) { write(bucket, to: $0) }
-    }
+    static func fileName(_ bucket: UInt8) -> FileName { FileName(length: 2) { write(bucket, to: $0) } }
 
     fileprivate static func write(_ bucket: UInt8, to digits: UnsafeMutableBufferPointer<UInt8>) {
         digits[0] = Hex.digit(bucket >> 4)

@@ -33,23 +33,31 @@ final class NamesKey: Sendable {
             }
             return try make(in: home.directory, disk, random, algorithms)
         }
-        let problem: String
-        if status.kind != .file {
-            problem = "is no plain file"
-        } else if status.owner != geteuid() {
-            problem = "belongs to uid \(status.owner) instead of \(geteuid())"
-        } else if status.permissions & 0o077 != 0 {
-            problem = "has mode \(String(status.permissions, radix: 8)) instead of 600"
-        } else {
-            let file = try disk.contents(of: fileName, in: home.directory, limit: 4096) ?? Secret([])
-            switch try read(file, algorithms) {
-            case .key(let key): return key
-            case .wrong(let reason): problem = reason
-            }
+        func wrong(_ problem: String) -> StoreStartError {
+            StoreStartError(
+                "\(home.path)/names.key \(problem). Put the right file back; or remove it, which logs everybody out "
+                    + "and throws away all images")
         }
-        throw StoreStartError(
-            "\(home.path)/names.key \(problem). Put the right file back; or remove it, which logs everybody out and "
-                + "throws away all images")
+        guard status.kind == .file else { throw wrong("is no plain file") }
+        guard status.owner == geteuid() else { throw wrong("belongs to uid \(status.owner) instead of \(geteuid())") }
+        guard status.permissions & 0o077 == 0 else {
+            throw wrong("has mode \(String(status.permissions, radix: 8)) instead of 600")
+        }
+        let file = try disk.contents(of: fileName, in: home.directory, limit: 4096) ?? Secret([])
+        return try file.withBytes { bytes in
+            var reader = ByteReader(bytes)
+            guard bytes.count == size, let magic = reader.take(8), let key = reader.take(32),
+                let check = reader.take(16)
+            else { throw wrong("has \(bytes.count) bytes instead of \(size)") }
+            guard magic.elementsEqual(Self.magic) else { throw wrong("is no names.key of this version") }
+            let mac = try Mac(key: Secret(key), algorithms: algorithms)
+            let isRight = try withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { expected in
+                try mac.authenticate(purpose, [], into: expected)
+                return CRYPTO_memcmp(check.baseAddress, expected.baseAddress, 16) == 0
+            }
+            guard isRight else { throw wrong("is damaged: its check value does not match") }
+            return NamesKey(mac)
+        }
     }
 
     /// A new key, durable.
@@ -63,33 +71,9 @@ final class NamesKey: Sendable {
             file.copyBytes(from: magic)
             key.withBytes { UnsafeMutableRawBufferPointer(rebasing: file[8..<40]).copyBytes(from: $0) }
             try mac.authenticate(purpose, [], into: UnsafeMutableRawBufferPointer(rebasing: file[40...]))
-            try disk.replace(fileName, in: home, with: UnsafeRawBufferPointer(rebasing: file[..<Self.size])) {
-                () throws(SystemError) in try disk.sync(home)
-            }
+            try disk.replace(fileName, in: home, with: UnsafeRawBufferPointer(rebasing: file[..<Self.size]))
         }
         return NamesKey(mac)
-    }
-
-    private enum Found {
-        case key(NamesKey)
-        /// What is wrong with the file, as the end of a sentence.
-        case wrong(String)
-    }
-
-    private static func read(_ file: Secret, _ algorithms: Algorithms) throws -> Found {
-        try file.withBytes { bytes in
-            var reader = ByteReader(bytes)
-            guard bytes.count == size, let magic = reader.take(8), let key = reader.take(32),
-                let check = reader.take(16)
-            else { return .wrong("has \(bytes.count) bytes instead of \(size)") }
-            guard magic.elementsEqual(Self.magic) else { return .wrong("is no names.key of this version") }
-            let mac = try Mac(key: Secret(key), algorithms: algorithms)
-            let isRight = try withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { expected in
-                try mac.authenticate(purpose, [], into: expected)
-                return CRYPTO_memcmp(check.baseAddress, expected.baseAddress, 16) == 0
-            }
-            return isRight ? .key(NamesKey(mac)) : .wrong("is damaged: its check value does not match")
-        }
     }
 
     /// Destroys the keys in a directory where this configuration does not look for them.
@@ -120,11 +104,13 @@ final class NamesKey: Sendable {
 
     /// The check value of a key file; it binds whose the file is.
     func check(
-        _ contents: UnsafeRawBufferPointer, uid: UInt32, user: SealedName, into output: UnsafeMutableRawBufferPointer
+        _ contents: UnsafeRawBufferPointer, of owner: SealedOwner, into output: UnsafeMutableRawBufferPointer
     ) throws {
         try mac.withLockedValue { mac in
-            try withUnsafeBytes(of: uid.bigEndian) { uid in
-                try user.bytes.withUnsafeBytes { try mac.authenticate("key file", [uid, $0, contents], into: output) }
+            try withUnsafeBytes(of: owner.uid.bigEndian) { uid in
+                try owner.user.bytes.withUnsafeBytes {
+                    try mac.authenticate("key file", [uid, $0, contents], into: output)
+                }
             }
         }
     }

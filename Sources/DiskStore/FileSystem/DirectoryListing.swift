@@ -48,9 +48,7 @@ extension Disk {
         let nameOffset = Int(CLINUX_DIRENT_NAME_OFFSET)
         while position + nameOffset < entries.count {
             let length = Int(entries.loadUnaligned(fromByteOffset: position + lengthOffset, as: UInt16.self))
-            guard length > nameOffset, position + length <= entries.count else {
-                throw SystemError(.list, EIO)
-            }
+            guard length > nameOffset, position + length <= entries.count else { throw SystemError(.list, EIO) }
             let field = entries[(position + nameOffset)..<(position + length)]
             let name = UnsafeRawBufferPointer(rebasing: field.prefix { $0 != 0 })
             let kind: FileStatus.Kind? =

@@ -52,12 +52,16 @@ final class Disk: Sendable {
         try system.makeDirectory(name, in: directory.descriptor)
     }
 
-    /// Makes a directory; that it is there already is no error.
-    func makeDirectoryIfAbsent(_ name: FileName, in directory: Directory) throws(SystemError) {
+    /// Makes a directory. That somebody else has made it is no error.
+    /// - Returns: whether it was made by this call.
+    @discardableResult
+    func makeDirectoryIfAbsent(_ name: FileName, in directory: Directory) throws(SystemError) -> Bool {
         do {
             try makeDirectory(name, in: directory)
+            return true
         } catch {
             if error.code != EEXIST { throw error }
+            return false
         }
     }
 

@@ -1,4 +1,3 @@
-import Glibc
 import LinuxSupport
 import NIOConcurrencyHelpers
 import Synchronization
@@ -28,12 +27,10 @@ extension Disk {
     /// log-in, finds what an attempt left.
     static func temporaryName(for name: FileName) -> FileName { name.with(ending: "tmp") }
 
-    /// Writes a file and moves it over the old one. It is durable when `sync` has returned; leaves no temporary file
-    /// behind when it throws.
-    /// - Parameter sync: makes the directory durable.
+    /// Writes a file and moves it over the old one, durably; leaves no temporary file behind when it throws.
+    /// - Parameter which: the directory, for one of those whose failed fsyncs are kept in mind (F7).
     func replace(
-        _ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer,
-        sync: () throws(SystemError) -> Void
+        _ name: FileName, in directory: Directory, _ which: SyncedDirectory? = nil, with bytes: UnsafeRawBufferPointer
     ) throws(SystemError) {
         let temporary = Self.temporaryName(for: name)
         do {
@@ -45,14 +42,14 @@ extension Disk {
             unlinkIfPossible(temporary, in: directory)
             throw error
         }
-        try sync()
+        if let which { try sync(directory, which) } else { try sync(directory) }
     }
 
-    /// The same, with its own directory made durable.
-    func replace(_ name: FileName, in directory: Directory, with bytes: some Sequence<UInt8>) throws {
-        try Array(bytes).withUnsafeBytes { bytes in
-            try replace(name, in: directory, with: bytes) { () throws(SystemError) in try sync(directory) }
-        }
+    /// The same with bytes that are no secret.
+    func replace(
+        _ name: FileName, in directory: Directory, _ which: SyncedDirectory? = nil, with bytes: some Sequence<UInt8>
+    ) throws {
+        try Array(bytes).withUnsafeBytes { try replace(name, in: directory, which, with: $0) }
     }
 
     /// Unlinks what whoever comes next finds and removes, if it stays.
@@ -66,9 +63,7 @@ extension Disk {
 
     /// Writes a file that is not there yet, with its bytes durable; its name is when its directory is. What stands
     /// there when this throws may be a part of it.
-    func create(
-        _ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer
-    ) throws(SystemError) {
+    func create(_ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer) throws(SystemError) {
         var file = try open(name, in: directory, for: .creating)
         try file.write(bytes)
         try file.sync()
@@ -79,7 +74,9 @@ extension Disk {
     func overwrite(_ name: FileName, in directory: Directory) throws(SystemError) {
         do throws(SystemError) {
             let file = try open(name, in: directory, for: .overwriting)
-            try file.overwrite()
+            let status = try file.status()
+            // The store's own files are far smaller; of anything larger the beginning is enough to end it.
+            if status.kind == .file { try file.writeZeros(Int(min(status.size, 1 << 16))) }
         } catch {
             if !error.isMissing && !error.isOfWrongKind { throw error }
         }
@@ -97,14 +94,6 @@ extension Disk {
 }
 
 extension OpenFile {
-    /// Overwrites it with zeros, durably, if it is a file.
-    func overwrite() throws(SystemError) {
-        let status = try status()
-        guard status.kind == .file else { return }
-        // The store's own files are far smaller; of anything larger the beginning is enough to end it.
-        try writeZeros(Int(min(status.size, 1 << 16)))
-    }
-
     /// Makes it begin with zeros, durably: a file system that allocates late has set the blocks aside then.
     func writeZeros(_ count: Int) throws(SystemError) {
         let zeros = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 16)
@@ -121,8 +110,7 @@ extension OpenFile {
 enum SyncedDirectory: Hashable, Sendable {
     case keys, sessions
     case keysOf(uid: UInt32), sessionsOf(uid: UInt32)
-    case generation(UInt64)
-    case bucket(generation: UInt64, bucket: UInt8)
+    case images(DirectoryCache.Key)
 }
 
 /// The last fsync of each directory that failed, by its number, with what the system said.
@@ -169,10 +157,7 @@ extension Disk {
     func forgetFailedSyncs(of generation: UInt64) {
         failedSyncs.withLockedValue { state in
             state.failures = state.failures.filter { which, _ in
-                switch which {
-                case .generation(generation), .bucket(generation, _): false
-                default: true
-                }
+                if case .images(let key) = which { key.generation != generation } else { true }
             }
         }
     }
@@ -194,8 +179,7 @@ final class TemporaryNames: Sendable {
 
     func make() -> FileName {
         let number = next.wrappingAdd(1, ordering: .relaxed).newValue
-        let bytes = ours + [UInt8(ascii: ".")] + String(number).utf8
-        return bytes.withUnsafeBytes { FileName($0) }
+        return FileName(ours + [UInt8(ascii: ".")] + String(number).utf8)
     }
 
     func isTemporary(_ name: FileName) -> Bool { name.bytes.starts(with: Self.prefix) }

@@ -20,9 +20,7 @@ public protocol FileSystem: Sendable {
     /// mkdirat(2), with mode 0700.
     func makeDirectory(_ name: FileName, in directory: Int32) throws(SystemError)
     /// renameat(2).
-    func rename(
-        _ name: FileName, in directory: Int32, to newName: FileName, in newDirectory: Int32
-    ) throws(SystemError)
+    func rename(_ name: FileName, in directory: Int32, to newName: FileName, in newDirectory: Int32) throws(SystemError)
     /// renameat2(2) with RENAME_EXCHANGE: swaps two names in one step.
     func exchange(
         _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
@@ -104,9 +102,9 @@ public struct FileName: Hashable, Sendable, ExpressibleByStringLiteral {
     public init(stringLiteral value: StaticString) { self.init(value.description) }
 
     /// `text` must not contain a zero byte: what follows one is cut off by the kernel.
-    public init(_ text: String) { terminated = Array(text.utf8) + [0] }
+    public init(_ text: String) { self.init(text.utf8) }
 
-    init(_ bytes: UnsafeRawBufferPointer) { terminated = Array(bytes) + [0] }
+    init(_ bytes: some Sequence<UInt8>) { terminated = Array(bytes) + [0] }
 
     /// `fill` must write exactly `length` bytes, none of them zero.
     init(length: Int, fill: (UnsafeMutableBufferPointer<UInt8>) -> Void) {
@@ -124,9 +122,7 @@ public struct FileName: Hashable, Sendable, ExpressibleByStringLiteral {
     var text: String { String(decoding: bytes, as: UTF8.self) }
 
     /// The same name with `.` and `ending` after it.
-    func with(ending: String) -> FileName {
-        Array(bytes + [UInt8(ascii: ".")] + ending.utf8).withUnsafeBytes { FileName($0) }
-    }
+    func with(ending: String) -> FileName { FileName(bytes + [UInt8(ascii: ".")] + ending.utf8) }
 
     public func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
         terminated.withUnsafeBytes { body($0.assumingMemoryBound(to: CChar.self).baseAddress!) }
@@ -174,10 +170,8 @@ extension SystemError {
     /// Opening found something of another kind than was asked for: a link, a socket, a device without a driver, a
     /// directory where a file should be or the other way round.
     var isOfWrongKind: Bool { [ELOOP, ENOTDIR, EISDIR, ENXIO, ENODEV].contains(code) }
-    /// The kernel or the file system does not know calls that never wait.
-    var isUnsupported: Bool { code == ENOSYS || code == EOPNOTSUPP }
-    /// The kernel does not know the call or its flags, or a system-call filter does not let it through.
-    var isUnknownCall: Bool { isUnsupported || code == EINVAL || code == EPERM }
+    /// Kernel or file system do not know the call or its flags, or a system-call filter does not let it through.
+    var isUnknownCall: Bool { [ENOSYS, EOPNOTSUPP, EINVAL, EPERM].contains(code) }
     /// The file is another user's, or its mode keeps us out.
     var isDenied: Bool { code == EACCES || code == EPERM }
 }

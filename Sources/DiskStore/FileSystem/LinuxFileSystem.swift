@@ -96,17 +96,13 @@ public struct LinuxFileSystem: FileSystem {
         try check(.write, pwrite(descriptor, bytes.baseAddress, bytes.count, off_t(offset)))
     }
 
-    public func sync(_ descriptor: Int32) throws(SystemError) {
-        try check(.sync, fsync(descriptor))
-    }
+    public func sync(_ descriptor: Int32) throws(SystemError) { try check(.sync, fsync(descriptor)) }
 
     public func list(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         try check(.list, clinux_getdents64(descriptor, buffer.baseAddress, buffer.count))
     }
 
-    public func lock(_ descriptor: Int32) throws(SystemError) {
-        try check(.lock, flock(descriptor, LOCK_EX | LOCK_NB))
-    }
+    public func lock(_ descriptor: Int32) throws(SystemError) { try check(.lock, flock(descriptor, LOCK_EX | LOCK_NB)) }
 
     public func touch(_ descriptor: Int32, at seconds: Int64) throws(SystemError) {
         let unchanged = timespec(tv_sec: 0, tv_nsec: (1 << 30) - 2)  // UTIME_OMIT
@@ -114,9 +110,7 @@ public struct LinuxFileSystem: FileSystem {
         try check(.touch, futimens(descriptor, times))
     }
 
-    public func close(_ descriptor: Int32) throws(SystemError) {
-        try check(.close, Glibc.close(descriptor))
-    }
+    public func close(_ descriptor: Int32) throws(SystemError) { try check(.close, Glibc.close(descriptor)) }
 
     @discardableResult
     private func check<Count: FixedWidthInteger>(_ call: SystemCall, _ result: Count) throws(SystemError) -> Count {

@@ -20,12 +20,9 @@ package struct EntryHeader: Equatable {
 
     package var recordLength: Int
     package var imageLength: Int
+}
 
-    init(recordLength: Int, imageLength: Int) {
-        self.recordLength = recordLength
-        self.imageLength = imageLength
-    }
-
+extension EntryHeader {
     /// nil unless the bytes are a header of this format whose lengths make a file of `fileSize` bytes.
     package init?(_ bytes: UnsafeRawBufferPointer, fileSize: Int) {
         var reader = ByteReader(bytes)
@@ -59,11 +56,11 @@ package struct EntryHeader: Equatable {
     }
 
     /// The part of it that all entries of a generation share.
-    static func owner(uid: UInt32, name: GenerationName) -> [UInt8] {
+    static func owner(of generation: Generation) -> [UInt8] {
         var writer = ByteWriter(capacity: 52)
-        writer.integer(uid)
-        writer.append(name.user.bytes)
-        writer.append(name.generation.bytes)
+        writer.integer(generation.owner.uid)
+        writer.append(generation.owner.user.bytes)
+        writer.append(generation.id.bytes)
         return writer.bytes
     }
 }

@@ -29,7 +29,8 @@ extension ImageFiles {
     func makeRoom(in generation: Generation, keeping: EntryAddress?) throws -> Bool {
         let used = ledger.withLockedValue { $0.counted(of: generation.number).bytes }
         guard used > userQuota else { return true }
-        let freed = try evict(from: generation, bytes: used - Eviction.lowWater(of: userQuota), keeping: keeping)
+        // Down to 95 %, so that it is not needed at every write.
+        let freed = try evict(from: generation, bytes: used - (userQuota - userQuota / 20), keeping: keeping)
         return freed.bytes == 0 || used - freed.bytes <= userQuota
     }
 
@@ -37,9 +38,7 @@ extension ImageFiles {
     /// bring it on.
     /// - Parameter passingOver: whoever gave nothing; one more with each call that freed nothing.
     func makeRoomInStore(keeping: EntryAddress?, passingOver nothingToGive: inout Set<UInt64>) -> Bool {
-        let giver = ledger.withLockedValue {
-            $0.giver(quota: quota, accountOf: accountOf, passingOver: nothingToGive)
-        }
+        let giver = ledger.withLockedValue { $0.giver(quota: quota, accountOf: accountOf, passingOver: nothingToGive) }
         guard let giver else { return true }
         var freed = Usage()
         do {
@@ -163,9 +162,6 @@ enum Eviction {
     static let batch = 64
     /// How far back a use must lie before another one is noted, in seconds: a hit costs no write.
     static let grain: Int64 = 3600
-
-    /// Where eviction for a user's own quota ends: 95 %, so that it is not needed at every write.
-    static func lowWater(of quota: Int) -> Int { quota - quota / 20 }
 
     /// Those that go, longest unused first: as many as make `bytes`, but at most a quarter of a sample, since the rest
     /// of it is not old compared to what was not sampled.

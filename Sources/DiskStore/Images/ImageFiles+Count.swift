@@ -14,9 +14,8 @@ extension ImageFiles {
             if let directory = try existingDirectory(of: generation) { try tidy(directory) }
             generation.noteTidy()
         }
-        for bucket in UInt8.min...UInt8.max {
+        while let bucket = ledger.withLockedValue({ $0.nextToCount(of: generation.number) }) {
             if isStopped() { return }
-            guard ledger.withLockedValue({ $0.awaitsCount(generation.number, bucket: bucket) }) else { continue }
             try withLock(generation, bucket) {
                 // A write may have made the directories since, but it needs this lock to put anything in them.
                 let usage = try existingDirectory(of: generation).map { try count(bucket, in: $0) } ?? Usage()
@@ -33,12 +32,10 @@ extension ImageFiles {
         var usage = Usage(bytes: costs.directory)
         for entry in try disk.names(in: found) {
             guard let status = try disk.status(of: entry.name, in: found) else { continue }
-            guard status.kind == .file, status.linkCount == 1, status.size <= largestEntry,
+            guard status.kind == .file, status.linkCount == 1, status.size <= costs.longest,
                 EntryAddress(entry.name)?.bucket == bucket
             else {
-                log.attempt("what does not belong stays", .debug) {
-                    try takeAway(entry.name, status.kind, from: found)
-                }
+                log.attempt("what does not belong stays", .debug) { try takeAway(entry.name, status.kind, from: found) }
                 continue
             }
             usage = usage + Usage(images: 1, bytes: costs.file(status.size))

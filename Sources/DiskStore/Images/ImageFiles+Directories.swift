@@ -1,4 +1,3 @@
-import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
@@ -11,29 +10,18 @@ extension ImageFiles {
         try disk.existingDirectory(FileName(String(uid)), in: users)
     }
 
-    /// A generation's own directory, or nil.
-    func existingDirectory(of generation: Generation) throws -> Directory? {
-        let key = generation.key()
-        if let found = disk.directories[key] { return found }
-        guard let owner = try existingDirectory(of: generation.uid),
-            let found = try disk.existingDirectory(generation.directoryName, in: owner)
-        else { return nil }
-        disk.directories.insert(found, for: key)
-        return found
-    }
-
-    /// One of a generation's buckets, or nil. Without the commit lock, which a purge may hold for as long as an fsync
-    /// takes.
+    /// A generation's own directory, or one of its buckets; or nil. Without the commit lock, which a purge may hold for
+    /// as long as an fsync takes.
     ///
     /// A bucket goes with its last entry, maybe while it is opened here: one that is gone holds nothing and does no
     /// harm, but must not stay open for those who come after it was made anew.
-    func existingDirectory(of generation: Generation, bucket: UInt8) throws -> Directory? {
+    func existingDirectory(of generation: Generation, bucket: UInt8? = nil) throws -> Directory? {
         let key = generation.key(bucket)
         if let found = disk.directories[key] { return found }
         let removals = disk.directories.removals
-        guard let parent = try existingDirectory(of: generation),
-            let found = try disk.existingDirectory(BucketName.fileName(bucket), in: parent)
-        else { return nil }
+        let parent = try bucket == nil ? existingDirectory(of: generation.owner.uid) : existingDirectory(of: generation)
+        let name = bucket.map(BucketName.fileName) ?? generation.directoryName
+        guard let parent, let found = try disk.existingDirectory(name, in: parent) else { return nil }
         disk.directories.insert(found, for: key, unlessRemovedSince: removals)
         return found
     }
@@ -42,8 +30,9 @@ extension ImageFiles {
     func madeDirectory(of generation: Generation) throws -> Directory {
         let key = generation.key()
         if let found = disk.directories[key] { return found }
-        let found = try claims.claiming(generation.uid) {
-            try made(generation.directoryName, in: try made(FileName(String(generation.uid)), in: users))
+        let uid = generation.owner.uid
+        let found = try claims.claiming(uid) {
+            try made(generation.directoryName, in: try made(FileName(String(uid)), in: users))
         }
         disk.directories.insert(found, for: key)
         return found
@@ -62,9 +51,7 @@ extension ImageFiles {
         let key = generation.key(bucket)
         if let found = disk.directories[key] { return found }
         let found = try made(BucketName.fileName(bucket), in: try madeDirectory(of: generation)) {
-            ledger.withLockedValue {
-                $0.add(images: 0, bytes: costs.directory, to: generation.number, bucket: bucket)
-            }
+            ledger.withLockedValue { $0.add(images: 0, bytes: costs.directory, to: generation.number, bucket: bucket) }
         }
         disk.directories.insert(found, for: key)
         return found
@@ -92,9 +79,7 @@ extension ImageFiles {
 
     /// A directory in another, made if missing. What was planted in its stead goes to the trash.
     /// - Parameter wasMade: called when it was made by this call.
-    private func made(
-        _ name: FileName, in parent: Directory, wasMade: () -> Void = {}
-    ) throws -> Directory {
+    private func made(_ name: FileName, in parent: Directory, wasMade: () -> Void = {}) throws -> Directory {
         do {
             return try disk.openDirectory(name, in: parent)
         } catch  where error.isMissing {
@@ -102,12 +87,7 @@ extension ImageFiles {
         } catch  where error.isOfWrongKind {
             try trash.take(name, from: parent)
         }
-        do {
-            try disk.makeDirectory(name, in: parent)
-            wasMade()
-        } catch  where error.code == EEXIST {
-            // Another write made it first.
-        }
+        if try disk.makeDirectoryIfAbsent(name, in: parent) { wasMade() }
         return try disk.openDirectory(name, in: parent)
     }
 }

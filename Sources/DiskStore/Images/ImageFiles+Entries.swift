@@ -17,15 +17,15 @@ extension ImageFiles {
             if !isPlaced { withLock(generation, address.bucket) { tidyBucket(address.bucket, of: generation) } }
         }
         let (temporary, directory) = try prepareOrMakeRoom(entry, at: address, in: generation)
-        defer { if !isPlaced { removeTemporary(temporary, in: directory, of: generation) } }
+        defer { if !isPlaced { removeTemporary(temporary, in: directory) } }
         try withLock(generation, address.bucket) {
-            guard underWay.contains(temporary, in: generation), isCurrent() else { return }
+            guard underWay.contains(temporary), isCurrent() else { return }
             let name = address.fileName
             let bucket = try madeDirectory(of: generation, bucket: address.bucket)
             let old = try disk.status(of: name, in: bucket)
             if old?.kind == .directory { try trash.take(name, from: bucket) }
             let replaced = old?.kind == .file ? old : nil
-            try appear(temporary, in: directory, as: name, in: bucket, isSwap: replaced != nil, of: generation)
+            try appear(temporary, in: directory, as: name, in: bucket, isSwap: replaced != nil)
             isPlaced = true
             let freed = replaced.map { costs.file($0.size) } ?? 0
             ledger.withLockedValue { ledger in
@@ -60,7 +60,7 @@ extension ImageFiles {
         _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation
     ) throws -> Prepared {
         let directory = try madeDirectory(of: generation)
-        for file in underWay.leftOver(in: generation) { try remove(file, from: directory, of: generation) }
+        for file in underWay.leftOver(in: generation) { try remove(file, from: directory) }
         let temporary = disk.temporaries.make()
         try withLock(generation, address.bucket) {
             // Before anything is written, so that a full disk shows while there is nothing to undo.
@@ -75,15 +75,15 @@ extension ImageFiles {
             isMade = true
             // A purge that came before the file was there could not remove it; nor has it anything to fear from an
             // empty one.
-            guard underWay.contains(temporary, in: generation) else { return (temporary, directory) }
+            guard underWay.contains(temporary) else { return (temporary, directory) }
             try file.write(entry)
             try file.close()
         } catch {
             if isMade {
-                removeTemporary(temporary, in: directory, of: generation)
+                removeTemporary(temporary, in: directory)
             } else {
                 // There is none, and on a read-only disk there would be one such note for each attempt.
-                underWay.end(temporary, in: generation)
+                underWay.end(temporary)
             }
             throw error
         }
@@ -98,38 +98,35 @@ extension ImageFiles {
     /// cut within the half minute that the kernel keeps what was written takes the older image along: a miss, as an
     /// image that was PUT may be.
     private func appear(
-        _ temporary: FileName, in directory: Directory, as name: FileName, in bucket: Directory, isSwap: Bool,
-        of generation: Generation
+        _ temporary: FileName, in directory: Directory, as name: FileName, in bucket: Directory, isSwap: Bool
     ) throws {
         if isSwap {
             do throws(SystemError) {
                 try disk.exchange(temporary, in: directory, with: name, in: bucket)
-                return removeTemporary(temporary, in: directory, of: generation)
+                return removeTemporary(temporary, in: directory)
             } catch {
                 // Not every file system can swap; every one can rename.
             }
         }
         try disk.rename(temporary, in: directory, to: name, in: bucket)
-        underWay.end(temporary, in: generation)
+        underWay.end(temporary)
     }
 
     /// What cannot be removed stays noted: a purge of its profile tries again, or gives no receipt. It does not go to
     /// the trash, where it would outlive such a receipt.
-    private func removeTemporary(_ name: FileName, in directory: Directory, of generation: Generation) {
+    private func removeTemporary(_ name: FileName, in directory: Directory) {
         do {
-            try remove(name, from: directory, of: generation)
+            try remove(name, from: directory)
         } catch {
-            underWay.leaveOver(name, in: generation)
+            underWay.leaveOver(name)
             log.warning("a temporary file could not be removed; the next write will", metadata: ["error": "\(error)"])
         }
     }
 
-    private func remove(
-        _ temporary: FileName, from directory: Directory, of generation: Generation
-    ) throws(SystemError) {
+    private func remove(_ temporary: FileName, from directory: Directory) throws(SystemError) {
         try disk.unlinkIfPresent(temporary, in: directory)
         // Only now: else nobody would try again.
-        underWay.end(temporary, in: generation)
+        underWay.end(temporary)
     }
 
     /// Removes an entry that turned out bad, unless something else stands there by now. Counted.
@@ -137,29 +134,35 @@ extension ImageFiles {
     func reject(_ address: EntryAddress, status: FileStatus?, in generation: Generation) {
         counters.count(.rejectedEntries)
         log.attempt("a bad entry could not be removed") {
-            try withLock(generation, address.bucket) {
-                let name = address.fileName
-                guard let bucket = try existingDirectory(of: generation, bucket: address.bucket),
-                    let found = try disk.status(of: name, in: bucket)
-                else { return }
-                if let status, !found.isSameFile(as: status) { return }
+            try remove(address, of: generation) { found in
+                if let status { return found.isSameFile(as: status) }
                 // What could not be opened as a file and is one now has been replaced in between.
-                if status == nil, found.kind == .file, found.owner == geteuid() { return }
-                try remove(name, found, from: bucket, address.bucket, of: generation)
-                tidyBucket(address.bucket, of: generation)
+                return found.kind != .file || found.owner != geteuid()
             }
+        }
+    }
+
+    /// Removes what stands at an address, if anything does.
+    /// - Parameter mayGo: whether it may go; asked with the commit lock held.
+    func remove(_ address: EntryAddress, of generation: Generation, if mayGo: (FileStatus) -> Bool) throws {
+        try withLock(generation, address.bucket) {
+            guard let bucket = try existingDirectory(of: generation, bucket: address.bucket),
+                let found = try disk.status(of: address.fileName, in: bucket), mayGo(found)
+            else { return }
+            try remove(address.fileName, found, from: bucket, address.bucket, of: generation)
+            tidyBucket(address.bucket, of: generation)
         }
     }
 
     /// Removes every size of a profile, durably. The commit lock is held.
     func removeAll(of profile: SealedName, in generation: Generation) throws -> Usage {
         guard let directory = try existingDirectory(of: generation) else { return Usage() }
-        try removeLeftovers(of: generation)
-        for file in underWay.files(of: profile, in: generation) { try remove(file, from: directory, of: generation) }
+        try removeLeftovers(of: generation, in: directory)
+        for file in underWay.files(of: profile) { try remove(file, from: directory) }
         let removed = try removeEntries(of: profile, in: generation)
         // Where the bucket went too, it is this directory that leads to the entry no more. And where it did not, it is
         // this one that leads to no temporary file.
-        try disk.sync(directory, .generation(generation.number))
+        try disk.sync(directory, .images(generation.key()))
         return removed
     }
 
@@ -178,15 +181,15 @@ extension ImageFiles {
         try failure.rethrow()
         if try removeDirectoryIfEmpty(of: generation, bucket: profile.bucket) { return removed }
         // Also when nothing was found: an entry evicted a moment ago would be back after a power cut (I4).
-        try disk.sync(bucket, .bucket(generation: generation.number, bucket: profile.bucket))
+        try disk.sync(bucket, .images(generation.key(profile.bucket)))
         return removed
     }
 
     /// Until a generation was tidied up, images may lie in it that a run before this one swapped out and was killed
     /// before it removed them: whole, sealed under a key that lives on, and of whatever profile. They go before any
     /// profile's receipt (I3).
-    private func removeLeftovers(of generation: Generation) throws {
-        guard !generation.isTidy, let directory = try existingDirectory(of: generation) else { return }
+    private func removeLeftovers(of generation: Generation, in directory: Directory) throws {
+        if generation.isTidy { return }
         let stale = try disk.names(in: directory).filter {
             disk.temporaries.isStale($0.name) && $0.kind != .directory
         }
@@ -217,15 +220,7 @@ extension ImageFiles {
             let bucket = try existingDirectory(of: generation, bucket: profile.bucket)
         else { return [] }
         let prefix = profile.fileName.bytes
-        var sizes: [UInt16] = []
-        var seen = 0
-        try disk.list(bucket) { entry in
-            if entry.name.bytes.starts(with: prefix), let address = EntryAddress(entry.name) {
-                sizes.append(address.size)
-            }
-            seen += 1
-            return seen < Self.mostNamesLookedThrough
-        }
-        return sizes
+        return try disk.names(in: bucket, limit: Self.mostNamesLookedThrough)
+            .compactMap { $0.name.bytes.starts(with: prefix) ? EntryAddress($0.name)?.size : nil }
     }
 }

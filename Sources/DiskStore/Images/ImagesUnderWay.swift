@@ -12,46 +12,39 @@ import NIOConcurrencyHelpers
 final class ImagesUnderWay: Sendable {
     private struct Note {
         let profile: SealedName
+        /// Its number.
+        let generation: UInt64
         var isLeftOver = false
     }
 
-    /// By generation, since a profile's name belongs to one.
-    private let noted = NIOLockedValueBox<[UInt64: [FileName: Note]]>([:])
+    private let noted = NIOLockedValueBox<[FileName: Note]>([:])
 
     /// Before the file is made.
     func begin(_ file: FileName, of profile: SealedName, in generation: Generation) {
-        noted.withLockedValue { $0[generation.number, default: [:]][file] = Note(profile: profile) }
+        noted.withLockedValue { $0[file] = Note(profile: profile, generation: generation.number) }
     }
 
-    func contains(_ file: FileName, in generation: Generation) -> Bool {
-        noted.withLockedValue { $0[generation.number]?[file] != nil }
-    }
+    func contains(_ file: FileName) -> Bool { noted.withLockedValue { $0[file] != nil } }
 
     /// When no file of that name is there any more.
-    func end(_ file: FileName, in generation: Generation) {
-        noted.withLockedValue { noted in
-            noted[generation.number]?[file] = nil
-            if noted[generation.number]?.isEmpty == true { noted[generation.number] = nil }
-        }
-    }
+    func end(_ file: FileName) { noted.withLockedValue { $0[file] = nil } }
 
     /// Nobody works on the file any more, and it is still there.
-    func leaveOver(_ file: FileName, in generation: Generation) {
-        noted.withLockedValue { $0[generation.number]?[file]?.isLeftOver = true }
-    }
+    func leaveOver(_ file: FileName) { noted.withLockedValue { $0[file]?.isLeftOver = true } }
 
     func leftOver(in generation: Generation) -> [FileName] {
-        noted.withLockedValue { ($0[generation.number] ?? [:]).filter { $0.value.isLeftOver }.map(\.key) }
+        noted.withLockedValue { $0.filter { $1.generation == generation.number && $1.isLeftOver }.map(\.key) }
     }
 
-    func files(of profile: SealedName, in generation: Generation) -> [FileName] {
-        noted.withLockedValue { noted in
-            (noted[generation.number] ?? [:]).filter { $0.value.profile == profile }.map(\.key)
-        }
+    /// A profile's name belongs to one generation.
+    func files(of profile: SealedName) -> [FileName] {
+        noted.withLockedValue { $0.filter { $1.profile == profile }.map(\.key) }
     }
 
     /// The generation is gone, and its directory with it.
-    func forget(_ generation: Generation) { noted.withLockedValue { $0[generation.number] = nil } }
+    func forget(_ generation: Generation) {
+        noted.withLockedValue { $0 = $0.filter { $1.generation != generation.number } }
+    }
 
-    var count: Int { noted.withLockedValue { $0.values.reduce(0) { $0 + $1.count } } }
+    var count: Int { noted.withLockedValue { $0.count } }
 }

@@ -1,7 +1,5 @@
 import COpenSSL
-import Glibc
 import LinuxSupport
-import NIOConcurrencyHelpers
 import ThumbnailCache
 
 /// Key files: how one is read, how one replaces another, and how one is destroyed.
@@ -14,9 +12,7 @@ extension LoginFiles {
         guard let directory = try uidDirectory(sealedOwner.uid, in: keys) else { return nil }
         let name = sealedOwner.user.fileName
         guard let file = try disk.contents(of: name, in: directory, limit: KeyFile.size) else { return nil }
-        let found = try file.withBytes { bytes in
-            try KeyFile(bytes) { try names.check($0, uid: sealedOwner.uid, user: sealedOwner.user, into: $1) }
-        }
+        let found = try file.withBytes { try KeyFile($0) { try names.check($0, of: sealedOwner, into: $1) } }
         if found == nil { try endDamaged(sealedOwner, "its key file is damaged") }
         return found
     }
@@ -31,8 +27,7 @@ extension LoginFiles {
         let name = sealedOwner.user.fileName
         let temporary = Disk.temporaryName(for: name)
         try destroyLeftover(of: sealedOwner, in: directory)
-        try keyFile.withEncoded(check: { try names.check($0, uid: sealedOwner.uid, user: sealedOwner.user, into: $1) })
-        { bytes in
+        try keyFile.withEncoded(check: { try names.check($0, of: sealedOwner, into: $1) }) { bytes in
             try disk.create(temporary, in: directory, with: bytes)
             try swap(temporary, with: name, in: directory, bytes)
         }
@@ -125,7 +120,6 @@ struct Reserve: Sendable {
     let disk: Disk
     /// That of the keys.
     let directory: Directory
-    private let isThere = NIOLockedValueBox(false)
 
     /// Does what must not fail for want of room (F4): if it does, once more with the room of the reserve.
     func givingUp(_ body: () throws -> Void) throws {
@@ -139,11 +133,7 @@ struct Reserve: Sendable {
 
     /// Makes it if it is not there. Throws when there is no room, which is no reason not to go on.
     func restore() throws(SystemError) {
-        if isThere.withLockedValue({ $0 }) { return }
-        if let status = try disk.status(of: Self.fileName, in: directory), status.size == Self.size {
-            isThere.withLockedValue { $0 = true }
-            return
-        }
+        if let status = try disk.status(of: Self.fileName, in: directory), status.size == Self.size { return }
         try disk.unlinkIfPresent(Self.fileName, in: directory)
         do {
             var file = try disk.open(Self.fileName, in: directory, for: .creating)
@@ -154,15 +144,11 @@ struct Reserve: Sendable {
             disk.unlinkIfPossible(Self.fileName, in: directory)
             throw error
         }
-        isThere.withLockedValue { $0 = true }
     }
 
     /// Gives the room up, also what a run before this one has set aside. False when there was none to give.
     private func release() throws(SystemError) -> Bool {
-        isThere.withLockedValue { $0 = false }
-        guard try disk.status(of: Self.fileName, in: directory) != nil else { return false }
-        try disk.unlinkIfPresent(Self.fileName, in: directory)
-        return true
+        try unlessMissing { () throws(SystemError) in try disk.unlink(Self.fileName, in: directory) } != nil
     }
 }
 

@@ -12,41 +12,36 @@ extension LoginFiles {
                 }
             }
         }
-        logged("key files") {
-            for uid in try uids() where !isStopped() {
-                for sealedOwner in try owners(of: uid) {
-                    logged("a log-in") {
-                        try withLock(sealedOwner) { if !isLive(sealedOwner) { _ = try load(sealedOwner) } }
+        func sweep(
+            _ root: Directory, _ what: String, _ body: (SealedOwner, Directory) throws -> Void,
+            leftOver: (SealedOwner, Directory) throws -> Void
+        ) {
+            logged("\(what)s") {
+                for uid in try uids(in: root) where !isStopped() {
+                    guard let directory = try uidDirectory(uid, in: root) else { continue }
+                    for sealedOwner in try owners(of: uid, in: root) {
+                        logged("a \(what)") {
+                            try locks.withLock(for: sealedOwner) { try body(sealedOwner, directory) }
+                        }
+                        yield()
                     }
-                    yield()
+                    try removeLeftovers(in: directory, uid: uid) { try leftOver($0, directory) }
+                    removeEmptyDirectories(of: uid)
                 }
-                if let directory = try uidDirectory(uid, in: keys) {
-                    try removeLeftovers(in: directory, uid: uid) { try destroyLeftover(of: $0, in: directory) }
-                }
-                removeEmptyDirectories(of: uid)
             }
         }
-        logged("session files") {
-            for uid in try disk.names(in: sessions).compactMap({ UInt32(name: $0.name) }) where !isStopped() {
-                guard let directory = try uidDirectory(uid, in: sessions) else { continue }
-                try removeLeftovers(in: directory, uid: uid) { sealedOwner in
-                    try disk.unlinkIfPresent(Disk.temporaryName(for: sealedOwner.user.fileName), in: directory)
-                }
-                for entry in try disk.names(in: directory) {
-                    guard let user = SealedName(hex: entry.name.bytes) else { continue }
-                    let sealedOwner = SealedOwner(uid: uid, user: user)
-                    logged("a session file") {
-                        // The key file is looked at second and under the lock: no log-in is half written then.
-                        try withLock(sealedOwner) {
-                            if try keyFile(of: sealedOwner) == nil {
-                                try disk.unlinkIfPresent(entry.name, in: directory)
-                            }
-                        }
-                    }
-                    yield()
-                }
-                removeEmptyDirectories(of: uid)
+        sweep(keys, "key file") { sealedOwner, _ in
+            if !isLive(sealedOwner) { _ = try load(sealedOwner) }
+        } leftOver: {
+            try destroyLeftover(of: $0, in: $1)
+        }
+        sweep(sessions, "session file") { sealedOwner, directory in
+            // The key file is looked at second and under the lock: no log-in is half written then.
+            if try keyFile(of: sealedOwner) == nil {
+                try disk.unlinkIfPresent(sealedOwner.user.fileName, in: directory)
             }
+        } leftOver: {
+            try disk.unlinkIfPresent(Disk.temporaryName(for: $0.user.fileName), in: $1)
         }
     }
 
@@ -85,9 +80,7 @@ extension LoginFiles {
 
     /// What runs before this one have left of temporary files.
     /// - Parameter remove: removes the one of a sealedOwner. Under the lock nobody is writing it.
-    private func removeLeftovers(
-        in directory: Directory, uid: UInt32, _ remove: (SealedOwner) throws -> Void
-    ) throws {
+    private func removeLeftovers(in directory: Directory, uid: UInt32, _ remove: (SealedOwner) throws -> Void) throws {
         for entry in try disk.names(in: directory) where SealedName(hex: entry.name.bytes) == nil {
             guard let user = SealedName(hex: entry.name.bytes.prefix(64)),
                 entry.name == Disk.temporaryName(for: user.fileName)
@@ -99,7 +92,7 @@ extension LoginFiles {
                 continue
             }
             let sealedOwner = SealedOwner(uid: uid, user: user)
-            try withLock(sealedOwner) { try remove(sealedOwner) }
+            try locks.withLock(for: sealedOwner) { try remove(sealedOwner) }
         }
     }
 

@@ -1,4 +1,3 @@
-import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
@@ -19,7 +18,8 @@ struct LoginFiles: Sendable {
     let random: any RandomSource
     let counters: Counters<StoreEvent>
     let log: Logger
-    private let locks = StripedLocks(count: 64)
+    /// Held by whoever works on an owner.
+    let locks = StripedLocks(count: 64)
     private let claims = DirectoryClaims()
     private let state = NIOLockedValueBox(State())
 
@@ -36,25 +36,14 @@ struct LoginFiles: Sendable {
         var halfBegun: Set<SealedOwner> = []
     }
 
-    /// What there is of a log-in.
-    struct Login {
-        let keys: KeyFile
-        let session: SessionRecord
-    }
-
     func sealedOwner(_ owner: Owner) throws -> SealedOwner {
         SealedOwner(uid: owner.uid, user: try names.name(of: owner))
-    }
-
-    /// Nobody else works on that sealedOwner meanwhile.
-    func withLock<Result>(_ sealedOwner: SealedOwner, _ body: () throws -> Result) rethrows -> Result {
-        try locks.withLock(for: sealedOwner, body)
     }
 
     // MARK: What is there
 
     /// The log-in, or nil; what is damaged, or has no session any more, is ended on the way. Lock held.
-    func load(_ sealedOwner: SealedOwner) throws -> Login? {
+    func load(_ sealedOwner: SealedOwner) throws -> (keys: KeyFile, session: SessionRecord)? {
         try undoHalfBegun(sealedOwner)
         guard let keys = try keyFile(of: sealedOwner) else { return nil }
         guard let record = try session(of: sealedOwner, key: keys.sessionKey) else {
@@ -66,7 +55,7 @@ struct LoginFiles: Sendable {
             try end(sealedOwner)
             return nil
         }
-        return Login(keys: keys, session: record)
+        return (keys, record)
     }
 
     private func session(of sealedOwner: SealedOwner, key: Secret) throws -> SessionRecord? {
@@ -78,20 +67,20 @@ struct LoginFiles: Sendable {
         return record
     }
 
-    /// The uids that have a directory of key files.
-    func uids() throws -> [UInt32] { try disk.names(in: keys).compactMap { UInt32(name: $0.name) } }
+    /// The uids that have a directory, of key files unless ``sessions`` are asked for.
+    func uids(in root: Directory? = nil) throws -> [UInt32] {
+        try disk.names(in: root ?? keys).compactMap { UInt32(name: $0.name) }
+    }
 
-    /// Everybody of a uid that has a key file.
-    func owners(of uid: UInt32) throws -> [SealedOwner] {
-        guard let directory = try uidDirectory(uid, in: keys) else { return [] }
+    /// Everybody of a uid that has a file there.
+    func owners(of uid: UInt32, in root: Directory? = nil) throws -> [SealedOwner] {
+        guard let directory = try uidDirectory(uid, in: root ?? keys) else { return [] }
         return try disk.names(in: directory).compactMap { entry in
             SealedName(hex: entry.name.bytes).map { SealedOwner(uid: uid, user: $0) }
         }
     }
 
-    func isLive(_ sealedOwner: SealedOwner) -> Bool {
-        state.withLockedValue { $0.live[sealedOwner] != nil }
-    }
+    func isLive(_ sealedOwner: SealedOwner) -> Bool { state.withLockedValue { $0.live[sealedOwner] != nil } }
 
     func setLive(_ sealedOwner: SealedOwner, sessionKey: Secret) {
         state.withLockedValue { $0.live[sealedOwner] = sessionKey }
@@ -192,11 +181,7 @@ struct LoginFiles: Sendable {
     private func write(_ record: SessionRecord, of sealedOwner: SealedOwner, key: Secret) throws {
         let file = try SessionFile.seal(record, of: sealedOwner, key: key, algorithms: algorithms, random: random)
         let directory = try existingUIDDirectory(sealedOwner.uid, in: sessions)
-        try file.withUnsafeBytes { bytes in
-            try disk.replace(sealedOwner.user.fileName, in: directory, with: bytes) { () throws(SystemError) in
-                try disk.sync(directory, .sessionsOf(uid: sealedOwner.uid))
-            }
-        }
+        try disk.replace(sealedOwner.user.fileName, in: directory, .sessionsOf(uid: sealedOwner.uid), with: file)
     }
 
     func endDamaged(_ sealedOwner: SealedOwner, _ reason: String) throws {

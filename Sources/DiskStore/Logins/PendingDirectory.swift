@@ -23,21 +23,7 @@ struct PendingDirectory: LogoutMarkers {
     /// The markers that are there; none where the directory is not.
     /// - Throws: when the directory is not to be trusted, cannot be read, or holds more than can be looked at.
     func pending() throws -> [LogoutMarker] {
-        try storeErrors("looking for pending log-outs") {
-            guard let directory = try open() else { return [] }
-            return try markers(in: directory)
-        }
-    }
-
-    func remove(_ honoured: [LogoutMarker]) throws {
-        try storeErrors("removing the markers of log-outs that are done") {
-            // Where the directory has gone, so have they.
-            guard let directory = try open() else { return }
-            try remove(honoured, from: directory)
-        }
-    }
-
-    private func markers(in directory: Directory) throws -> [LogoutMarker] {
+        guard let directory = try open() else { return [] }
         let entries = try named("read") { try disk.names(in: directory, limit: Self.mostEntries + 1) }
         guard entries.count <= Self.mostEntries else {
             throw problem("holds more than \(Self.mostEntries) entries; remove what is no marker")
@@ -60,8 +46,9 @@ struct PendingDirectory: LogoutMarkers {
         return found
     }
 
-    /// One that cannot be removed does not keep the others.
-    private func remove(_ honoured: [LogoutMarker], from directory: Directory) throws {
+    /// One that cannot be removed does not keep the others. Where the directory has gone, so have they.
+    func remove(_ honoured: [LogoutMarker]) throws {
+        guard let directory = try open() else { return }
         var removed: [FileName] = []
         var failure: SystemError?
         for name in honoured.map({ FileName($0.name) }) {
@@ -95,8 +82,9 @@ struct PendingDirectory: LogoutMarkers {
         let status: FileStatus
         do throws(SystemError) {
             // Links on the way are root's own business; in its stead one would lead where others may write.
-            let (parent, name) = Self.split(path)
-            directory = try disk.openDirectory(name, in: disk.openRoot(parent))
+            let names = path.split(separator: "/")
+            let parent = try disk.openRoot("/" + names.dropLast().joined(separator: "/"))
+            directory = try disk.openDirectory(FileName(names.last.map(String.init) ?? "."), in: parent)
             status = try directory.status()
         } catch {
             if error.isMissing { return nil }
@@ -129,8 +117,8 @@ struct PendingDirectory: LogoutMarkers {
     }
 
     /// What is wrong with the directory.
-    private func problem(_ reason: String) -> BadDirectory {
-        BadDirectory(description: "the directory of pending log-outs \(path) \(reason)")
+    private func problem(_ reason: String) -> StoreError {
+        .failed("the directory of pending log-outs \(path) \(reason)")
     }
 
     private func refuse(_ name: FileName, _ reason: String) {
@@ -139,17 +127,6 @@ struct PendingDirectory: LogoutMarkers {
             "something in the directory of pending log-outs is no marker; it is ignored",
             metadata: ["directory": "\(path)", "name": "\(name.text.debugDescription)", "reason": "\(reason)"])
     }
-
-    /// The directory that a path lies in, and its name there.
-    static func split(_ path: String) -> (parent: String, name: FileName) {
-        let parts = path.split(separator: "/")
-        let parent = "/" + parts.dropLast().joined(separator: "/")
-        return (parent, FileName(parts.last.map(String.init) ?? "."))
-    }
-}
-
-private struct BadDirectory: Error, CustomStringConvertible {
-    let description: String
 }
 
 extension LogoutMarker {

@@ -15,12 +15,9 @@ package struct SessionRecord: Equatable {
     package let login: LoginRecord
 
     private static let version: UInt8 = 4
+}
 
-    init(user: OpaqueID, login: LoginRecord) {
-        self.user = user
-        self.login = login
-    }
-
+extension SessionRecord {
     /// nil unless the bytes are exactly one record of this version or one before.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = ByteReader(bytes)

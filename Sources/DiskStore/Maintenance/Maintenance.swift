@@ -23,18 +23,14 @@ struct Maintenance: Sendable {
     private static let period = 60.0
 
     /// Whether all that was there at the start is counted.
-    var isCounted: Bool {
-        isSwept.withLockedValue { $0 } && images.ledger.withLockedValue { $0.isCounted }
-    }
+    var isCounted: Bool { isSwept.withLockedValue { $0 } && images.ledger.withLockedValue { $0.isCounted } }
 
     /// Everything that is due, until nothing more can be done or it is stopped.
     func run() {
         running.withLock {
             step("the sweep") { try sweepOnce() }
             for generation in images.generations where !signal.isStopped {
-                step("counting") {
-                    try images.count(generation, until: { signal.isStopped }, yield: yield)
-                }
+                step("counting") { try images.count(generation, until: { signal.isStopped }, yield: yield) }
             }
             step("deleting trash") { try emptyTrash() }
             evict()
@@ -88,9 +84,9 @@ struct Maintenance: Sendable {
 
     private func isAlive(_ name: GenerationName, uid: UInt32) throws -> Bool {
         let sealedOwner = SealedOwner(uid: uid, user: name.user)
-        return try logins.withLock(sealedOwner) {
+        return try logins.locks.withLock(for: sealedOwner) {
             guard try logins.keyFile(of: sealedOwner)?.generation == name.generation else { return false }
-            _ = images.generation(name, uid: uid, isNew: false)
+            _ = images.generation(name.generation, of: sealedOwner, isNew: false)
             return true
         }
     }
@@ -132,11 +128,7 @@ struct Maintenance: Sendable {
     func startThread(after rest: Double) throws {
         try thread.withLockedValue { thread in
             guard thread == nil else { return }
-            do {
-                thread = try LinuxSupport.startThread(named: "maintenance") { self.loop(after: rest) }
-            } catch {
-                throw StoreStartError("\(error)")
-            }
+            thread = try LinuxSupport.startThread(named: "maintenance") { self.loop(after: rest) }
         }
     }
 

@@ -1,4 +1,3 @@
-import LinuxSupport
 import NIOConcurrencyHelpers
 import ThumbnailCache
 
@@ -45,29 +44,22 @@ struct Trash: Sendable {
     func emptySome(budget: Int, yield: YieldToOthers? = nil) throws -> Progress {
         if yield == nil { hurried.withLockedValue { $0 += 1 } }
         defer { if yield == nil { hurried.withLockedValue { $0 -= 1 } } }
-        return try deleting.withLock {
-            try empty(
-                Turn(budget: budget) {
-                    guard let yield else { return true }
-                    if isAwaited { return false }
-                    yield()
-                    return true
-                })
-        }
+        return try deleting.withLock { try empty(Turn(budget: budget, yield: yield)) }
     }
 
-    /// What one turn may delete yet.
     private struct Turn {
-        private(set) var budget: Int
-        /// Whether to go on.
-        let afterEach: () -> Bool
+        /// Names that may be deleted yet.
+        var budget: Int
+        let yield: YieldToOthers?
 
         var isOver: Bool { budget <= 0 }
+    }
 
-        mutating func count() {
-            budget -= 1
-            if !afterEach() { budget = 0 }
-        }
+    /// A name is gone.
+    private func count(_ turn: inout Turn) {
+        turn.budget -= 1
+        guard let yield = turn.yield else { return }
+        if isAwaited { turn.budget = 0 } else { yield() }
     }
 
     private func empty(_ turn: Turn) throws -> Progress {
@@ -100,7 +92,7 @@ struct Trash: Sendable {
             do {
                 try disk.removeDirectory(entry.name, in: directory)
                 contents.withLockedValue { $0.bytes = max(0, $0.bytes - costs.directory) }
-                turn.count()
+                count(&turn)
             } catch {
                 // Something is still in it, or it was swapped: the next round sees.
             }
@@ -113,7 +105,7 @@ struct Trash: Sendable {
         try disk.list(item) { child in
             if child.kind != .file, try disk.status(of: child.name, in: item)?.kind == .directory {
                 try take(child.name, from: item)
-                turn.count()
+                count(&turn)
             } else {
                 unlink(child.name, in: item, &turn)
             }
@@ -129,7 +121,7 @@ struct Trash: Sendable {
                 contents.images = max(0, contents.images - 1)
                 contents.bytes = max(0, contents.bytes - (size.map { costs.file($0) } ?? 0))
             }
-            turn.count()
+            count(&turn)
         } catch {
             // It stays, and counts as stuck when nothing else can be deleted either.
         }

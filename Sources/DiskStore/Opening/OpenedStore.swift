@@ -18,19 +18,19 @@ struct OpenedStore {
         _ configuration: DiskStoreConfiguration, disk: Disk, algorithms: Algorithms, random: any RandomSource,
         now: Int64, log: Logger
     ) throws {
-        let cache = try StoreHome("cache", configuration.cacheDirectory, disk)
-        let stateHome = try StoreHome("state", configuration.stateDirectory, disk)
+        let cache = try StoreHome.checked("cache", configuration.cacheDirectory, disk)
+        let stateHome = try StoreHome.checked("state", configuration.stateDirectory, disk)
         let runtimePath = configuration.runtimeDirectory ?? ""
-        let runtime = configuration.keys == .runtime ? try StoreHome("runtime", runtimePath, disk) : nil
+        let runtime = configuration.keys == .runtime ? try StoreHome.checked("runtime", runtimePath, disk) : nil
         let keysHome = runtime ?? stateHome
         state = stateHome.directory
         locks = try StoreLocks([cache, stateHome] + [runtime].compactMap { $0 }, disk: disk)
         // Nothing has been changed up to here.
         let version = try FormatVersion.check(in: cache.directory, path: cache.path, disk: disk)
-        users = try Self.replaceable("users", in: cache.directory, disk)
-        trash = try Self.replaceable("trash", in: cache.directory, disk)
-        keys = try Self.kept("keys", in: keysHome.directory, disk)
-        sessions = try Self.kept("sessions", in: state, disk)
+        users = try Self.directory("users", in: cache.directory, disk)
+        trash = try Self.directory("trash", in: cache.directory, disk)
+        keys = try Self.directory("keys", in: keysHome.directory, disk, ofLogins: true)
+        sessions = try Self.directory("sessions", in: state, disk, ofLogins: true)
         if version != .current {
             if version == .unknown {
                 log.warning("the cache directory has an unknown format; its images are thrown away")
@@ -46,25 +46,20 @@ struct OpenedStore {
         epochBase = try StartCounter.epochBase(in: state, disk: disk, algorithms: algorithms, now: now, log: log)
     }
 
-    /// A directory of images. What stands in its stead is removed: nothing in it that could not be fetched again (F24).
-    private static func replaceable(_ name: FileName, in parent: Directory, _ disk: Disk) throws -> Directory {
+    /// A directory of the store's own, made if missing. What stands in its stead is removed where images are to be, of
+    /// which there is none that could not be fetched again (F24); where log-ins are, it stays, and there is no start.
+    private static func directory(
+        _ name: FileName, in parent: Directory, _ disk: Disk, ofLogins: Bool = false
+    ) throws -> Directory {
         let found = try disk.status(of: name, in: parent)?.kind
         if found != .directory {
+            guard found == nil || !ofLogins else {
+                throw StoreStartError(
+                    "\"\(name.text)\" is no directory where the log-ins are kept; remove what is there")
+            }
             if found != nil { try disk.unlink(name, in: parent) }
             try disk.makeDirectory(name, in: parent)
-        }
-        return try disk.openDirectory(name, in: parent)
-    }
-
-    /// A directory of log-ins. What stands in its stead stays, and there is no start.
-    private static func kept(_ name: FileName, in parent: Directory, _ disk: Disk) throws -> Directory {
-        switch try disk.status(of: name, in: parent)?.kind {
-        case .directory: break
-        case nil:
-            try disk.makeDirectory(name, in: parent)
-            try disk.sync(parent)
-        default:
-            throw StoreStartError("\"\(name.text)\" is no directory where the log-ins are kept; remove what is there")
+            if ofLogins { try disk.sync(parent) }
         }
         return try disk.openDirectory(name, in: parent)
     }
@@ -79,7 +74,7 @@ struct OpenedStore {
         }
         if runtimePath.isEmpty { return }
         do {
-            let unused = StoreHome("runtime", runtimePath, try disk.openRoot(runtimePath))
+            let unused = StoreHome(role: "runtime", path: runtimePath, directory: try disk.openRoot(runtimePath))
             if try unused.isSame(as: state) { return }
             // Locked, lest the keys of a daemon that keeps its own there be destroyed under it.
             let lock = try StoreLocks([unused], disk: disk)
@@ -96,16 +91,12 @@ struct StoreHome {
     let path: String
     let directory: Directory
 
-    init(_ role: String, _ path: String, _ directory: Directory) {
-        (self.role, self.path, self.directory) = (role, path, directory)
-    }
-
     /// Opens and checks it.
-    init(_ role: String, _ path: String, _ disk: Disk) throws {
+    static func checked(_ role: String, _ path: String, _ disk: Disk) throws -> StoreHome {
         guard path.utf8.first == UInt8(ascii: "/"), !path.utf8.contains(0) else {
             throw StoreStartError("the \(role) directory must be an absolute path, not \"\(path)\"")
         }
-        let status: FileStatus
+        let (directory, status): (Directory, FileStatus)
         do {
             directory = try disk.openRoot(path)
             status = try directory.status()
@@ -122,12 +113,10 @@ struct StoreHome {
                 "the \(role) directory \(path) has mode \(String(status.permissions, radix: 8)), writable for others; "
                     + "it must have a mode such as 700 or 755")
         }
-        (self.role, self.path) = (role, path)
+        return StoreHome(role: role, path: path, directory: directory)
     }
 
-    func isSame(as other: StoreHome) throws -> Bool {
-        try directory.status().isSameFile(as: other.directory.status())
-    }
+    func isSame(as other: StoreHome) throws -> Bool { try directory.status().isSameFile(as: other.directory.status()) }
 }
 
 /// One daemon per store: a lock on a file in each directory, which the kernel gives up with the process (F44, F60).

@@ -1,14 +1,13 @@
 import Synchronization
-import ThumbnailCache
 
 /// One generation on disk: whose it is and what its directory is called. It has no key; see ``Vault``.
 final class Generation: Sendable {
     /// Counts the generations met in this run: a short key for caches and ledger.
     let number: UInt64
-    let uid: UInt32
-    let name: GenerationName
+    let owner: SealedOwner
+    let id: GenerationID
     /// Made anew each time: there may be tens of thousands of generations, and few whose directory is opened.
-    var directoryName: FileName { name.fileName }
+    var directoryName: FileName { GenerationName(user: owner.user, generation: id).fileName }
     /// Whether it was made in this run.
     let isNew: Bool
     /// One bit for each bucket that nothing has been put in, so that nothing need be looked for there. None where the
@@ -16,15 +15,12 @@ final class Generation: Sendable {
     private let untouched: InlineArray<4, Atomic<UInt64>>
     /// Whether no file of an earlier run can lie in the directory any more.
     private let tidy: Atomic<Bool>
-    /// In place, since a box would take as much memory again as all the rest. No images but -1 while it is not known.
-    private let lastImages = Atomic<Int>(-1)
-    private let lastBytes = Atomic<Int>(0)
 
     /// - Parameter isNew: it was made just now, so that nothing is in it.
-    init(number: UInt64, uid: UInt32, name: GenerationName, isNew: Bool) {
+    init(number: UInt64, owner: SealedOwner, id: GenerationID, isNew: Bool) {
         self.number = number
-        self.uid = uid
-        self.name = name
+        self.owner = owner
+        self.id = id
         self.isNew = isNew
         tidy = Atomic(isNew)
         untouched = InlineArray { _ in Atomic(isNew ? UInt64.max : 0) }
@@ -34,18 +30,6 @@ final class Generation: Sendable {
 
     /// What earlier runs left beside the buckets is gone.
     func noteTidy() { tidy.store(true, ordering: .releasing) }
-
-    /// What it had when its account was closed; nil before.
-    var lastUsage: Usage? {
-        let images = lastImages.load(ordering: .acquiring)
-        return images < 0 ? nil : Usage(images: images, bytes: lastBytes.load(ordering: .relaxed))
-    }
-
-    /// Called once, when its account is closed.
-    func close(holding usage: Usage) {
-        lastBytes.store(usage.bytes, ordering: .relaxed)
-        lastImages.store(usage.images, ordering: .releasing)
-    }
 
     /// Whether it is known without a look at the disk that a bucket holds no entry.
     func holdsNothing(in bucket: UInt8) -> Bool {
@@ -59,7 +43,5 @@ final class Generation: Sendable {
     }
 
     /// What its directory, or that of a bucket, is known by while it runs.
-    func key(_ bucket: UInt8? = nil) -> DirectoryCache.Key {
-        DirectoryCache.Key(generation: number, bucket: bucket)
-    }
+    func key(_ bucket: UInt8? = nil) -> DirectoryCache.Key { DirectoryCache.Key(generation: number, bucket: bucket) }
 }

@@ -51,7 +51,7 @@ extension Vault {
     /// Whether a file may be an entry at all.
     func isInOrder(_ status: FileStatus) -> Bool {
         status.kind == .file && status.linkCount == 1 && status.size >= EntryHeader.overhead
-            && status.size <= files.largestEntry
+            && status.size <= files.costs.longest
     }
 
     /// Reads an entry of `size` bytes into the buffer that is later sent, and opens it there. Nil when anything about

@@ -21,7 +21,7 @@ final class Vault: ImageVault {
         self.key = NIOLockedValueBox(key)
         self.files = files
         self.crypters = crypters
-        owner = EntryHeader.owner(uid: generation.uid, name: generation.name)
+        owner = EntryHeader.owner(of: generation)
     }
 
     func read(_ slot: Slot, framing: ReplyFraming) throws -> Image? {
@@ -45,17 +45,59 @@ final class Vault: ImageVault {
         }
     }
 
+    func write(_ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool {
+        let placed: EntryAddress? = try whileOpen {
+            try storeErrors("writing an image") {
+                let (address, entry) = try seal(slot, image)
+                let isPlaced = try entry.withUnsafeBytes { entry in
+                    try files.write(entry, at: address, in: generation, isCurrent: isCurrent, committed: committed)
+                }
+                return isPlaced ? address : nil
+            }
+        }
+        guard let placed else { return false }
+        // A purge of this user does not wait until others' images are gone.
+        do {
+            if try !files.makeRoom(after: generation, keeping: placed) { files.maintenance.wake() }
+        } catch {
+            // The image is written; being over a quota for a while is no reason to say that it is not.
+            files.maintenance.wake()
+        }
+        return true
+    }
+
+    private func seal(_ slot: Slot, _ image: Image) throws -> (EntryAddress, entry: [UInt8]) {
+        guard let record = ImageRecordCoding.encode(image.record) else {
+            throw StoreError.failed("the image's URL is longer than 65,535 bytes")
+        }
+        let header = EntryHeader(recordLength: record.count, imageLength: image.bytes.count)
+        let size = EntryHeader.overhead + record.count + image.bytes.count
+        guard size <= files.costs.longest else {
+            throw StoreError.noSpace("the image takes \(size) bytes, over the quota of \(files.costs.longest)")
+        }
+        return try withCrypter { crypter in
+            let address = try crypter.address(of: slot)
+            let entry = try [UInt8](unsafeUninitializedCapacity: size) { entry, count in
+                let entry = UnsafeMutableRawBufferPointer(entry)
+                header.write(to: entry)
+                let box = UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.boxStart..<size])
+                try header.withBound(of: owner, at: address) { bound in
+                    try image.bytes.image.withUnsafeReadableBytes { image in
+                        try record.withUnsafeBytes { record in
+                            try crypter.seal(image, record, bound: bound, into: box, random: files.random)
+                        }
+                    }
+                }
+                count = size
+            }
+            return (address, entry)
+        }
+    }
+
     func drop(_ slot: Slot, isCurrent: () -> Bool) throws {
         try whileOpen {
             try storeErrors("removing an image that the origin no longer has") {
-                let address = try withCrypter { try $0.address(of: slot) }
-                try files.withLock(generation, address.bucket) {
-                    guard isCurrent(), let bucket = try files.existingDirectory(of: generation, bucket: address.bucket),
-                        let status = try files.disk.status(of: address.fileName, in: bucket)
-                    else { return }
-                    try files.remove(address.fileName, status, from: bucket, address.bucket, of: generation)
-                    files.tidyBucket(address.bucket, of: generation)
-                }
+                try files.remove(try withCrypter { try $0.address(of: slot) }, of: generation) { _ in isCurrent() }
             }
         }
     }
@@ -82,7 +124,7 @@ final class Vault: ImageVault {
         }
     }
 
-    var usage: Usage? { files.usage(of: generation) }
+    var usage: Usage? { files.ledger.withLockedValue { $0.usage(of: generation.number) } }
 
     func close() {
         gate.drain()
@@ -94,7 +136,7 @@ final class Vault: ImageVault {
     func discard() {
         files.log.attempt(
             "a dead generation could not be moved to the trash; the next sweep will", .warning,
-            ["uid": "\(generation.uid)"]
+            ["uid": "\(generation.owner.uid)"]
         ) { try files.discard(generation) }
     }
 
@@ -127,8 +169,7 @@ extension Vault {
                 try withCrypter { crypter in
                     let canReadCached = files.canReadCached.load(ordering: .relaxed)
                     guard canReadCached || generation.isNew else { return .unknown }
-                    let address = EntryAddress(
-                        profile: try crypter.names.profileName(of: slot.profile), size: slot.size)
+                    let address = try crypter.address(of: slot)
                     if generation.holdsNothing(in: address.bucket) { return .nothing }
                     guard canReadCached, let image = try readCached(address, with: crypter, framing: framing) else {
                         return .unknown

@@ -136,7 +136,7 @@ final class DaemonEvents: Sendable {
     /// the process.
     ///
     /// Called on the main thread, which is the only one that signals are delivered to (see `startThread`).
-    func takeSignals() throws(ThreadError) {
+    func takeSignals() throws(SystemError) {
         var signals = sigset_t()
         sigemptyset(&signals)
         for signal in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, signal) }

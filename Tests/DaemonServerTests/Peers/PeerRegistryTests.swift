@@ -1,5 +1,7 @@
+import Glibc
 import NIOConcurrencyHelpers
 import NIOCore
+import SocketLoops
 import Testing
 import ThumbcacheProtocol
 
@@ -14,6 +16,38 @@ import ThumbcacheProtocol
         registry.endLingering()
         #expect(registry.linger(limit: 2))
         #expect(!registry.linger(limit: 2))
+    }
+
+    @Test func `I8, F15: the place of a refused connection is free again as soon as its peer has left`() async throws {
+        let limit = DaemonServer.refusedAtOnce
+        let registry = PeerRegistry()
+        let loop = try SocketLoop()
+        for _ in 1..<limit { #expect(registry.linger(limit: limit)) }
+        var ends: [CInt] = [-1, -1]
+        let kind = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
+        try #require(socketpair(AF_UNIX, kind, 0, &ends) == 0)
+        let near = ends[0]
+        try await loop.submit { registry.closeSoon(try loop.adopt(near), on: loop, after: .hours(1)) }.get()
+        #expect(!registry.linger(limit: limit))
+        close(ends[1])
+        try await eventually { registry.linger(limit: limit) }
+        try await loop.shutdownGracefully()
+    }
+
+    @Test func `a refused connection whose peer has left before it was told takes no place`() async throws {
+        let registry = PeerRegistry()
+        let loop = try SocketLoop()
+        var ends: [CInt] = [-1, -1]
+        try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
+        let near = ends[0]
+        try await loop.submit {
+            let stream = try loop.adopt(near)
+            stream.close()
+            registry.closeSoon(stream, on: loop)
+        }.get()
+        #expect(registry.linger(limit: 1))
+        close(ends[1])
+        try await loop.shutdownGracefully()
     }
 
     private let somebody = Peer(uid: 1000, pid: 1, isAdmin: false)

@@ -43,9 +43,11 @@ import ThumbnailCache
 
     @Test func `F7: a failure that was there before is mended by an fsync that failed once and then succeeds`() throws {
         system.plan { call, _, ofKind in call == .sync && ofKind <= 2 ? .fail(EIO) : nil }
-        for _ in 0..<2 { #expect(throws: SystemError.self) { try disk.sync(directory, .generation(7)) } }
-        try disk.sync(directory, .generation(7))
-        #expect(!disk.hasFailedSync(.generation(7)))
+        for _ in 0..<2 {
+            #expect(throws: SystemError.self) { try disk.sync(directory, .images(.init(generation: 7, bucket: nil))) }
+        }
+        try disk.sync(directory, .images(.init(generation: 7, bucket: nil)))
+        #expect(!disk.hasFailedSync(.images(.init(generation: 7, bucket: nil))))
         #expect(tree.files() == [])
     }
 }
