@@ -25,8 +25,7 @@ extension Connection {
         let ticket = startBarrier()
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         // In the loop's next turn, when it is known whether the peer was gone before its command was read: one that
-        // died while the daemon was away may have been logged out since, by a log-out that was honoured before anybody
-        // was served.
+        // died while the daemon was away may be owed a log-out, which was honoured before anybody was served.
         eventLoop.execute {
             if me.value.isClosed { me.value.endBarrier() } else { me.value.logIn(request, session, ticket) }
         }
@@ -144,8 +143,7 @@ extension Connection {
         let loops = context.loops
         run {
             let reply = try await work()
-            // What a cache of another loop had answered when it ended has been handed to its connection by then, and
-            // not behind the receipt (I3).
+            // By then what the cache had answered has been handed to connections of other loops, too (I3).
             if loops.loops.count > 1 { try await loops.barrier() }
             return reply
         } then: { connection, result in

@@ -15,8 +15,7 @@ public final class WriteBehind: Sendable {
     public struct Limits: Sendable {
         /// Bytes that wait at most while downloads go first.
         public var idle: Int
-        /// Bytes that wait at most, of one uid and of all, as ``MemoryBudget`` shares them out. One image always may,
-        /// however large.
+        /// Bytes that wait at most, of one uid and of all, as ``MemoryBudget`` shares them out. One image always may.
         public var bytes = MemoryBudget.Limits(perUID: 64 << 20, total: 128 << 20)
         /// Milliseconds that an image waits for downloads to end.
         public var longest: Int64 = 500
@@ -70,9 +69,7 @@ public final class WriteBehind: Sendable {
     /// - Parameters:
     ///   - writer: where is written: one thread, which does nothing else.
     ///   - yield: called before each piece.
-    ///   - isBusy: whether downloads are under way. That the last has ended need not be told (``downloadEnded()``): it
-    ///     only takes
-    ///     until the longest wait is over then.
+    ///   - isBusy: whether downloads are under way. ``downloadEnded()`` tells of the last.
     public init(
         writer: any BlockingPool, time: any Timekeeping, yield: @escaping YieldToOthers, limits: Limits,
         isBusy: @escaping @Sendable () -> Bool
@@ -85,9 +82,7 @@ public final class WriteBehind: Sendable {
         self.budget = MemoryBudget(limits: { limits.bytes })
     }
 
-    public var backlog: Backlog {
-        state.withLockedValue { Backlog(images: $0.waiting.count, bytes: $0.bytes) }
-    }
+    public var backlog: Backlog { state.withLockedValue { Backlog(images: $0.waiting.count, bytes: $0.bytes) } }
 
     /// Has an image written, soon. False when it will not be, because too much waits already.
     /// - Parameters:
@@ -115,10 +110,13 @@ public final class WriteBehind: Sendable {
         if state.withLockedValue({ !$0.waiting.isEmpty && !$0.isWriting }) { goOn() }
     }
 
-    /// Has all that waits written now, and all that is still to come: the daemon stops, and waits for it.
-    func hurry() {
+    /// Has all that waits written now, and at once what is still to come; returns when what waits is written. For a
+    /// stop, which has the time for it.
+    func finish() async {
         state.withLockedValue { $0.isHurried = true }
         timeIsUp()
+        // One thread writes: that is behind what waits.
+        await writer.value(for: Self.everybody) {}
     }
 
     /// Whose turn the writing is: the uids take theirs in the line of what is to be written.

@@ -105,9 +105,9 @@ final class AccessTokenService: Sendable {
     /// Milliseconds that ``stop()`` takes at most.
     private static var longestStop: Int64 { 5_000 }
 
-    /// Begins no refresh any more, and returns when the one under way has ended and what it brought is durable: a stop
-    /// that did not wait would lose a refresh token that the endpoint has just put in the place of the old one. Takes
-    /// ``longestStop`` at most: an endpoint that does not answer does not keep a daemon from stopping.
+    /// Begins no refresh any more, and returns when the one under way has ended and what it brought is durable: else a
+    /// refresh token would be lost that the endpoint has just put in the place of the old one. An endpoint that does
+    /// not answer keeps a daemon from stopping for ``longestStop`` at most.
     func stop() async {
         guard state.withLockedValue({ $0.tokens.stop() }) == false else { return }
         let limit = services.time.after(milliseconds: Self.longestStop) {
@@ -201,8 +201,7 @@ final class AccessTokenService: Sendable {
                 try await keeper.keep(self)
                 endRetry()
             } catch {
-                // The new tokens are the only good ones there are: they are used, and kept as soon as the disk lets
-                // that be.
+                // The new tokens are the only good ones there are: they are used, and kept as soon as the disk can.
                 keeper.tell("renewed tokens could not be made durable; it is tried again", error)
                 keepLater(attempt: 1)
             }
@@ -217,19 +216,16 @@ final class AccessTokenService: Sendable {
         state.withLockedValue { state in
             guard state.retry == nil, state.tokens.worthKeeping != nil else { return }
             state.retry = services.time.after(milliseconds: Self.backoff.ceiling(attempt: attempt)) { [weak self] in
-                self?.keepAgain(attempt: attempt + 1)
-            }
-        }
-    }
-
-    private func keepAgain(attempt: Int) {
-        state.withLockedValue { $0.retry = nil }
-        guard worthKeeping != nil else { return }
-        Task(executorPreference: services.tasks) { [self] in
-            do throws(CacheFailure) {
-                try await keeper.keep(self)
-            } catch {
-                keepLater(attempt: attempt)
+                guard let self else { return }
+                self.state.withLockedValue { $0.retry = nil }
+                guard worthKeeping != nil else { return }
+                Task(executorPreference: services.tasks) {
+                    do throws(CacheFailure) {
+                        try await self.keeper.keep(self)
+                    } catch {
+                        self.keepLater(attempt: attempt + 1)
+                    }
+                }
             }
         }
     }

@@ -94,7 +94,7 @@ extension UserCache {
 
     /// Judges what came: here, on the fetcher's thread, if it is quickly done and no other download needs that thread.
     private func arrived(_ outcome: DownloadOutcome, _ attempt: DownloadAttempt) {
-        let responseTime = ResponseTime(services.time)
+        let responseTime = ResponseTime(now: services.time.now, wallClock: services.time.wallClock)
         let (flight, target, origin, basis) = (attempt.flight, attempt.target, attempt.origin, attempt.basis)
         let family = attempt.family
         // It may wait for its turn beyond a log-out: so it holds no token, and not the attempt, which may.

@@ -19,21 +19,24 @@ public final class UserCache: Sendable {
         var memory = MemoryTable()
         var memoryHits = 0
         var coordinator: RequestCoordinator
-        /// Whoever waits until no downloaded image is on its way to the disk.
-        var awaitingStores: [CheckedContinuation<Void, Never>] = []
         /// Answers that were decided under the lock and are on their way to whoever asked, outside it. An ending that
-        /// did not wait for them could be overtaken: the image would arrive behind the receipt (I3). It replaces the
-        /// group under the lock, so that answers decided later hold up nobody; they never block, so it never waits
-        /// long.
-        var deliveries = DrainGroup()
+        /// did not wait for them could be overtaken: the image would arrive behind the receipt (I3). They never block,
+        /// so it never waits long.
+        private(set) var deliveries = DrainGroup()
 
-        /// Counts an answer among those on their way. Whoever calls it calls `leave()` when the answer is with whoever
-        /// asked.
+        /// Counts an answer among those on their way, until `leave()` is called for it.
         mutating func beginDelivery() -> DrainGroup {
             // Never closed: who drains it has replaced it before.
             _ = deliveries.enter()
             return deliveries
         }
+
+        /// The answers on their way, for an ending to wait for; those decided later hold up nobody.
+        mutating func replaceDeliveries() -> DrainGroup {
+            defer { deliveries = DrainGroup() }
+            return deliveries
+        }
+
         /// Grows when an image that was read from disk before may no longer be the one to serve.
         private(set) var invalidations: UInt64 = 0
         var largerLookups = LargerLookups()

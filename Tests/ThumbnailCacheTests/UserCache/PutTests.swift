@@ -83,7 +83,7 @@ import Testing
             try cache.put(Self.slot, SampleImage.png("mine"), timeToLive: nil)
         }
         await gate.reached()
-        async let closed = world.services.lifecycle.close(cache)
+        async let closed = world.services.lifecycle.value(for: 1000) { cache.close() }
         // Whatever fails, nobody is left standing at the gate.
         defer { gate.open() }
         while world.store.calls(.close) == 0 {
