@@ -146,9 +146,9 @@ extension Connection {
 struct RequestReader {
     private var decoder: RequestDecoder
     /// What the decoder reads. The requests it gives share this storage.
-    private var front = ByteBuffer()
+    private(set) var front = ByteBuffer()
     /// What came after it. No request has a share in it, so adding to it never copies what is there.
-    private var behind = ByteBuffer()
+    private(set) var behind = ByteBuffer()
     /// What came last was lent, and one of the two may still stand on it.
     private var isLent = false
     /// Requests given so far.
@@ -160,12 +160,6 @@ struct RequestReader {
 
     /// Bytes received that belong to no request given so far.
     var readableBytes: Int { front.readableBytes + behind.readableBytes }
-
-    /// Bytes of memory for them, and for what has been given and not been discarded.
-    var capacity: Int { front.capacity + behind.capacity }
-
-    /// Bytes of the buffers that these lie in, which others may have a share in.
-    var storage: Int { front.storageCapacity + behind.storageCapacity }
 
     /// Whether the peer owes the rest of a frame. False as long as there are bytes that nobody has looked at.
     var isInsideFrame: Bool { decoder.isInsideFrame && behind.readableBytes == 0 }

@@ -87,11 +87,8 @@ extension Connection {
             return lifecycle {
                 let status = try await sessions.status(owner)
                 return .reply { reply in
-                    if let status {
-                        reply.writeStatus(status, version)
-                    } else {
-                        reply.writeNull(kind: .map, version: version)
-                    }
+                    guard let status else { return reply.writeNull(kind: .map, version: version) }
+                    reply.writeStatus(status, version)
                 }
             }
         }

@@ -109,11 +109,7 @@ extension Connection {
             let reason = "UID \(uid): you are uid \(peer.uid), and only admins may name another (access.admins)"
             return respond(.error(CommandError(.denied, reason)))
         }
-        let owner: Owner? =
-            switch target {
-            case .all: nil
-            case .user(let user): Owner(uid: uid, user: OpaqueID(user))
-            }
+        let owner: Owner? = if case .user(let user) = target { Owner(uid: uid, user: OpaqueID(user)) } else { nil }
         let (endings, version) = (context.endingService, version)
         lifecycle {
             let receipt = try await body(endings, owner, uid)

@@ -36,13 +36,6 @@ public final class WriteBehind: Sendable {
         let write: @Sendable () -> Void
     }
 
-    /// What waits at this moment.
-    public struct Backlog: Sendable, Equatable {
-        public var images = 0
-        /// Of memory.
-        public var bytes = 0
-    }
-
     private struct State {
         var waiting = FairQueue<UInt32, Piece>(quantum: 64 << 10)
         var bytes = 0
@@ -82,7 +75,8 @@ public final class WriteBehind: Sendable {
         self.budget = MemoryBudget(limits: { limits.bytes })
     }
 
-    public var backlog: Backlog { state.withLockedValue { Backlog(images: $0.waiting.count, bytes: $0.bytes) } }
+    /// What waits at this moment, in bytes of memory.
+    public var backlog: Usage { state.withLockedValue { Usage(images: $0.waiting.count, bytes: $0.bytes) } }
 
     /// Has an image written, soon. False when it will not be, because too much waits already.
     /// - Parameters:
@@ -113,7 +107,11 @@ public final class WriteBehind: Sendable {
     /// Has all that waits written now, and at once what is still to come; returns when what waits is written. For a
     /// stop, which has the time for it.
     func finish() async {
-        state.withLockedValue { $0.isHurried = true }
+        let isDone = state.withLockedValue { state in
+            state.isHurried = true
+            return state.waiting.isEmpty && !state.isWriting
+        }
+        if isDone { return }
         timeIsUp()
         // One thread writes: that is behind what waits.
         await writer.value(for: Self.everybody) {}

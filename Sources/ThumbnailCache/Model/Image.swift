@@ -144,12 +144,6 @@ public struct ImageBytes: Sendable {
     mutating func wipe() {
         framed.wipe()
     }
-
-    fileprivate init(framed: ByteBuffer, prefixLength: Int, count: Int) {
-        self.framed = framed
-        self.prefixLength = prefixLength
-        self.count = count
-    }
 }
 
 /// How a reply frames an image. The domain does not know the encoding; whoever composes the program hands it in.

@@ -2,8 +2,8 @@ import NIOCore
 
 /// Tells an image's kind and dimensions from its bytes, without decoding it.
 ///
-/// Only what the header says is read, so that the cost is microseconds and a picture that would unpack to gigabytes is
-/// told by the numbers it declares. The bytes come from strangers: every access is checked, every walk is bounded.
+/// Only what the header says is read: it costs microseconds, and a picture that would unpack to gigabytes is told by
+/// the numbers it declares. The bytes come from strangers: every access is checked, every walk bounded, nothing traps.
 public struct ImageSniffer: Sendable {
     /// - Parameters:
     ///   - bytes: the whole image, from its reader index on.
@@ -98,7 +98,7 @@ public struct ImageSniffer: Sendable {
         let size = try header.uint32LittleEndian(at: 16)
         let width: UInt32
         let height: UInt32
-        switch try header.fourCharacters(at: 12) {
+        switch try header.uint32(at: 12) {
         case fourCC("VP8 "):
             // The frame tag, whose lowest bit is clear in a key frame, then the start code.
             guard size >= 10, try header.byte(at: 20) & 1 == 0, header.starts(with: [0x9D, 0x01, 0x2A], at: 23) else {
@@ -160,7 +160,6 @@ struct HeaderReader {
     func uint64(at offset: Int) throws(ImageRefusal) -> UInt64 { try integer(at: offset) }
     func uint16LittleEndian(at offset: Int) throws(ImageRefusal) -> UInt16 { try uint16(at: offset).byteSwapped }
     func uint32LittleEndian(at offset: Int) throws(ImageRefusal) -> UInt32 { try uint32(at: offset).byteSwapped }
-    func fourCharacters(at offset: Int) throws(ImageRefusal) -> UInt32 { try uint32(at: offset) }
 
     func uint24LittleEndian(at offset: Int) throws(ImageRefusal) -> UInt32 {
         UInt32(try uint16LittleEndian(at: offset)) | UInt32(try byte(at: offset + 2)) << 16
@@ -229,10 +228,10 @@ extension ImageSniffer {
     private static func names(_ type: Box, brands: [UInt32], _ header: HeaderReader) throws(ImageRefusal) -> Bool {
         let content = type.content
         guard content.count >= 8 else { throw ImageRefusal("an ISO media file whose ftyp box is too short") }
-        if brands.contains(try header.fourCharacters(at: content.lowerBound)) { return true }
+        if brands.contains(try header.uint32(at: content.lowerBound)) { return true }
         // After the major brand and its version: as many as fit, of which real files have about six.
         for offset in stride(from: content.lowerBound + 8, through: content.upperBound - 4, by: 4).prefix(64)
-        where brands.contains(try header.fourCharacters(at: offset)) {
+        where brands.contains(try header.uint32(at: offset)) {
             return true
         }
         return false
@@ -260,7 +259,7 @@ private struct BoxWalk {
     mutating func box(at offset: Int, within enclosing: Range<Int>) throws(ImageRefusal) -> Box {
         guard boxesLeft > 0 else { throw ImageRefusal("an AVIF with more than 1024 boxes in its header") }
         boxesLeft -= 1
-        let type = try header.fourCharacters(at: offset + 4)
+        let type = try header.uint32(at: offset + 4)
         let start: Int
         let length: UInt64
         switch try header.uint32(at: offset) {

@@ -112,7 +112,7 @@ public enum CachedRead: Sendable {
     case unknown
 }
 
-/// A count of images and of the bytes that they take on disk: whole blocks, inodes, and the directories they lie in.
+/// A count of images and of the bytes that they take: on disk whole blocks, inodes, and the directories they lie in.
 public struct Usage: Sendable, Equatable {
     public var images: Int
     public var bytes: Int

@@ -67,11 +67,6 @@ public enum TokenFailure: Error, Sendable, Equatable {
     case shuttingDown
 }
 
-extension TokenFailure {
-    /// Whether a request was sent, or meant to be.
-    var wasAsked: Bool { if case .notAsked = self { false } else { true } }
-}
-
 extension CacheFailure {
     public init(_ failure: TokenFailure) {
         switch failure {

@@ -37,7 +37,6 @@ struct RequestCoordinator: Sendable {
         }
 
         static func success(_ target: DownloadTarget?) -> Route { Route { .success(target) } }
-        static func failure(_ failure: CacheFailure) -> Route { Route { .failure(failure) } }
     }
 
     // Touched by this type alone; `RequestCoordinator+Ending.swift` is a part of it.
@@ -66,8 +65,6 @@ struct RequestCoordinator: Sendable {
         lastNumber += 1
         return lastNumber
     }
-
-    var isIdle: Bool { activity.isEmpty && waits.isEmpty }
 
     // MARK: Asking
 

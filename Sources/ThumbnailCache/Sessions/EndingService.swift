@@ -27,7 +27,7 @@ public final class EndingService: Sendable {
         return try await sessions.withTurn(owner, on: services.endings, evenUnreadable: session == nil) {
             entry throws(CacheFailure) in
             var step = entry.change { $0.logOut(session) }
-            if case .commit(.purge) = step {
+            if case .end(nil, .purge) = step {
                 _ = try await self.act(step, on: entry)
                 step = entry.change { $0.logOut(session) }
             }
@@ -129,16 +129,14 @@ public final class EndingService: Sendable {
             tell("logged out", owner, sessions: remaining)
             entry.change { $0.sessionEnded(session, login) }
             return Receipt(sessions: remaining, epoch: sessions.epochs.next(of: owner.uid))
-        case .close(let cache, let ending):
-            let usage = cache.usage
+        case .end(let cache, let ending):
+            let usage = cache?.usage
             // A purge takes as long for 100,000 images as for one; after a log-out none is in memory either.
-            let closing = await services.endings.value(for: owner.uid) { cache.close(wipesBehind: ending == .purge) }
-            defer { if let wipe = closing.wipe { services.disk.submit(for: owner.uid, wipe) } }
+            let closed = await services.endings.value(for: owner.uid) { cache?.close(wipesBehind: ending == .purge) }
+            defer { if let wipe = closed?.wipe { services.disk.submit(for: owner.uid, wipe) } }
             let epoch = try await commit(ending, of: entry)
-            return Receipt(users: 1, usage: usage, cancelled: closing.cancelled, sessions: entry.sessions, epoch: epoch)
-        case .commit(let ending):
-            let epoch = try await commit(ending, of: entry)
-            return Receipt(users: 1, usage: nil, sessions: entry.sessions, epoch: epoch)
+            let (cancelled, sessions) = (closed?.cancelled ?? 0, entry.sessions)
+            return Receipt(users: 1, usage: usage, cancelled: cancelled, sessions: sessions, epoch: epoch)
         }
     }
 
@@ -227,7 +225,7 @@ public final class EndingService: Sendable {
         }
         for entry in entries {
             await entry.lock.withLock {
-                await services.writes.finish()
+                if entry.cache != nil { await services.writes.finish() }
                 let (cache, retry) = entry.change { $0.stop() }
                 retry?.cancel()
                 if let cache { _ = await services.endings.value(for: entry.owner.uid) { cache.close(.shuttingDown) } }

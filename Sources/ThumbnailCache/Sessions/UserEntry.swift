@@ -206,23 +206,21 @@ struct UserState: Sendable {
         case nothing
         /// A session goes, and so many stay: this is what is left, to be made durable.
         case endSession(OpaqueID, LoginRecord, remaining: Int)
-        /// Close it, then make that durable.
-        case close(UserCache, Ending)
-        /// It is closed, or cannot be read: make that durable.
-        case commit(Ending)
+        /// Close the cache, unless it is closed or cannot be read, then make that durable.
+        case end(UserCache?, Ending)
     }
 
     mutating func end(_ ending: Ending) -> EndingStep {
         switch phase {
         case .open(let cache):
             (phase, closed) = (.ending, cache)
-            return .close(cache, ending)
+            return .end(cache, ending)
         case .broken(let earlier, _):
             // A log-out that is owed stays owed, whatever is asked for after it.
-            return .commit(earlier == .logout ? .logout : ending)
+            return .end(nil, earlier == .logout ? .logout : ending)
         case .unknown where ending == .logout:
             // It cannot be read, so nothing of it is open: what is left is to destroy it.
-            return .commit(.logout)
+            return .end(nil, .logout)
         case .loggedOut, .ending, .unknown, .stopped:
             return .nothing
         }
@@ -234,7 +232,7 @@ struct UserState: Sendable {
         switch phase {
         case .broken(.purge, _):
             // What is left of the sessions is known only when the purge that failed is done: to be asked again then.
-            return .commit(.purge)
+            return .end(nil, .purge)
         case .open where !sessions.subtracting([session]).isEmpty:
             var after = login
             after.sessions.remove(session)

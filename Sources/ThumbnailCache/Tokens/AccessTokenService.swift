@@ -66,20 +66,14 @@ final class AccessTokenService: Sendable {
         func cancel() { service.state.withLockedValue { $0.tokens.forget(number) } }
     }
 
-    /// Whether asking on behalf of a token that was refused can lead to another.
-    var mayReplace: Bool { state.withLockedValue { $0.tokens.mayReplace } }
-
     /// The origin has refused a token that was got because it had refused another.
     func wasRefusedToo(_ token: Secret) {
         let now = services.time.now
         state.withLockedValue { $0.tokens.wasRefusedToo(token, now: now) }
     }
 
-    /// The access token, whatever its state.
-    var held: Secret? { state.withLockedValue { $0.tokens.tokens.access } }
-
-    /// Which tokens are shown from now on: those of this family or a later one.
-    var family: UInt32 { state.withLockedValue { $0.tokens.tokens.family } }
+    /// What is shown from now on, whatever its state: tokens of this family or a later one.
+    var tokens: LoginTokens { state.withLockedValue { $0.tokens.tokens } }
 
     /// Whether no refresh is under way.
     var isIdle: Bool { state.withLockedValue { $0.tokens.isIdle } }

@@ -137,9 +137,6 @@ struct AccessTokens: Sendable {
         return [.request(refresh.number, request)]
     }
 
-    /// Whether asking on behalf of a token that was refused can lead to another.
-    var mayReplace: Bool { phase != .ended }
-
     /// The origin has refused a token that was got because it had refused another. One that came with a log-in, or is
     /// not the current one any more, says nothing about what a refresh would bring.
     mutating func wasRefusedToo(_ token: Secret, now: Int64) {
@@ -183,9 +180,8 @@ struct AccessTokens: Sendable {
             return [.keep(number)]
         case .failure(let failure):
             // What was not sent has failed nobody: the next to ask may find the host back.
-            if failure.wasAsked {
-                backoff = RefreshBackoff(failure, after: backoff, endpoint: refresh.endpoint, now: now)
-            }
+            let isAsked = if case .notAsked = failure { false } else { true }
+            if isAsked { backoff = RefreshBackoff(failure, after: backoff, endpoint: refresh.endpoint, now: now) }
             if case .unusable(_, let refreshToken) = failure {
                 self.refresh?.gain = .refreshToken(refreshToken, CacheFailure(failure), at: now)
                 return [.keep(number)]

@@ -5,6 +5,8 @@ import NIOCore
 // What the coordinator of a cache asks to be done, done: outside its lock, on the disk's pool or by the fetcher.
 
 extension UserCache {
+    typealias Route = RequestCoordinator.Route
+
     /// How long a download that nobody waits for any more lives on.
     private static var grace: Int64 { 5_000 }
 
@@ -91,25 +93,23 @@ extension UserCache {
     }
 
     /// Where to ask for what a slot is to hold: where the held image came from, else where the template says.
-    func route(for slot: Slot, held: Image?) -> RequestCoordinator.Route {
+    func route(for slot: Slot, held: Image?) -> Route {
         guard let origin else { return .success(nil) }
-        return RequestCoordinator.Route { self.target(of: origin, for: slot, held: held) }
+        return Route { self.target(of: origin, for: slot, held: held) }
     }
 
-    private func target(of origin: Origin, for slot: Slot, held: Image?) -> RequestCoordinator.Route.Target {
-        do {
-            let usual = try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: nil)
-            guard case .url(let url)? = held?.record.provenance, url != usual.url else { return .success(usual) }
-            do {
-                return .success(
-                    try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: url))
-            } catch {
-                // The configuration has changed since: that URL may not be asked any more.
-                return .success(usual)
+    private func target(of origin: Origin, for slot: Slot, held: Image?) -> Route.Target {
+        func target(_ url: String?) -> Route.Target {
+            Result { () throws(CacheFailure) in
+                try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: url)
             }
-        } catch {
-            return .failure(error)
         }
+        let usual = target(nil)
+        guard case .url(let url)? = held?.record.provenance, case .success(let template?) = usual, url != template.url
+        else { return usual }
+        let other = target(url)
+        // Where it fails the configuration has changed since: that URL may not be asked any more.
+        return if case .success = other { other } else { usual }
     }
 
     // MARK: To disk, behind the back of those who have the image already
@@ -166,18 +166,13 @@ extension UserCache {
 }
 
 extension UserCache {
-    /// What the closing of a cache came to.
-    struct Closing: Sendable {
-        /// Downloads that were stopped.
-        let cancelled: Int
-        /// Wipes the images that were in memory, where that is not done yet; for a pool.
-        let wipe: (@Sendable () -> Void)?
-    }
-
     /// Ends the generation: no new work, waiters answered, downloads cancelled, memory forgotten, then answers on their
     /// way and what the disk is doing drained, and the keys wiped. Blocks until then. Idempotent.
     /// - Parameter wipesBehind: the images that were in memory are left to the caller to wipe.
-    func close(_ failure: CacheFailure = .cancelled, wipesBehind: Bool = false) -> Closing {
+    /// - Returns: how many downloads were stopped, and what wipes those images, on a pool.
+    func close(
+        _ failure: CacheFailure = .cancelled, wipesBehind: Bool = false
+    ) -> (cancelled: Int, wipe: (@Sendable () -> Void)?) {
         let (ended, memory, earlier) = state.withLockedValue { state in
             state.ending = state.ending ?? failure
             let ended = state.coordinator.end(failure)
@@ -192,10 +187,9 @@ extension UserCache {
         perform(ended.effects)
         earlier.drain()
         vault.close()
-        guard wipesBehind else { return Closing(cancelled: ended.cancelled, wipe: nil) }
-        return Closing(cancelled: ended.cancelled) { [tier = services.memory, yield = services.yield] in
-            Self.wipe(memory, of: tier, yield: yield)
-        }
+        guard wipesBehind else { return (ended.cancelled, nil) }
+        let (tier, yield) = (services.memory, services.yield)
+        return (ended.cancelled, { Self.wipe(memory, of: tier, yield: yield) })
     }
 
     /// Takes entries that nothing leads to out of the tier and wipes them: 100 ms for a hundred thousand.

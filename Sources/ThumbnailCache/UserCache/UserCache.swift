@@ -69,9 +69,8 @@ public final class UserCache: Sendable {
         /// Renews the access token, where it can be; shared with the user's next cache, should this one be purged.
         var service: AccessTokenService?
 
-        var token: Secret? { service.map(\.held) ?? tokens.access }
         /// See ``LoginTokens/family``.
-        var family: UInt32 { service.map(\.family) ?? tokens.family }
+        var family: UInt32 { (service?.tokens ?? tokens).family }
     }
 
     public let owner: Owner
