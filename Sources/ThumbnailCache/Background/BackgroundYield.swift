@@ -7,8 +7,7 @@ public typealias YieldToOthers = @Sendable () -> Void
 /// Yields as ``YieldToOthers`` says, but never for good.
 ///
 /// On Linux from 6.6 on, a thread that has been given a processor mostly keeps it for its slice, some milliseconds,
-/// even where an event loop is woken that ought to run there. docs/performance.md has the figures, and the other ways
-/// that were tried.
+/// even where an event loop is woken that ought to run there. docs/performance.md has figures, and what else was tried.
 ///
 /// Where programs that compute share the processor, each yield lasts as long as their slices, and 50,000 names would
 /// take ten minutes. So one that has lasted is followed by a while, a quarter as long, in which this returns at once.

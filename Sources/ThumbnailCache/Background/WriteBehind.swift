@@ -62,7 +62,7 @@ public final class WriteBehind: Sendable {
     /// - Parameters:
     ///   - writer: where is written: one thread, which does nothing else.
     ///   - yield: called before each piece.
-    ///   - isBusy: whether downloads are under way. ``downloadEnded()`` tells of the last.
+    ///   - isBusy: whether downloads are under way. That the last ended is told by ``downloadEnded()``, or waited out.
     public init(
         writer: any BlockingPool, time: any Timekeeping, yield: @escaping YieldToOthers, limits: Limits,
         isBusy: @escaping @Sendable () -> Bool

@@ -2,8 +2,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Synchronization
 
-/// One image in memory, ready to be sent. Its ``UserCache`` finds it, the tier decides when it goes, and its bytes are
-/// wiped then.
+/// One image in memory, ready to be sent. Its ``UserCache`` finds it, the tier decides when it goes, wiped.
 final class MemoryEntry: Sendable {
     /// Written again only when the entry goes, and nobody else can look.
     nonisolated(unsafe) private(set) var served: ServedImage

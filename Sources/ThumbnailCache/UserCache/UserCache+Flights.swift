@@ -114,8 +114,7 @@ extension UserCache {
 
     // MARK: To disk, behind the back of those who have the image already
 
-    /// Has a downloaded image written. While it waits for its turn the coordinator alone holds it: it goes with an
-    /// ending (I11).
+    /// Has a downloaded image written. While it waits only the coordinator holds it: it goes with an ending (I11).
     private func storeLater(_ flight: FlightID) {
         guard let image = toStore(flight) else { return }
         guard !services.writes.add(uid: payer, bytes: image.bytes.storage, { self.store(flight) }) else { return }

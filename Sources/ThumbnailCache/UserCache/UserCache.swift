@@ -20,8 +20,7 @@ public final class UserCache: Sendable {
         var memoryHits = 0
         var coordinator: RequestCoordinator
         /// Answers that were decided under the lock and are on their way to whoever asked, outside it. An ending that
-        /// did not wait for them could be overtaken: the image would arrive behind the receipt (I3). They never block,
-        /// so it never waits long.
+        /// did not wait for them could be overtaken: the image would arrive behind the receipt (I3). They never block.
         private(set) var deliveries = DrainGroup()
 
         /// Counts an answer among those on their way, until `leave()` is called for it.
