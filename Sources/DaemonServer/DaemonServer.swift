@@ -66,8 +66,7 @@ public struct DaemonServer: Sendable {
         }
     }
 
-    /// Calls `body` when nobody can connect any more: after ``drain(grace:)``, or because the system gave up the
-    /// socket.
+    /// Calls `body` when nobody can connect any more: after ``drain(grace:)``, or when the system gives up the socket.
     public func whenListenerCloses(_ body: @escaping @Sendable () -> Void) {
         listener.whenClosed(body)
     }
@@ -76,8 +75,7 @@ public struct DaemonServer: Sendable {
     /// Returns when the last is gone, or after `grace` with the rest still open: ``close()`` ends those.
     public func drain(grace: TimeAmount) async throws {
         try await listener.stop()
-        // Who was let in before, by an accept(2) whose connection has yet to come to its loop, is no later than the
-        // stop.
+        // Who was let in by an accept(2) before the stop, and has yet to come to its loop, is not too late.
         try await context.loops.barrier()
         let drained = context.loops.next().makePromise(of: Void.self)
         let deadline = drained.futureResult.eventLoop.scheduleTask(in: grace) { drained.succeed() }

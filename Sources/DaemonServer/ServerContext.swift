@@ -21,8 +21,7 @@ public final class ServerContext: Sendable {
 
     public init(
         services: CacheServices, sessions: UserSessions, endingService: EndingService,
-        pendingLogouts: PendingLogouts? = nil,
-        info: ServerInfo, registry: PeerRegistry, loops: SocketLoopGroup,
+        pendingLogouts: PendingLogouts? = nil, info: ServerInfo, registry: PeerRegistry, loops: SocketLoopGroup,
         limits: @escaping @Sendable () -> ServerLimits, log: Logger
     ) {
         self.services = services

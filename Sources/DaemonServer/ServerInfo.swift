@@ -1,40 +1,26 @@
-import NIOCore
+import ThumbnailCache
 
-/// The text of INFO: sections of `name:value` lines, as Redis writes them. What a section says is handed in by whoever
-/// knows it.
+/// The text of INFO: sections of `name:value` lines, as Redis writes them.
 public struct ServerInfo: Sendable {
-    /// One section.
-    public struct Section: Sendable {
-        public let name: String
-        /// Whether figures of all uids together stand in it: then only admins see it.
-        public let isForAdmins: Bool
-        public let lines: @Sendable (Peer) -> [(name: String, value: String)]
+    public typealias Lines = [(name: String, value: String)]
+    /// What a section says to a peer: only admins are told figures of others. Handed in by whoever knows it, with what
+    /// the peer's users come to, or those of all for an admin: that is found out once, where a section asks for it.
+    public typealias Section = @Sendable (Peer, _ figures: () -> UserSessions.Figures) -> Lines
 
-        public init(
-            _ name: String, isForAdmins: Bool = false,
-            lines: @escaping @Sendable (Peer) -> [(name: String, value: String)]
-        ) {
-            self.name = name
-            self.isForAdmins = isForAdmins
-            self.lines = lines
-        }
-    }
+    private let sections: KeyValuePairs<String, Section>
 
-    private let sections: [Section]
-
-    public init(_ sections: [Section]) {
+    public init(_ sections: KeyValuePairs<String, Section>) {
         self.sections = sections
     }
 
     /// - Parameter names: in lower case; none, `all`, `default` or `everything` for every section. An unknown one says
     ///   nothing, as in Redis.
-    func text(_ names: [String], for peer: Peer) -> String {
-        let isWanted: (String) -> Bool = { name in
-            names.isEmpty || names.contains(name) || !Set(names).isDisjoint(with: ["all", "default", "everything"])
-        }
-        return sections.filter { isWanted($0.name) && (peer.isAdmin || !$0.isForAdmins) }.map { section in
-            let title = section.name.prefix(1).uppercased() + section.name.dropFirst()
-            return section.lines(peer).reduce("# \(title)\r\n") { $0 + "\($1.name):\($1.value)\r\n" }
+    func text(_ names: [String], for peer: Peer, figures: () -> UserSessions.Figures) -> String {
+        lazy var known = figures()
+        let isAll = names.isEmpty || !Set(names).isDisjoint(with: ["all", "default", "everything"])
+        return sections.filter { isAll || names.contains($0.key) }.map { name, lines in
+            let title = name.prefix(1).uppercased() + name.dropFirst()
+            return lines(peer) { known }.reduce("# \(title)\r\n") { $0 + "\($1.name):\($1.value)\r\n" }
         }.joined(separator: "\r\n")
     }
 }

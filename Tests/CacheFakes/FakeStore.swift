@@ -15,6 +15,8 @@ public final class FakeStore: ImageStore {
         case seal
         /// A write is about to appear, before the commit lock is taken.
         case appear
+        /// A write that has appeared makes room behind itself; nothing waits for it to end. Cannot fail.
+        case makeRoom
         /// A vault refuses new work from here on and waits for what has begun. Cannot fail.
         case close
         /// Its keys are wiped. Cannot fail.

@@ -1,30 +1,38 @@
 import Testing
 
 @testable import DaemonServer
+@testable import ThumbnailCache
 
 @Suite struct ServerInfoTests {
     private static let info = ServerInfo([
-        .init("server", isForAdmins: false) { _ in [("a", "1"), ("b", "2")] },
-        .init("memory", isForAdmins: true) { _ in [("c", "3")] },
-        .init("cache", isForAdmins: false) { _ in [] },
+        "server": { _, _ in [("a", "1"), ("b", "2")] },
+        "memory": { $0.isAdmin ? [("c", "\($1().memoryHits)")] : [] },
+        "cache": { _, figures in [("d", "\(figures().memoryHits)")] },
     ])
 
     private static let server = "# Server\r\na:1\r\nb:2\r\n"
     private static let memory = "# Memory\r\nc:3\r\n"
-    private static let cache = "# Cache\r\n"
+    private static let cache = "# Cache\r\nd:3\r\n"
 
-    static let rows: [(names: [String], isAdmin: Bool, text: String)] = [
-        ([], false, "\(server)\r\n\(cache)"), ([], true, "\(server)\r\n\(memory)\r\n\(cache)"),
-        (["all"], true, "\(server)\r\n\(memory)\r\n\(cache)"), (["everything"], false, "\(server)\r\n\(cache)"),
-        (["default", "nonesuch"], false, "\(server)\r\n\(cache)"),
-        (["cache", "server"], false, "\(server)\r\n\(cache)"),
-        (["memory"], false, ""), (["memory"], true, memory), (["nonesuch"], true, ""),
+    static let rows: [(names: [String], isAdmin: Bool, text: String, walks: Int)] = [
+        ([], false, "\(server)\r\n# Memory\r\n\r\n\(cache)", 1), ([], true, "\(server)\r\n\(memory)\r\n\(cache)", 1),
+        (["all"], true, "\(server)\r\n\(memory)\r\n\(cache)", 1),
+        (["everything"], false, "\(server)\r\n# Memory\r\n\r\n\(cache)", 1),
+        (["default", "nonesuch"], true, "\(server)\r\n\(memory)\r\n\(cache)", 1),
+        (["cache", "server"], false, "\(server)\r\n\(cache)", 1), (["server"], true, server, 0),
+        (["memory"], false, "# Memory\r\n", 0), (["memory"], true, memory, 1), (["nonesuch"], true, "", 0),
     ]
 
     @Test(arguments: rows)
-    func `INFO has the sections asked for, as far as the caller may see them`(
-        _ row: (names: [String], isAdmin: Bool, text: String)
+    func `INFO has the sections asked for, what the caller may see of them, and one walk over the users at most`(
+        _ row: (names: [String], isAdmin: Bool, text: String, walks: Int)
     ) {
-        #expect(Self.info.text(row.names, for: Peer(uid: 1, pid: 1, isAdmin: row.isAdmin)) == row.text)
+        var walks = 0
+        let text = Self.info.text(row.names, for: Peer(uid: 1, pid: 1, isAdmin: row.isAdmin)) {
+            walks += 1
+            return UserSessions.Figures(memoryHits: 3)
+        }
+        #expect(text == row.text)
+        #expect(walks == row.walks)
     }
 }

@@ -58,7 +58,9 @@ extension Connection {
         case .client(let client): self.client(client)
         case .command(let query): respond(context.commands.reply(to: query, version: version))
         case .info(let sections):
-            let text = context.info.text(sections, for: peer)
+            let text = context.info.text(sections, for: peer) {
+                context.sessions.figures(of: peer.isAdmin ? nil : peer.uid)
+            }
             respond(.reply { $0.writeVerbatimString(text, version: version) })
         }
     }
@@ -144,10 +146,9 @@ extension Connection {
 struct RequestReader {
     private var decoder: RequestDecoder
     /// What the decoder reads. The requests it gives share this storage.
-    private var front = ByteBuffer()
-    /// What came after it. No request has a share in it, so however long the peer is read ahead of the work, adding to
-    /// it never copies what is there.
-    private var behind = ByteBuffer()
+    private(set) var front = ByteBuffer()
+    /// What came after it. No request has a share in it, so adding to it never copies what is there.
+    private(set) var behind = ByteBuffer()
     /// What came last was lent, and one of the two may still stand on it.
     private var isLent = false
     /// Requests given so far.
@@ -159,12 +160,6 @@ struct RequestReader {
 
     /// Bytes received that belong to no request given so far.
     var readableBytes: Int { front.readableBytes + behind.readableBytes }
-
-    /// Bytes of memory for them, and for what has been given and not been discarded.
-    var capacity: Int { front.capacity + behind.capacity }
-
-    /// Bytes of the buffers that these lie in, which others may have a share in.
-    var storage: Int { front.storageCapacity + behind.storageCapacity }
 
     /// Whether the peer owes the rest of a frame. False as long as there are bytes that nobody has looked at.
     var isInsideFrame: Bool { decoder.isInsideFrame && behind.readableBytes == 0 }
@@ -196,8 +191,7 @@ struct RequestReader {
         behind.keepReadableBytes(and: 0)
     }
 
-    /// The next request; nil when more bytes are needed. It keeps all that came with it in memory: detach what is to
-    /// stay.
+    /// The next request; nil when more bytes are needed. It keeps all that came with it: detach what is to stay.
     mutating func next() throws(ProtocolError) -> Request? {
         // What the decoder has read to the end it need not look at again.
         if front.readableBytes > 0, let request = try take() { return request }
@@ -206,8 +200,7 @@ struct RequestReader {
         return try take()
     }
 
-    /// Forgets what has come, and wipes it: it may be the first half of a LOGIN. No request given has a share in these
-    /// bytes.
+    /// Forgets what has come, and wipes it: it may be half of a LOGIN. No request given has a share in these bytes.
     mutating func clear() {
         front.wipeReadableBytesOfAll()
         behind.wipeReadableBytesOfAll()
@@ -242,8 +235,7 @@ extension ByteBuffer {
     /// Moves the bytes to a buffer of their size, unless they, with so many that are to come, make up most of theirs.
     fileprivate mutating func keepReadableBytes(and missing: Int) {
         guard storageCapacity > 0, readableBytes + missing < storageCapacity / 2 else { return }
-        let own = ByteBuffer(bytes: readableBytesView)
-        move(to: own)
+        move(to: ByteBuffer(bytes: readableBytesView))
     }
 
     /// Not by realloc(3), which leaves what it moves where it was.

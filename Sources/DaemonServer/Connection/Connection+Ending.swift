@@ -45,9 +45,8 @@ extension Connection {
         if isInputClosed || isEvicted { stream.close() } else { linger() }
     }
 
-    /// Sends the end, and reads on until the peer has seen it and closes. A socket that is closed with something unread
-    /// in it tells its peer ECONNRESET, and one that is closed breaks the pipe of whoever sends: neither says what
-    /// became of the request.
+    /// Sends the end, and reads on until the peer has seen it and closes. Closing at once would reset a peer that has
+    /// something unread here, or break the pipe of one that sends: neither says what became of the request.
     private func linger() {
         phase = .lingering
         reader = RequestReader(limits: limits.request)
@@ -97,8 +96,7 @@ extension Connection {
 
     // MARK: Peers that stall
 
-    /// Sees to it that a peer that reads nothing, or leaves a frame unfinished, for the time of `stall` is
-    /// disconnected, a quarter of that time later at most.
+    /// Disconnects a peer that reads nothing, or leaves a frame unfinished, for `stall`, or a quarter longer at most.
     func watch() {
         guard watchdog == nil, !isClosed, progress.isAwaited else { return }
         lookAgain(since: progress, looks: 1)

@@ -6,9 +6,8 @@ import ThumbnailCache
 
 /// GET, MGET, PUT and STAT.
 extension Connection {
-    /// The cache that a plain GET asks, if it is known and what is asked for has a name that may be asked for. It is
-    /// open, or was when it was asked last: then there is nothing in it any more. It is the one that this connection
-    /// asked last from here on.
+    /// The cache that a plain GET asks, if it is known and what is asked for has a name that may be asked for; the one
+    /// that this connection asked last from here on. It is open, or there is nothing in it any more.
     func cacheOfPlainGet(_ request: Request) -> UserCache? {
         let lengths = 1...limits.command.id
         guard request.isPlainGet, lengths.contains(request.withBytes(of: 2) { $0.count }) else { return nil }
@@ -22,9 +21,7 @@ extension Connection {
     func get(_ command: GetCommand, after lookup: DiskLookup?) {
         if lookup == nil, let reply = readyReply(to: command) { return respond(reply) }
         lastCache = context.sessions.openCache(owner(command.user))
-        guard let lastCache else {
-            return lookUp(command.user) { $0.get(command, from: $1, after: nil, ticket: $2) }
-        }
+        guard let lastCache else { return lookUp(command.user) { $0.get(command, from: $1, after: nil, ticket: $2) } }
         get(command, from: lastCache, after: lookup, ticket: nil)
     }
 
@@ -74,8 +71,7 @@ extension Connection {
         self.batch = batch(cache)
     }
 
-    /// Asks for the next image of a batch. False when it has to wait: for another to be answered, or for the peer to
-    /// read.
+    /// Asks for the next image of a batch. False when another has to be answered first, or the peer has to read.
     func continueBatch() -> Bool {
         guard let batch, let query = batch.queries.first else { return true }
         guard findRoomForImage() else { return false }
@@ -91,11 +87,8 @@ extension Connection {
             return lifecycle {
                 let status = try await sessions.status(owner)
                 return .reply { reply in
-                    if let status {
-                        reply.writeStatus(status, version)
-                    } else {
-                        reply.writeNull(kind: .map, version: version)
-                    }
+                    guard let status else { return reply.writeNull(kind: .map, version: version) }
+                    reply.writeStatus(status, version)
                 }
             }
         }
@@ -175,16 +168,14 @@ extension Connection {
     private func put(_ command: PutCommand, into cache: UserCache, ticket: ReplyQueue.Ticket) {
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
+        let answer = { @Sendable reply in loop.execute { me.value.endBarrier(ticket, with: reply) } }
         context.services.disk.submit(for: peer.uid) {
-            let reply: ByteBuffer
             do throws(CacheFailure) {
                 let slot = Slot(profile: OpaqueID(command.profile), size: command.size)
-                try cache.put(slot, command.image, timeToLive: command.ttl)
-                reply = .ok
+                try cache.put(slot, command.image, timeToLive: command.ttl) { answer(.ok) }
             } catch {
-                reply = .error(CommandError(error))
+                answer(.error(CommandError(error)))
             }
-            loop.execute { me.value.endBarrier(ticket, with: reply) }
         }
     }
 }

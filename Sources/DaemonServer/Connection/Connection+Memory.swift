@@ -8,12 +8,10 @@ import ThumbnailCache
 /// worked on, requests that wait for an image, replies that are not read.
 ///
 /// Up to its free share a connection asks nobody. Beyond it, it takes bytes of the budget before it takes on a long
-/// reply, or reads on in a long request. Where there are none, either is BUSY. What is needed no more is given back at
-/// once.
+/// reply, or reads on in a long request. Where there are none, either is BUSY.
 extension Connection {
-    /// Bytes that a connection may take up and that count for nothing: every request but a PUT of a large image, or a
-    /// PURGE of a list of many long names, and a reply of the size that the kernel takes in one send (208 KiB,
-    /// net.core.wmem_default).
+    /// Bytes that count for nothing: every request but a PUT of a large image, or a PURGE of many long names, and a
+    /// reply of the size that the kernel takes in one send (208 KiB, net.core.wmem_default).
     static var freeShare: Int { 256 << 10 }
     /// Bytes that a stream reads at once.
     static var readAtOnce: Int { 64 << 10 }
@@ -36,8 +34,7 @@ extension Connection {
 
     // MARK: Output
 
-    /// Whether the next command may start. Where the uid has no room, short replies that nobody reads are bounded like
-    /// long ones.
+    /// Whether the next command may start. Where the uid has no room, short replies are bounded like long ones.
     var hasRoom: Bool {
         let output = unread + replies.cost
         return output < limits.output && (output < 2 * Self.freeShare || memory.hasRoom(for: 1))
@@ -52,8 +49,7 @@ extension Connection {
         return !isClosed && unread <= little
     }
 
-    /// Whether a reply of so many bytes may be taken on. One that does not fit into the free share lets those before it
-    /// leave first.
+    /// Whether a reply of so many bytes may be taken on. One beyond the free share lets those before it leave first.
     func makeRoom(forReply bytes: Int) -> Bool {
         // All that a hit comes to: some numbers that are added.
         if bytesInUse + bytes <= Self.freeShare || bytes <= Self.shortReply { return true }
@@ -77,15 +73,12 @@ extension Connection {
         if isInsideFrame && whole > memory.bytes && !memory.change(to: whole) && !isReadWithoutRoom {
             return refuseToRead()
         }
-        count(max(inUse, min(whole, memory.bytes)))
+        let counted = max(inUse, min(whole, memory.bytes))
+        // Within the free share nothing that connections share is touched.
+        if counted != memory.bytes { memory.set(to: counted) }
         // What nobody has looked at yet is read ahead within the free share alone.
         stream.isReading =
             isInsideFrame || mayRead && (bytesInUse < Self.freeShare || reader.readableBytes <= Self.shortRequest)
-    }
-
-    private func count(_ bytes: Int) {
-        // Within the free share nothing that connections share is touched.
-        if bytes != memory.bytes { memory.set(to: bytes) }
     }
 
     /// LOGOUT and PURGE are never BUSY, unless they are far longer than they need be.

@@ -25,8 +25,7 @@ extension Connection {
         let ticket = startBarrier()
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         // In the loop's next turn, when it is known whether the peer was gone before its command was read: one that
-        // died while the daemon was away may have been logged out since, by a log-out that was honoured before anybody
-        // was served.
+        // died while the daemon was away may be owed a log-out, which was honoured before anybody was served.
         eventLoop.execute {
             if me.value.isClosed { me.value.endBarrier() } else { me.value.logIn(request, session, ticket) }
         }
@@ -110,11 +109,7 @@ extension Connection {
             let reason = "UID \(uid): you are uid \(peer.uid), and only admins may name another (access.admins)"
             return respond(.error(CommandError(.denied, reason)))
         }
-        let owner: Owner? =
-            switch target {
-            case .all: nil
-            case .user(let user): Owner(uid: uid, user: OpaqueID(user))
-            }
+        let owner: Owner? = if case .user(let user) = target { Owner(uid: uid, user: OpaqueID(user)) } else { nil }
         let (endings, version) = (context.endingService, version)
         lifecycle {
             let receipt = try await body(endings, owner, uid)
@@ -144,8 +139,7 @@ extension Connection {
         let loops = context.loops
         run {
             let reply = try await work()
-            // What a cache of another loop had answered when it ended has been handed to its connection by then, and
-            // not behind the receipt (I3).
+            // By then what the cache had answered has been handed to connections of other loops, too (I3).
             if loops.loops.count > 1 { try await loops.barrier() }
             return reply
         } then: { connection, result in

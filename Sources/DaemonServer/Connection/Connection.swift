@@ -35,8 +35,7 @@ final class Connection: StreamHandler {
         let cost: Int
     }
 
-    /// What is left of an MGET, or of a GET that found the queue full: its images are asked for one by one, as far as
-    /// there is room.
+    /// What is left of an MGET, or of a GET that found the queue full: asked for one by one, as far as there is room.
     struct Batch {
         let cache: UserCache
         var queries: ArraySlice<ImageQuery>

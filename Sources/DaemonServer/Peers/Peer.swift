@@ -52,16 +52,12 @@ extension Peer {
     }
 
     /// The peer, unless the kernel could not say who it is: no uid of ours stands for whoever it may be (F29).
-    /// - Parameter overflowUID: what it says of a peer whose uid has no number in this user namespace
-    ///   (user_namespaces(7)).
+    /// - Parameter overflowUID: its word for a uid without a number in this user namespace (user_namespaces(7)).
     public func refused(asUID overflowUID: UInt32) throws(CommandError) -> Peer {
         // All ones is no uid but the absence of one: setresuid(2).
         guard uid != overflowUID, uid != .max else {
-            throw CommandError(
-                .denied,
-                "the kernel cannot say who you are: your uid has no number in the daemon's user namespace, "
-                    + "and is shown as "
-                    + "\(uid); call as a user who has one")
+            let reason = "the kernel cannot say who you are: your uid has no number in the daemon's user namespace"
+            throw CommandError(.denied, "\(reason), and is shown as \(uid); call as a user who has one")
         }
         return self
     }

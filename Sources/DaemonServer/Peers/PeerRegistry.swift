@@ -4,10 +4,8 @@ import SocketLoops
 import Synchronization
 import ThumbcacheProtocol
 
-/// Who is connected: counts connections and waiting requests against their limits, and finds every connection again
-/// when the daemon stops.
-///
-/// What is shared out is counted by account, which may have many uids.
+/// Who is connected: counts connections and waiting requests of each account, which may have many uids, against their
+/// limits, and finds every connection again when the daemon stops.
 public final class PeerRegistry: Sendable {
     struct Statistics: Sendable {
         var connections = 0
@@ -22,8 +20,7 @@ public final class PeerRegistry: Sendable {
         var connections: [UInt64: Member] = [:]
         /// Those who have connections.
         var accounts: [UInt32: Account] = [:]
-        /// The last number that each account was given for a connection. They stay, and are as many as the machine has
-        /// accounts.
+        /// The last number that each account was given for a connection; kept for all that ever came.
         var lastClientIDs: [UInt32: UInt64] = [:]
         var statistics = Statistics()
         /// Refused, and still open so that their peers can read why.
@@ -101,11 +98,10 @@ public final class PeerRegistry: Sendable {
             }
             return (.success(state.take(account, isAdmin: peer.isAdmin, tell)), evicted)
         }
-        evicted?.tell(
-            .giveWay(
-                "all connections are taken (limit connections), and uid \(evicted?.account ?? account) has "
-                    + "most of them: this one, idle "
-                    + "longest of those, is closed"))
+        if let evicted {
+            let reason = "all connections are taken (limit connections), and uid \(evicted.account) has most of them"
+            evicted.tell(.giveWay("\(reason): this one, idle longest of those, is closed"))
+        }
         return try result.get()
     }
 
@@ -210,8 +206,7 @@ extension PeerRegistry.State {
         lastID += 1
         lastClientIDs[uid, default: 0] += 1
         let activity = ConnectionActivity()
-        connections[lastID] = PeerRegistry.Member(
-            account: uid, isEvictable: !isAdmin, activity: activity, tell: tell)
+        connections[lastID] = PeerRegistry.Member(account: uid, isEvictable: !isAdmin, activity: activity, tell: tell)
         var account = accounts[uid] ?? PeerRegistry.Account()
         account.connections += 1
         account.evictable += isAdmin ? 0 : 1
@@ -236,8 +231,7 @@ extension PeerRegistry.State {
         return member
     }
 
-    /// Makes room for a connection of an account that has so many, at the cost of the account that has most. Admins
-    /// keep theirs.
+    /// Makes room for a connection of an account that has so many, at the cost of who has most. Admins keep theirs.
     fileprivate mutating func evict(inFavourOf own: Int) -> PeerRegistry.Member? {
         let most = accounts.max { $0.value.evictable < $1.value.evictable }
         guard let most, most.value.evictable > own + 1 else { return nil }

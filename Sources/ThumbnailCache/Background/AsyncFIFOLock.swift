@@ -3,8 +3,7 @@ import NIOConcurrencyHelpers
 
 /// Lets one through at a time, in the order they came: what log-in, purge and log-out of one user queue behind.
 ///
-/// An actor would not do: it lets others in at every `await`, and a purge awaits the disk while the user's state is
-/// between two truths.
+/// An actor would not do: it lets others in at every `await`, as where a purge of the user waits for the disk.
 final class AsyncFIFOLock: Sendable {
     private struct State {
         var isTaken = false

@@ -7,19 +7,11 @@ public typealias YieldToOthers = @Sendable () -> Void
 /// Yields as ``YieldToOthers`` says, but never for good.
 ///
 /// On Linux from 6.6 on, a thread that has been given a processor mostly keeps it for its slice, some milliseconds,
-/// even where an event loop is woken that ought to run there (EEVDF; RUN_TO_PARITY among the features of the
-/// scheduler). Deleting what a purge left so made one hit in a hundred wait for a millisecond; giving way after each
-/// name, it waits for one name. Two other ways were measured or thought through, and left:
-///
-/// - A lower weight (nice, setpriority(2)) changes how much a thread gets, not when it lets go. It did not help.
-/// - The idle class (SCHED_IDLE, sched(7)) helps as much as this. But a thread of that class that is kept from a busy
-///   processor while it holds something, a lock of our own or the file system's journal in the middle of an unlink,
-///   keeps everybody who needs that: an event loop, or the fsync of a purge. Between two steps a thread holds nothing.
+/// even where an event loop is woken that ought to run there. docs/performance.md has figures, and what else was tried.
 ///
 /// Where programs that compute share the processor, each yield lasts as long as their slices, and 50,000 names would
 /// take ten minutes. So one that has lasted is followed by a while, a quarter as long, in which this returns at once.
-/// Safe from any thread. Costs a look at the clock or two and, mostly, a system call that takes less than a
-/// microsecond.
+/// Safe from any thread. Costs a look at the clock or two and, mostly, a system call of less than a microsecond.
 public final class BackgroundYield: Sendable {
     /// Nanoseconds after which a yield was for a program that computes; an event loop is done with a hit in 20,000.
     static let long: Int64 = 1_000_000

@@ -50,8 +50,7 @@ public struct FairQueue<Owner: Hashable, Element> {
     }
 
     /// Takes the next piece out; nil when there is none, or only of owners that may have none.
-    /// - Parameter mayHave: asked for each owner whose turn it is. One that may not keeps its place in line, and saves
-    ///   nothing.
+    /// - Parameter mayHave: asked for each owner whose turn it is. One that may not keeps its place, and saves nothing.
     @inlinable
     public mutating func popFirst(mayHave: (Owner) -> Bool = { _ in true }) -> (owner: Owner, element: Element)? {
         if turns.count == 1, let owner = turns.first {
@@ -89,9 +88,9 @@ public struct FairQueue<Owner: Hashable, Element> {
         return max(0, (first.cost - line.credit + quantum - 1) / quantum)
     }
 
-    /// Takes out what stands first in the line of the owner whose turn it is. Where it lies: a line may be thousands
-    /// long.
+    /// Takes out what stands first in the line of the owner whose turn it is.
     @inlinable mutating func pay(_ owner: Owner) -> Element? {
+        // Where it lies: a line may be thousands long.
         guard let first = lines[owner]?.waiting.popFirst() else { return nil }
         pieces -= 1
         lines[owner]?.credit -= first.cost

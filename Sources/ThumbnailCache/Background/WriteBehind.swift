@@ -15,8 +15,7 @@ public final class WriteBehind: Sendable {
     public struct Limits: Sendable {
         /// Bytes that wait at most while downloads go first.
         public var idle: Int
-        /// Bytes that wait at most, of one uid and of all, as ``MemoryBudget`` shares them out. One image always may,
-        /// however large.
+        /// Bytes that wait at most, of one uid and of all, as ``MemoryBudget`` shares them out. One image always may.
         public var bytes = MemoryBudget.Limits(perUID: 64 << 20, total: 128 << 20)
         /// Milliseconds that an image waits for downloads to end.
         public var longest: Int64 = 500
@@ -35,13 +34,6 @@ public final class WriteBehind: Sendable {
         let bytes: Int
         /// Blocks on the disk.
         let write: @Sendable () -> Void
-    }
-
-    /// What waits at this moment.
-    public struct Backlog: Sendable, Equatable {
-        public var images = 0
-        /// Of memory.
-        public var bytes = 0
     }
 
     private struct State {
@@ -70,9 +62,7 @@ public final class WriteBehind: Sendable {
     /// - Parameters:
     ///   - writer: where is written: one thread, which does nothing else.
     ///   - yield: called before each piece.
-    ///   - isBusy: whether downloads are under way. That the last has ended need not be told (``downloadEnded()``): it
-    ///     only takes
-    ///     until the longest wait is over then.
+    ///   - isBusy: whether downloads are under way. That the last ended is told by ``downloadEnded()``, or waited out.
     public init(
         writer: any BlockingPool, time: any Timekeeping, yield: @escaping YieldToOthers, limits: Limits,
         isBusy: @escaping @Sendable () -> Bool
@@ -85,9 +75,8 @@ public final class WriteBehind: Sendable {
         self.budget = MemoryBudget(limits: { limits.bytes })
     }
 
-    public var backlog: Backlog {
-        state.withLockedValue { Backlog(images: $0.waiting.count, bytes: $0.bytes) }
-    }
+    /// What waits at this moment, in bytes of memory.
+    public var backlog: Usage { state.withLockedValue { Usage(images: $0.waiting.count, bytes: $0.bytes) } }
 
     /// Has an image written, soon. False when it will not be, because too much waits already.
     /// - Parameters:
@@ -115,10 +104,17 @@ public final class WriteBehind: Sendable {
         if state.withLockedValue({ !$0.waiting.isEmpty && !$0.isWriting }) { goOn() }
     }
 
-    /// Has all that waits written now, and all that is still to come: the daemon stops, and waits for it.
-    func hurry() {
-        state.withLockedValue { $0.isHurried = true }
+    /// Has all that waits written now, and at once what is still to come; returns when what waits is written. For a
+    /// stop, which has the time for it.
+    func finish() async {
+        let isDone = state.withLockedValue { state in
+            state.isHurried = true
+            return state.waiting.isEmpty && !state.isWriting
+        }
+        if isDone { return }
         timeIsUp()
+        // One thread writes: that is behind what waits.
+        await writer.value(for: Self.everybody) {}
     }
 
     /// Whose turn the writing is: the uids take theirs in the line of what is to be written.

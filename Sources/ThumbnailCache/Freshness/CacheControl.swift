@@ -15,20 +15,6 @@ struct CacheControl: Sendable, Equatable {
     private(set) var staleWhileRevalidate: Int64?
     private(set) var staleIfError: Int64?
 
-    /// A directive's argument.
-    private enum Argument {
-        case none
-        /// A token or a quoted string: recipients ought to take both (section 5.2).
-        case value(String)
-        /// Something that the grammar does not know.
-        case malformed
-
-        var seconds: Int64? {
-            guard case .value(let text) = self else { return nil }
-            return DeltaSeconds.parse(text)
-        }
-    }
-
     /// - Parameter value: all lines of the field as one list.
     init(_ value: String) {
         var scanner = FieldScanner(value)
@@ -43,39 +29,36 @@ struct CacheControl: Sendable, Equatable {
         }
     }
 
-    private static func argument(_ scanner: inout FieldScanner) -> Argument {
-        var argument = Argument.none
-        if scanner.take("=") {
-            argument = (scanner.quotedString() ?? scanner.token()).map { .value($0) } ?? .malformed
-        }
+    /// A directive's argument, a token or a quoted string: recipients ought to take both (section 5.2). Nil without
+    /// one, and for what the grammar does not know.
+    private static func argument(_ scanner: inout FieldScanner) -> String? {
+        let argument = scanner.take("=") ? scanner.quotedString() ?? scanner.token() : nil
         scanner.skipBlanks()
-        guard scanner.isAtEndOfElement else {
-            scanner.skipElement()
-            return .malformed
-        }
-        return argument
+        if scanner.isAtEndOfElement { return argument }
+        scanner.skipElement()
+        return nil
     }
 
     /// A directive that forbids something is obeyed whatever its argument. Of one that stands more than once with a
     /// number, the first counts (section 4.2.1).
-    private mutating func obey(_ name: String, _ argument: Argument) {
+    private mutating func obey(_ name: String, _ argument: String?) {
+        let seconds = argument.flatMap(DeltaSeconds.parse)
         switch name {
         case "no-store": noStore = true
         case "no-cache": if !Self.namesFields(argument) { noCache = true }
         case "must-revalidate": mustRevalidate = true
         case "must-understand": mustUnderstand = true
-        case "max-age": maxAge = maxAge ?? argument.seconds ?? 0
-        case "stale-while-revalidate": staleWhileRevalidate = staleWhileRevalidate ?? argument.seconds
-        case "stale-if-error": staleIfError = staleIfError ?? argument.seconds
+        case "max-age": maxAge = maxAge ?? seconds ?? 0
+        case "stale-while-revalidate": staleWhileRevalidate = staleWhileRevalidate ?? seconds
+        case "stale-if-error": staleIfError = staleIfError ?? seconds
         default: break
         }
     }
 
     /// `no-cache` with field names forbids to reuse those fields (section 5.2.2.4). No field is ever handed on here,
     /// only the image, so that form forbids nothing.
-    private static func namesFields(_ argument: Argument) -> Bool {
-        guard case .value(let text) = argument else { return false }
-        var scanner = FieldScanner(text)
+    private static func namesFields(_ argument: String?) -> Bool {
+        var scanner = FieldScanner(argument ?? "")
         scanner.skipBlanks()
         return scanner.token() != nil
     }

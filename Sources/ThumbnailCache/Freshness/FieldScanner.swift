@@ -4,8 +4,7 @@
 struct FieldScanner {
     private var rest: ArraySlice<UInt8>
     /// Whether a quote was met that nothing closes. Then nothing closes a later one either: all that follow stand
-    /// behind a backslash. To look for their ends again and again would take a time that grows with the square of their
-    /// number.
+    /// behind a backslash. To look for the end of each would take a time that grows with the square of their number.
     private var isUnclosed = false
 
     init(_ text: String) {
@@ -29,7 +28,7 @@ struct FieldScanner {
 
     /// A token (section 5.6.2) in lower case, since those that matter here are names in any case, or numbers.
     mutating func token() -> String? {
-        run { Self.isTokenCharacter($0) }
+        run { Self.isDigit($0) || Self.isLetter($0) || Self.marks.contains($0) }
     }
 
     /// Letters of ASCII, in lower case.
@@ -81,16 +80,8 @@ struct FieldScanner {
         return String(decoding: run, as: UTF8.self).lowercased()
     }
 
-    private static func isDigit(_ byte: UInt8) -> Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) }
-
-    private static func isLetter(_ byte: UInt8) -> Bool {
-        (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
-    }
-
-    private static func isTokenCharacter(_ byte: UInt8) -> Bool {
-        isDigit(byte) || isLetter(byte) || marks.contains(byte)
-    }
-
+    fileprivate static func isDigit(_ byte: UInt8) -> Bool { UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte }
+    private static func isLetter(_ byte: UInt8) -> Bool { UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte | 0x20 }
     private static let marks = Set("!#$%&'*+-.^_`|~".utf8)
 }
 
@@ -101,9 +92,7 @@ public enum DeltaSeconds {
 
     /// Nil for anything but digits.
     public static func parse(_ text: String) -> Int64? {
-        guard !text.isEmpty, text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
-            return nil
-        }
+        guard !text.isEmpty, text.utf8.allSatisfy(FieldScanner.isDigit) else { return nil }
         return min(Int64(text) ?? most, most)
     }
 }

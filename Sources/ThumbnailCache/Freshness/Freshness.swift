@@ -67,36 +67,16 @@ struct ResponseTime: Sendable, Equatable {
     /// Seconds since 1970 by ``Timekeeping/wallClock``.
     let wallClock: Int64
 
-    init(now: Int64, wallClock: Int64) {
-        self.now = now
-        self.wallClock = wallClock
-    }
-
-    /// Now.
-    init(_ time: any Timekeeping) {
-        self.init(now: time.now, wallClock: time.wallClock)
-    }
-
     /// What an origin's Date is compared with: the earlier of the two, so that a machine's clock that was set wrong
     /// while the daemon runs, or before, makes nothing old that is new (F14).
     var forDates: Int64 { min(now, wallClock) }
-}
-
-extension AgeCalculation {
-    init(_ headers: ResponseHeaders, at responseTime: ResponseTime) {
-        self.init(
-            age: Self.ageValue(headers.fields["age"] ?? []),
-            date: headers.fields["date"]?.first.flatMap { HTTPDate.seconds($0, now: responseTime.forDates) },
-            receivedAt: responseTime.forDates, delay: headers.delay)
-    }
 }
 
 /// How old an answer is when it arrives (RFC 9111 section 4.2.3). Everything in seconds.
 struct AgeCalculation: Sendable, Equatable {
     /// What Age says; nil without one, or with one that is none.
     var age: Int64?
-    /// What Date says, since 1970; nil without one, or with one that is none: then the moment of its arrival counts
-    /// (RFC 9110 section 6.6.1).
+    /// What Date says, since 1970; nil without a date: then the moment of its arrival counts (RFC 9110 section 6.6.1).
     var date: Int64?
     /// When the answer arrived, since 1970.
     var receivedAt: Int64
@@ -108,8 +88,7 @@ struct AgeCalculation: Sendable, Equatable {
 
     /// The age by the two clocks, which may be wrong against each other: an answer from the future is new, and one that
     /// seems more than a day old without having been told so by Age says that this machine's clock is wrong (F14). Were
-    /// that believed, nothing would ever be fresh. The RFC asks for this age only where caches so old that they know no
-    /// Age may be on the way.
+    /// that believed, nothing would ever be fresh. The RFC asks for this age only where caches may know no Age.
     var apparentAge: Int64 {
         let difference = receivedAt - (date ?? receivedAt)
         return (0...Self.mostApparent).contains(difference) ? difference : 0
@@ -117,8 +96,7 @@ struct AgeCalculation: Sendable, Equatable {
     var correctedAge: Int64 { (age ?? 0) + delay }
     var initialAge: Int64 { max(apparentAge, correctedAge) }
 
-    /// The value of Age (section 5.1): the first of a list counts, and one that is no number of seconds is as good as
-    /// none.
+    /// The value of Age (section 5.1): the first of a list counts, if it is a number of seconds.
     /// - Parameter lines: the values of the field in the order they came.
     static func ageValue(_ lines: [String]) -> Int64? {
         guard let first = lines.first else { return nil }
@@ -126,7 +104,16 @@ struct AgeCalculation: Sendable, Equatable {
         scanner.skipBlanks()
         let value = scanner.token()
         scanner.skipBlanks()
-        return scanner.isAtEndOfElement ? value.flatMap { DeltaSeconds.parse($0) } : nil
+        return scanner.isAtEndOfElement ? value.flatMap(DeltaSeconds.parse) : nil
+    }
+}
+
+extension AgeCalculation {
+    init(_ headers: ResponseHeaders, at responseTime: ResponseTime) {
+        self.init(
+            age: Self.ageValue(headers.fields["age"] ?? []),
+            date: headers.fields["date"]?.first.flatMap { HTTPDate.seconds($0, now: responseTime.forDates) },
+            receivedAt: responseTime.forDates, delay: headers.delay)
     }
 }
 

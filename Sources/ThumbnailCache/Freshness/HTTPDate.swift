@@ -1,13 +1,9 @@
 /// Dates as HTTP writes them (RFC 9110 section 5.6.7): the preferred form and the two obsolete ones. Names are taken in
 /// any case, and no zone but GMT is a date, as RFC 9111 section 4.2 asks of caches.
 public enum HTTPDate {
-    private static let months = [
-        "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
-    ]
+    private static let months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
     private static let shortDays: Set = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-    private static let longDays: Set = [
-        "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday",
-    ]
+    private static let longDays: Set = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
     /// Seconds since 1970, or nil for what is no such date.
     /// - Parameter now: seconds since 1970, for a year of two digits.
@@ -81,8 +77,7 @@ public enum HTTPDate {
         return [31, isLeapYear ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][Int(month) - 1]
     }
 
-    /// Days from 1970-01-01 to a date of the Gregorian calendar, counted in years that begin in March, so that the leap
-    /// day comes last.
+    /// Days from 1970-01-01 to a date of the Gregorian calendar, in years from March on: the leap day comes last.
     private static func days(year: Int64, month: Int64, day: Int64) -> Int64 {
         let marchYear = month > 2 ? year : year - 1
         let monthsSinceMarch = (month + 9) % 12

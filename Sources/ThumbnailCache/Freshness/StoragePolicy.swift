@@ -1,19 +1,16 @@
 /// Whether an answer may be kept, and for how long (RFC 9111 sections 3 and 4.2, for a private cache).
 ///
 /// An image behind redirects is kept under the URL that was asked for first. So it may be used as long as all of them
-/// may that led to it, and no longer: one that was good for a minute leads elsewhere after it, however long the image
-/// itself may live.
+/// may that led to it, and no longer: one that was good for a minute may lead elsewhere after it.
 struct StoragePolicy: Sendable, Equatable {
     let mayStore: Bool
-    /// Whether it may be used for the tokens that were shown alone (section 4.1): it says so, or a redirect that led to
-    /// it.
+    /// Whether it, or a redirect that led to it, is for the tokens that were shown alone (section 4.1).
     let variesByToken: Bool
     let freshness: Freshness
 
     /// - Parameters:
     ///   - fields: of the answer; after a 304 those that were stored, updated by it.
-    ///   - headers: of the answer that has just come, whichever it was, and of the redirects that led to it: they tell
-    ///     its age.
+    ///   - headers: of the answer that has just come, and of the redirects that led to it: they tell its age.
     init(_ fields: StoredFields, _ headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime) {
         let own = ResponseFreshness(fields, headers, origin: origin, at: responseTime)
         let redirects = Self.redirects(headers, origin: origin, at: responseTime)
@@ -95,8 +92,7 @@ struct ResponseFreshness: Sendable, Equatable {
         initialAge = age.initialAge
         // Where an answer forbids it, it is not served stale, not even when the origin fails (section 4.2.4).
         let mayBeStale = !isNeverFresh && !control.mustRevalidate
-        // What is stale as it arrives was sent by an origin that asks to be asked: only the answer itself can say
-        // otherwise.
+        // What is stale as it arrives comes from an origin that asks to be asked, unless the answer says otherwise.
         let wasFresh = lifetime > initialAge
         let whileRevalidate = control.staleWhileRevalidate ?? (wasFresh ? origin.staleWhileRevalidate : 0)
         staleWhileRevalidate = mayBeStale ? whileRevalidate : 0
@@ -104,8 +100,7 @@ struct ResponseFreshness: Sendable, Equatable {
     }
 
     /// A redirect. One that does not say is taken for fresh as long as a guess may be, whatever its status: RFC 9111
-    /// section 4.2.2 allows a guess for 301 and 308 only, but each image behind a 302 would then be asked for at every
-    /// GET.
+    /// section 4.2.2 guesses for 301 and 308 only, but then every GET would ask for an image behind a 302.
     init(redirect headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime) {
         var fields = StoredFields(headers)
         // When what it leads to was changed says nothing of how long it leads there.

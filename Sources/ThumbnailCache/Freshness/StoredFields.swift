@@ -58,8 +58,7 @@ extension StoredFields {
     /// Whether there is anything to ask with: an entity tag, or a date of the last change that is one.
     func hasValidator(now: Int64) -> Bool { etag != nil || modifiedSince(now: now) != nil }
 
-    /// Last-Modified as it came, if it is a date: with anything else If-Modified-Since means nothing (RFC 9110 section
-    /// 13.1.3).
+    /// Last-Modified as it came, if it is a date: else If-Modified-Since means nothing (RFC 9110 section 13.1.3).
     func modifiedSince(now: Int64) -> String? {
         lastModified.flatMap { HTTPDate.seconds($0, now: now) == nil ? nil : $0 }
     }
@@ -67,11 +66,9 @@ extension StoredFields {
     /// Whether a 304 with those fields speaks of the image that has these (RFC 9111 section 4.3.4): its entity tag is
     /// the same, or, without one, its date of the last change. One that names neither answers what it was asked.
     func areConfirmed(by answer: StoredFields, now: Int64) -> Bool {
-        if let confirmed = answer.etag {
-            guard let etag else { return Self.isSameDate(answer.lastModified, lastModified, now: now) }
-            return Self.opaqueTag(confirmed) == Self.opaqueTag(etag)
-        }
-        return answer.lastModified == nil || Self.isSameDate(answer.lastModified, lastModified, now: now)
+        if let confirmed = answer.etag, let etag { return Self.opaqueTag(confirmed) == Self.opaqueTag(etag) }
+        if answer.etag == nil, answer.lastModified == nil { return true }
+        return Self.isSameDate(answer.lastModified, lastModified, now: now)
     }
 
     private static func isSameDate(_ left: String?, _ right: String?, now: Int64) -> Bool {

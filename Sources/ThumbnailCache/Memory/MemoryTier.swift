@@ -2,8 +2,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Synchronization
 
-/// One image in memory, ready to be sent. It is found through its ``UserCache``; the tier only decides when it goes.
-/// Its bytes are wiped with it.
+/// One image in memory, ready to be sent. Its ``UserCache`` finds it, the tier decides when it goes, wiped.
 final class MemoryEntry: Sendable {
     /// Written again only when the entry goes, and nobody else can look.
     nonisolated(unsafe) private(set) var served: ServedImage
@@ -158,16 +157,14 @@ public final class MemoryTier: Sendable {
 ///
 /// A value. A hit looks at ``entries`` alone.
 struct MemoryTable: Sendable {
-    /// The sizes of all profiles of one hash: of one profile with one size, as a rule, which takes no memory of its
-    /// own.
+    /// The sizes of all profiles of one hash: one size, as a rule, which takes no memory of its own.
     private struct Sizes: Sendable {
         var first: UInt16
         var others: [UInt16] = []
     }
 
     private(set) var entries: [Slot: MemoryEntry] = [:]
-    /// By a profile's hash, which takes a fifth of the room of the profile. Where two have the same, a size stands here
-    /// once for each.
+    /// By a profile's hash, a fifth as long. Where two profiles have the same, a size stands here once for each.
     private var sizes: [Int: Sizes] = [:]
 
     subscript(slot: Slot) -> MemoryEntry? { entries[slot] }

@@ -37,15 +37,14 @@ public struct ImageShape: Hashable, Sendable {
 
 /// The SHA-256 of an image's bytes.
 public struct ImageDigest: Hashable, Sendable {
-    public let words: (UInt64, UInt64, UInt64, UInt64)
+    private let start: SIMD16<UInt8>
+    private let end: SIMD16<UInt8>
 
     /// `bytes` must hold exactly 32 bytes, else nil.
     public init?(_ bytes: UnsafeRawBufferPointer) {
         guard bytes.count == 32 else { return nil }
-        func word(_ index: Int) -> UInt64 {
-            UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: index * 8, as: UInt64.self))
-        }
-        words = (word(0), word(1), word(2), word(3))
+        start = bytes.loadUnaligned(as: SIMD16<UInt8>.self)
+        end = bytes.loadUnaligned(fromByteOffset: 16, as: SIMD16<UInt8>.self)
     }
 
     /// `bytes` must hold exactly 32 bytes, else nil.
@@ -55,20 +54,10 @@ public struct ImageDigest: Hashable, Sendable {
     }
 
     /// The 32 bytes, most significant first.
-    public var bytes: [UInt8] {
-        [words.0, words.1, words.2, words.3].flatMap { word in
-            (0..<8).map { UInt8(truncatingIfNeeded: word >> (56 - 8 * UInt64($0))) }
-        }
-    }
+    public var bytes: [UInt8] { [start, end].flatMap { half in half.indices.map { half[$0] } } }
 
     /// Lower-case hexadecimal, 64 characters.
     public var hex: String { Hex.text(bytes) }
-
-    public static func == (left: Self, right: Self) -> Bool { left.words == right.words }
-
-    public func hash(into hasher: inout Hasher) {
-        hasher.combine(words.0)
-    }
 }
 
 /// Where an image came from.
@@ -154,12 +143,6 @@ public struct ImageBytes: Sendable {
     /// go with the last of those, as they are.
     mutating func wipe() {
         framed.wipe()
-    }
-
-    fileprivate init(framed: ByteBuffer, prefixLength: Int, count: Int) {
-        self.framed = framed
-        self.prefixLength = prefixLength
-        self.count = count
     }
 }
 

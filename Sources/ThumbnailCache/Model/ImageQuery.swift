@@ -5,8 +5,7 @@ public struct ImageQuery: Sendable {
     public let named: DownloadTarget?
     /// Never touches the network: fresh or stale, or nothing.
     public let cachedOnly: Bool
-    /// Whether a larger image of the profile will do where there is none of the size. Never one for who names no size,
-    /// or a URL.
+    /// Whether a larger image will do where there is none of the size. Never for who names no size, or a URL.
     public let largerWillDo: Bool
 
     public init(slot: Slot, named: DownloadTarget? = nil, cachedOnly: Bool = false, largerWillDo: Bool = false) {

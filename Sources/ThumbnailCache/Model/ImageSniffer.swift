@@ -2,19 +2,17 @@ import NIOCore
 
 /// Tells an image's kind and dimensions from its bytes, without decoding it.
 ///
-/// Only what the header says is read, so that the cost is microseconds and a picture that would unpack to gigabytes
-/// is told by the numbers it declares. The bytes come from strangers: every access is checked, every walk is bounded,
-/// and no input traps.
+/// Only what the header says is read: it costs microseconds, and a picture that would unpack to gigabytes is told by
+/// the numbers it declares. The bytes come from strangers: every access is checked, every walk bounded, nothing traps.
 public struct ImageSniffer: Sendable {
     /// - Parameters:
     ///   - bytes: the whole image, from its reader index on.
     ///   - maximumDimension: pixels that neither width nor height may exceed.
     /// - Returns: kind, width and height. The dimensions are those of the coded image or canvas; a rotation that
     ///   metadata ask for is not applied.
-    /// - Throws: when the bytes are none of the known kinds, end within their header, or declare a dimension that is
-    ///   zero or over the limit.
+    /// - Throws: for bytes of no known kind, that end within their header, or whose dimensions are zero or too large.
     public static func sniff(_ bytes: ByteBuffer, maximumDimension: Int) throws(ImageRefusal) -> ImageShape {
-        let header = HeaderReader(bytes)
+        let header = HeaderReader(buffer: bytes)
         let shape: ImageShape
         if header.starts(with: [0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A]) {
             shape = try png(header)
@@ -33,10 +31,8 @@ public struct ImageSniffer: Sendable {
             throw ImageRefusal("the image declares \(shape.width) x \(shape.height) pixels: both must be at least 1")
         }
         guard shape.width <= maximumDimension, shape.height <= maximumDimension else {
-            throw ImageRefusal(
-                "the image declares \(shape.width) x \(shape.height) pixels: at most \(maximumDimension) each "
-                    + "way are kept"
-            )
+            let size = "\(shape.width) x \(shape.height) pixels"
+            throw ImageRefusal("the image declares \(size): at most \(maximumDimension) each way are kept")
         }
         return shape
     }
@@ -97,13 +93,12 @@ public struct ImageSniffer: Sendable {
         throw ImageRefusal("a JPEG without a frame header in its first 4096 segments")
     }
 
-    /// The WebP container specification; RFC 6386 section 9.1 for VP8, and the lossless bitstream specification for
-    /// VP8L.
+    /// The WebP container specification, RFC 6386 section 9.1 for VP8, the lossless bitstream specification for VP8L.
     private static func webp(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape {
         let size = try header.uint32LittleEndian(at: 16)
         let width: UInt32
         let height: UInt32
-        switch try header.fourCharacters(at: 12) {
+        switch try header.uint32(at: 12) {
         case fourCC("VP8 "):
             // The frame tag, whose lowest bit is clear in a key frame, then the start code.
             guard size >= 10, try header.byte(at: 20) & 1 == 0, header.starts(with: [0x9D, 0x01, 0x2A], at: 23) else {
@@ -155,11 +150,7 @@ func fourCC(_ text: StaticString) -> UInt32 {
 
 /// Checked reads at offsets from the start of an image.
 struct HeaderReader {
-    private let buffer: ByteBuffer
-
-    init(_ buffer: ByteBuffer) {
-        self.buffer = buffer
-    }
+    let buffer: ByteBuffer
 
     var count: Int { buffer.readableBytes }
 
@@ -169,7 +160,6 @@ struct HeaderReader {
     func uint64(at offset: Int) throws(ImageRefusal) -> UInt64 { try integer(at: offset) }
     func uint16LittleEndian(at offset: Int) throws(ImageRefusal) -> UInt16 { try uint16(at: offset).byteSwapped }
     func uint32LittleEndian(at offset: Int) throws(ImageRefusal) -> UInt32 { try uint32(at: offset).byteSwapped }
-    func fourCharacters(at offset: Int) throws(ImageRefusal) -> UInt32 { try uint32(at: offset) }
 
     func uint24LittleEndian(at offset: Int) throws(ImageRefusal) -> UInt32 {
         UInt32(try uint16LittleEndian(at: offset)) | UInt32(try byte(at: offset + 2)) << 16
@@ -201,10 +191,9 @@ extension ImageSniffer {
     /// `iprp` / `ipco` hold an `ispe` (extent in pixels) for each size of picture in the file.
     ///
     /// A picture made of tiles has one `ispe` for a tile and one for the whole, thumbnails and alpha planes have
-    /// theirs: the picture is the largest, and none may be larger than the limit. So which item is the primary one need
-    /// not be known.
+    /// theirs: the picture is the largest, and none may be over the limit, whichever is the primary one.
     static func avif(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape {
-        var walk = BoxWalk(header)
+        var walk = BoxWalk(header: header)
         let file = 0..<header.count
         let type = try walk.box(at: 0, within: file)
         guard try names(type, brands: [fourCC("avif"), fourCC("avis")], header) else {
@@ -239,10 +228,10 @@ extension ImageSniffer {
     private static func names(_ type: Box, brands: [UInt32], _ header: HeaderReader) throws(ImageRefusal) -> Bool {
         let content = type.content
         guard content.count >= 8 else { throw ImageRefusal("an ISO media file whose ftyp box is too short") }
-        if brands.contains(try header.fourCharacters(at: content.lowerBound)) { return true }
+        if brands.contains(try header.uint32(at: content.lowerBound)) { return true }
         // After the major brand and its version: as many as fit, of which real files have about six.
         for offset in stride(from: content.lowerBound + 8, through: content.upperBound - 4, by: 4).prefix(64)
-        where brands.contains(try header.fourCharacters(at: offset)) {
+        where brands.contains(try header.uint32(at: offset)) {
             return true
         }
         return false
@@ -263,18 +252,14 @@ private struct Box {
 
 /// Reads box headers (ISO/IEC 14496-12 section 4.2), and not more than a bounded number of them.
 private struct BoxWalk {
-    private let header: HeaderReader
-    private var boxesLeft = 1024
-
-    init(_ header: HeaderReader) {
-        self.header = header
-    }
+    let header: HeaderReader
+    var boxesLeft = 1024
 
     /// The box at `offset`, which must end where `enclosing` ends or before.
     mutating func box(at offset: Int, within enclosing: Range<Int>) throws(ImageRefusal) -> Box {
         guard boxesLeft > 0 else { throw ImageRefusal("an AVIF with more than 1024 boxes in its header") }
         boxesLeft -= 1
-        let type = try header.fourCharacters(at: offset + 4)
+        let type = try header.uint32(at: offset + 4)
         let start: Int
         let length: UInt64
         switch try header.uint32(at: offset) {

@@ -4,24 +4,14 @@ import NIOConcurrencyHelpers
 /// earlier is ever served again (I3), also after a kill or a power cut (I4).
 public struct Receipt: Sendable, Equatable {
     /// Caches ended or emptied.
-    public var users: Int
+    public internal(set) var users = 0
     /// What was held; nil where it was not yet counted after a start.
-    public var usage: Usage?
+    public internal(set) var usage: Usage? = Usage()
     /// Downloads stopped.
-    public var cancelled: Int
+    public internal(set) var cancelled = 0
     /// Sessions that remain.
-    public var sessions: Int
-    public var epoch: UInt64
-
-    public init(
-        users: Int = 0, usage: Usage? = Usage(), cancelled: Int = 0, sessions: Int = 0, epoch: UInt64 = 0
-    ) {
-        self.users = users
-        self.usage = usage
-        self.cancelled = cancelled
-        self.sessions = sessions
-        self.epoch = epoch
-    }
+    public internal(set) var sessions = 0
+    public internal(set) var epoch: UInt64 = 0
 
     /// Adds what another user of the same uid had.
     mutating func add(_ other: Receipt) {

@@ -10,18 +10,15 @@ public struct CacheServices: Sendable {
     public let budget: MemoryBudget
     /// For reads and writes of images.
     public let disk: any BlockingPool
-    /// Where downloaded images wait to be judged while others are still being downloaded: one thread, that is mostly
-    /// awake.
+    /// Where downloaded images wait to be judged while others are still being downloaded: one thread, mostly awake.
     public let judging: any BlockingPool
     /// Where they wait to be written.
     public let writes: WriteBehind
     /// For log-ins, so that none waits behind reads.
     public let lifecycle: any BlockingPool
-    /// For all that purges and log-outs ask the disk, and the markers of those that are pending: they wait behind no
-    /// log-in.
+    /// For all that purges and log-outs ask the disk, pending ones and their markers too: they wait behind no log-in.
     public let endings: any BlockingPool
-    /// Where tasks run. Each is started with it as its preference: where the runtime would run it is not for a daemon
-    /// (F75).
+    /// Where tasks run. Each is started with it as its preference, never where the runtime would run it (F75).
     public let tasks: any TaskExecutor
     public let time: any Timekeeping
     public let framing: ReplyFraming
@@ -34,9 +31,9 @@ public struct CacheServices: Sendable {
     public init(
         store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
         budget: MemoryBudget, disk: any BlockingPool, judging: any BlockingPool, writes: WriteBehind,
-        lifecycle: any BlockingPool,
-        endings: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping, framing: ReplyFraming,
-        counters: CacheCounters, yield: @escaping YieldToOthers, settings: @escaping @Sendable () -> CacheSettings
+        lifecycle: any BlockingPool, endings: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping,
+        framing: ReplyFraming, counters: CacheCounters, yield: @escaping YieldToOthers,
+        settings: @escaping @Sendable () -> CacheSettings
     ) {
         self.store = store
         self.fetcher = fetcher
@@ -94,15 +91,17 @@ public protocol BlockingPool: Sendable {
 
 extension BlockingPool {
     /// Runs blocking work and waits for its result without blocking the caller's thread.
-    public func run<Result: Sendable>(
-        for uid: UInt32, _ work: @escaping @Sendable () throws -> Result
-    ) async throws(CacheFailure) -> Result {
-        let result = await withCheckedContinuation { continuation in
-            submit(for: uid) {
-                continuation.resume(returning: Swift.Result(catching: work).mapError { CacheFailure($0) })
-            }
+    public func value<Value: Sendable>(for uid: UInt32, _ work: @escaping @Sendable () -> Value) async -> Value {
+        await withCheckedContinuation { continuation in
+            submit(for: uid) { continuation.resume(returning: work()) }
         }
-        return try result.get()
+    }
+
+    /// The same for work that may fail.
+    public func run<Value: Sendable>(
+        for uid: UInt32, _ work: @escaping @Sendable () throws -> Value
+    ) async throws(CacheFailure) -> Value {
+        try await value(for: uid) { Result(catching: work).mapError { CacheFailure($0) } }.get()
     }
 }
 
@@ -113,8 +112,7 @@ public protocol Timekeeping: Sendable {
     /// immortal (F14). Cheap enough for every request.
     var now: Int64 { get }
 
-    /// The wall clock at this moment: seconds since 1970. To compare with what other machines say of the time, and for
-    /// nothing else.
+    /// The wall clock at this moment: seconds since 1970. Only to compare with what other machines say of the time.
     var wallClock: Int64 { get }
 
     /// Runs `work` once, so many milliseconds from now by a clock that nobody sets, unless cancelled before.

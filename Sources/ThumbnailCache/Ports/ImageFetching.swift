@@ -13,8 +13,7 @@ public protocol ImageFetching: Sendable {
     func start(_ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void) throws(DownloadFailure)
         -> any DownloadHandle
 
-    /// Whether any download is under way or waits for its turn: a hint, which may be out of date when it is given.
-    /// Costs a lock.
+    /// Whether any download is under way or waits for its turn, as of a moment ago. Costs a lock.
     var isBusy: Bool { get }
 }
 
@@ -37,8 +36,7 @@ public struct DownloadTarget: Hashable, Sendable {
     }
 }
 
-/// `denied` where the URL is not under any `allow` entry, `invalid` where it, or the template filled in with these ids,
-/// is none.
+/// `denied` where the URL is under no `allow` entry, `invalid` where it, or the template filled in, is no URL.
 public typealias TargetError = CacheFailure
 
 /// All that a download needs.
@@ -79,8 +77,7 @@ public struct DownloadedImage: Sendable {
     public let bytes: ImageBytes
     public let shape: ImageShape
     public let headers: ResponseHeaders
-    /// The URL that answered in the end, normalised, where redirects led elsewhere; nil where the target itself
-    /// answered.
+    /// The URL that answered in the end, normalised, where redirects led elsewhere.
     public let redirectedTo: String?
 
     public init(bytes: ImageBytes, shape: ImageShape, headers: ResponseHeaders, redirectedTo: String? = nil) {
@@ -107,11 +104,8 @@ public struct ResponseHeaders: Sendable, Equatable {
     }
 
     /// The values of a list-valued field as one list (RFC 9110 section 5.3).
-    public subscript(name: String) -> String? {
-        fields[name].map { $0.joined(separator: ", ") }
-    }
+    public subscript(name: String) -> String? { fields[name]?.joined(separator: ", ") }
 }
 
-/// Why there is no image, or no URL to ask for it. Sentences name hosts and statuses, never a token, a user or a
-/// profile.
+/// Why there is no image. Sentences name hosts and statuses, never a token, a user or a profile.
 public typealias DownloadFailure = CacheFailure

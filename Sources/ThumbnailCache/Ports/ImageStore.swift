@@ -1,7 +1,6 @@
 import NIOCore
 
-/// Where logins and images are kept, as the domain needs it. Every call may block on the disk and belongs on a
-/// pool, never on an event loop.
+/// Where logins and images are kept, as the domain needs it. Every call may block on the disk: none is for a loop.
 public protocol ImageStore: Sendable {
     /// What the epochs of this start are counted from: more than any start before has counted up to. Below 2^53 - 2^32.
     var epochBase: UInt64 { get }
@@ -81,10 +80,8 @@ public protocol ImageVault: AnyObject, Sendable {
     /// Seals and writes an image. `isCurrent` is asked once at most, with the slot's commit lock held, right before the
     /// entry appears under its name; when it answers false nothing is left behind and the result is false. So it is,
     /// and nobody is asked, when a removal of the profile has overtaken the write.
-    /// `committed` runs with that lock still held, right after the entry appeared.
-    func write(
-        _ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void
-    ) throws -> Bool
+    /// `committed` runs with that lock still held, right after the entry appeared and before room is made for it.
+    func write(_ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool
 
     /// Removes every size of the profiles named. `fence` runs with the commit lock of each profile held, before its
     /// entries go, so that no write that began earlier can appear after them; `removed` with that lock still held, when
@@ -113,13 +110,9 @@ public enum CachedRead: Sendable {
     case nothing
     /// To be found out by whoever may wait.
     case unknown
-
-    public var image: Image? {
-        if case .image(let image) = self { image } else { nil }
-    }
 }
 
-/// A count of images and of the bytes that they take on disk: whole blocks, inodes, and the directories they lie in.
+/// A count of images and of the bytes that they take: on disk whole blocks, inodes, and the directories they lie in.
 public struct Usage: Sendable, Equatable {
     public var images: Int
     public var bytes: Int

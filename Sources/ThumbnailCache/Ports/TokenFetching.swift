@@ -14,8 +14,7 @@ public struct TokenEndpoint: Sendable, Equatable {
     public var url: String
     /// `client_id`, issued by the authorization server.
     public var clientID: String
-    /// With one the client authenticates by HTTP Basic (RFC 6749 section 2.3.1); without, it only names itself in the
-    /// body.
+    /// For HTTP Basic (RFC 6749 section 2.3.1); without one the client only names itself in the body.
     public var clientSecret: Secret?
 
     public init(url: String, clientID: String, clientSecret: Secret? = nil) {
@@ -57,22 +56,15 @@ public enum TokenFailure: Error, Sendable, Equatable {
     case timedOut(String)
     /// A transport error, or an answer that is none of RFC 6749's.
     case origin(String)
-    /// An answer without an access token that can be used, but with a refresh token that takes the place of the one
-    /// that was sent.
+    /// An answer without an access token that can be used, but with another refresh token.
     case unusable(String, refreshToken: Secret)
-    /// Nothing was sent: the endpoint's host has failed, and the circuit breaker that says when it is asked again is
-    /// the fetcher's own.
+    /// Nothing was sent: the endpoint's host has failed, and a circuit breaker of the fetcher's is open.
     case notAsked(String)
     /// The address is one that the origin may not reach.
     case denied(String)
     /// Too many refreshes wait already.
     case busy(String)
     case shuttingDown
-}
-
-extension TokenFailure {
-    /// Whether a request was sent, or meant to be.
-    var wasAsked: Bool { if case .notAsked = self { false } else { true } }
 }
 
 extension CacheFailure {

@@ -30,7 +30,7 @@ struct FlightID: Hashable, Sendable {
 
 struct Flight: Sendable {
     var id: FlightID
-    private(set) var waiters: Deque<Waiter> = []
+    var waiters: Deque<Waiter> = []
     /// To stop it; nil until it has started, and for a look, which is not stopped but ignored.
     var handle: (any DownloadHandle)?
     /// A stale image to fall back on should the origin fail, and for a waiter whose time is up.
@@ -39,21 +39,12 @@ struct Flight: Sendable {
     /// bytes are kept here, so that a 304 finds them though they were evicted meanwhile.
     var basis: Image?
     /// Whether the slot held nothing, or what this download would replace, when it began and holds nothing newer since:
-    /// then the origin's word that there is none empties the slot. That some other URL has no image says nothing of
-    /// the image held.
+    /// then the origin's word that there is none empties the slot. Of another URL it says nothing of the image held.
     var ownsSlot = false
     /// Names the grace that began when the last waiter left.
     var grace: UInt64?
     /// Started to refresh what was already served: nobody needs to wait for it.
     var isBackground = false
-
-    init(_ id: FlightID) {
-        self.id = id
-    }
-
-    mutating func join(_ waiter: Waiter) {
-        waiters.append(waiter)
-    }
 
     /// Takes one waiter out; nil when it is not here.
     mutating func remove(_ id: WaiterID) -> Waiter? {

@@ -7,8 +7,7 @@ import DequeModule
 /// log in on or an image that is too large: every GET of a stale image would else begin another download of it.
 struct NegativeCache: Sendable {
     private struct Note: Sendable {
-        /// Seconds since 1970. A moment before `since` means that the clock was set back: then it is not believed
-        /// (F14).
+        /// Seconds since 1970. Before `since` the clock was set back: then it is not believed (F14).
         let since: Int64
         let until: Int64
         /// In a row; 0 where the origin said that there is none.
@@ -26,9 +25,7 @@ struct NegativeCache: Sendable {
 
     private var notes: ExpiringSlotMap<Note>
 
-    /// - Parameters:
-    ///   - limit: how many are remembered at most.
-    ///   - memory: what they count against.
+    /// As ``ExpiringSlotMap/init(limit:memory:)``.
     init(limit: Int, memory: MemoryLease) {
         notes = ExpiringSlotMap(limit: limit, memory: memory)
     }
@@ -50,8 +47,7 @@ struct NegativeCache: Sendable {
         notes[slot, url].map { $0.isMissing(at: now) && $0.leavesNoneLarger } ?? false
     }
 
-    /// Whether the origin's word has emptied a slot. What was held there may still be on disk where it could not be
-    /// removed.
+    /// Whether the origin's word has emptied a slot. What could not be removed may still be on disk.
     func leavesEmpty(_ slot: Slot, at now: Int64) -> Bool {
         notes.contains(slot) { $0.isMissing(at: now) && $0.leavesSlotEmpty }
     }
@@ -98,17 +94,11 @@ struct NegativeCache: Sendable {
         notes.change(slot.profile) { $1.leavesNoneLarger = false }
     }
 
-    mutating func forget(profile: OpaqueID) {
-        notes.forget(profile: profile)
-    }
-
-    mutating func forgetAll() {
-        notes.forgetAll()
-    }
+    mutating func forget(profile: OpaqueID) { notes.forget(profile: profile) }
+    mutating func forgetAll() { notes.forgetAll() }
 }
 
-/// What is known of slots and the URLs asked for them, remembered for a while: in bounded number, and in bytes that
-/// count for an account.
+/// What is known of slots and the URLs asked for them, for a while: in bounded number, and in an account's bytes.
 ///
 /// A value. Names and URLs are not kept but hashes of them, 128 bits together, by a key that each start of the program
 /// chooses anew: an entry takes ``bytesOfOne``, however long its names are, and two that are taken for each other are
@@ -120,7 +110,7 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
         /// In the order of remembering.
         let number: UInt64
         /// Hash of the size and the URL.
-        let key: UInt64
+        let key: Int
         let size: UInt16
         /// Seconds since 1970, after which nobody wants it.
         let until: Int64
@@ -128,9 +118,9 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
     }
 
     /// By a profile's hash, the oldest first.
-    private var entries: [UInt64: [Entry]] = [:]
+    private var entries: [Int: [Entry]] = [:]
     /// The oldest first, with some that are forgotten.
-    private var order: Deque<(profile: UInt64, number: UInt64)> = []
+    private var order: Deque<(profile: Int, number: UInt64)> = []
     private var lastNumber: UInt64 = 0
     private(set) var count = 0
     /// For so many entries memory is taken.
@@ -154,14 +144,14 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
 
     /// What was remembered of that slot and URL last and not forgotten since, maybe longer than anybody wants it.
     subscript(slot: Slot, url: String) -> Value? {
-        guard count > 0, let known = entries[Self.hash(slot.profile)] else { return nil }
+        guard count > 0, let known = entries[slot.profile.hashValue] else { return nil }
         let key = Self.hash(slot.size, url)
         return known.first { $0.key == key }?.value
     }
 
     /// Whether that is so of any of a slot, under whatever URL.
     func contains(_ slot: Slot, where isWanted: (Value) -> Bool) -> Bool {
-        guard count > 0, let known = entries[Self.hash(slot.profile)] else { return false }
+        guard count > 0, let known = entries[slot.profile.hashValue] else { return false }
         return known.contains { $0.size == slot.size && isWanted($0.value) }
     }
 
@@ -170,7 +160,7 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
         guard until > now, limit > 0 else { return }
         defer { tidy() }
         while removeOldest(where: { $0.until <= now }) {}
-        let (profile, key) = (Self.hash(slot.profile), Self.hash(slot.size, url))
+        let (profile, key) = (slot.profile.hashValue, Self.hash(slot.size, url))
         remove(profile) { $0.key == key }
         if let known = entries[profile], known.count >= Self.mostOfProfile, let oldest = known.first {
             remove(profile) { $0.number == oldest.number }
@@ -189,7 +179,7 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
     /// Changes all that is known of a profile, each of which is handed with its size.
     mutating func change(_ profile: OpaqueID, _ body: (UInt16, inout Value) -> Void) {
         guard count > 0 else { return }
-        let profile = Self.hash(profile)
+        let profile = profile.hashValue
         for index in entries[profile]?.indices ?? 0..<0 {
             guard let size = entries[profile]?[index].size else { continue }
             body(size, &entries[profile, default: []][index].value)
@@ -198,13 +188,13 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
 
     mutating func forget(_ slot: Slot) {
         guard count > 0 else { return }
-        remove(Self.hash(slot.profile)) { $0.size == slot.size }
+        remove(slot.profile.hashValue) { $0.size == slot.size }
         tidy()
     }
 
     mutating func forget(profile: OpaqueID) {
         guard count > 0 else { return }
-        remove(Self.hash(profile)) { _ in true }
+        remove(profile.hashValue) { _ in true }
         tidy()
     }
 
@@ -215,18 +205,14 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
 
     // MARK: Entries
 
-    private static func hash(_ profile: OpaqueID) -> UInt64 {
-        UInt64(bitPattern: Int64(profile.hashValue))
-    }
-
-    private static func hash(_ size: UInt16, _ url: String) -> UInt64 {
+    private static func hash(_ size: UInt16, _ url: String) -> Int {
         var hasher = Hasher()
         hasher.combine(size)
         hasher.combine(url)
-        return UInt64(bitPattern: Int64(hasher.finalize()))
+        return hasher.finalize()
     }
 
-    private mutating func remove(_ profile: UInt64, where isGone: (Entry) -> Bool) {
+    private mutating func remove(_ profile: Int, where isGone: (Entry) -> Bool) {
         guard let before = entries[profile]?.count else { return }
         entries[profile]?.removeAll(where: isGone)
         let left = entries[profile]?.count ?? 0

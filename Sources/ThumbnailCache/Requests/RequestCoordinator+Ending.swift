@@ -67,33 +67,26 @@ extension RequestCoordinator {
     /// Ends all that goes on for a profile, in every size: waiters get CANCELLED, PUTs under way will not commit.
     /// Returns how many downloads were stopped.
     mutating func purge(profile: OpaqueID) -> (cancelled: Int, effects: [Effect]) {
-        let ticket = nextNumber()
         negativeCache.forget(profile: profile)
-        var cancelled = 0
-        var effects: [Effect] = []
-        for slot in activity.keys where slot.profile == profile {
-            activity[slot]?.puts.purged = ticket
-            let ended = end(slot, .failure(.cancelled))
-            cancelled += ended.cancelled
-            effects += ended.effects
-            tidy(slot)
-        }
-        return (cancelled, effects)
+        return end(activity.keys.filter { $0.profile == profile }, .cancelled, purged: nextNumber())
     }
 
     /// Ends everything. Waiters get `failure`, those of a slot in the order they came.
     mutating func end(_ failure: CacheFailure) -> (cancelled: Int, effects: [Effect]) {
-        var cancelled = 0
-        var effects: [Effect] = []
-        for slot in Array(activity.keys) {
-            activity[slot]?.puts.purged = .max
+        negativeCache.forgetAll()
+        return end(Array(activity.keys), failure, purged: .max)
+    }
+
+    private mutating func end(
+        _ slots: [Slot], _ failure: CacheFailure, purged ticket: UInt64
+    ) -> (cancelled: Int, effects: [Effect]) {
+        slots.reduce(into: (0, [])) { total, slot in
+            activity[slot]?.puts.purged = ticket
             let ended = end(slot, .failure(failure))
-            cancelled += ended.cancelled
-            effects += ended.effects
+            total.0 += ended.cancelled
+            total.1 += ended.effects
             tidy(slot)
         }
-        negativeCache.forgetAll()
-        return (cancelled, effects)
     }
 
     /// Ends the flights of a slot, all waiters answered with one outcome in the order they came.
@@ -117,9 +110,6 @@ extension RequestCoordinator {
     /// The downloaded image that is on its way to the disk.
     func storing(_ slot: Slot) -> ServedImage? { activity[slot]?.storing?.served }
 
-    /// Whether a downloaded image is on its way to the disk.
-    var isStoring: Bool { activity.values.contains { $0.storing != nil } }
-
     /// The write of a downloaded image has ended, well or not.
     mutating func stored(_ id: FlightID) {
         guard mayStore(id) else { return }
@@ -128,8 +118,7 @@ extension RequestCoordinator {
     }
 
     /// A downloaded image could not be written, or too much waits for that: whoever waited has it, but nothing older
-    /// may come back. An image that was only confirmed stays as it is on disk: its bytes are the right ones, and it is
-    /// asked about again.
+    /// may come back. One that was only confirmed stays: its bytes are right, and it is asked about again.
     mutating func notStored(_ id: FlightID) -> [Effect] {
         guard mayStore(id) else { return [] }
         guard activity[id.slot]?.storing?.isConfirmed == false else {

@@ -2,8 +2,7 @@
 
 extension RequestCoordinator {
     /// Answers who asked for what there is none of: with null, or with a larger image where one will do and there is
-    /// one. Nobody but the origin can say that there is none: so this comes after it was asked, or where there is no
-    /// origin.
+    /// one. Nobody but the origin can say that there is none: so this comes after it was asked, if there is an origin.
     mutating func answerNone(_ waiter: Waiter, _ route: Route, _ now: Int64) -> [Effect] {
         guard mayTakeLarger(waiter.query, route, now) else { return [.answer(waiter, .success(nil))] }
         return wait(waiter, for: .larger).map { [.findLarger($0)] } ?? []
@@ -26,8 +25,7 @@ extension RequestCoordinator {
         return sorted.map { Slot(profile: slot.profile, size: $0) }
     }
 
-    /// Whether an image found in another slot may be served in place of one that there is none of: it is what that slot
-    /// holds, and fresh.
+    /// Whether an image found in another slot may stand in: it is what that slot holds, and fresh.
     func mayStandIn(_ image: Image, of slot: Slot, now: Int64) -> Bool {
         image.record.freshness.isFresh(at: now) && suits(image) && activity[slot]?.dropping == nil
             && !negativeCache.leavesEmpty(slot, at: now)
@@ -36,8 +34,7 @@ extension RequestCoordinator {
     /// The look for a larger image has ended. Nothing follows when it is no longer the one that counts.
     /// - Parameters:
     ///   - found: with the slot that it was found in.
-    ///   - isConclusive: whether all was looked at, and no image of the profile has come since: then nothing found says
-    ///     that there is nothing.
+    ///   - isConclusive: whether all was looked at, and no image of the profile has come since: then there is none.
     mutating func largerEnded(
         _ id: FlightID, found: (image: ServedImage, slot: Slot)?, isConclusive: Bool, now: Int64
     ) -> [Effect] {

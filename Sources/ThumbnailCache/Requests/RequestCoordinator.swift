@@ -2,9 +2,8 @@ import DequeModule
 
 /// The coordinator in one user's cache: who waits for what, and what follows when something ends.
 ///
-/// A value without effects. Every method takes what happened and returns what is now to be done, in order; the
-/// caller holds its lock around the method and acts after letting go of it. So every race is a sequence of calls that a
-/// table test can write down.
+/// A value without effects. Every method takes what happened and returns what is now to be done, in order; the caller
+/// holds its lock around the method and acts after it. So every race is a sequence of calls that a test can write down.
 struct RequestCoordinator: Sendable {
     /// What is to be done, outside the lock, in the order given.
     enum Effect: Sendable {
@@ -38,7 +37,6 @@ struct RequestCoordinator: Sendable {
         }
 
         static func success(_ target: DownloadTarget?) -> Route { Route { .success(target) } }
-        static func failure(_ failure: CacheFailure) -> Route { Route { .failure(failure) } }
     }
 
     // Touched by this type alone; `RequestCoordinator+Ending.swift` is a part of it.
@@ -47,19 +45,11 @@ struct RequestCoordinator: Sendable {
     var waits: [WaiterID: FlightID] = [:]
     var negativeCache: NegativeCache
     /// The tokens that are shown now: see ``LoginTokens/family``.
-    var tokenFamily: UInt32
-    private var lastNumber: UInt64 = 0
+    var tokenFamily: UInt32 = 0
+    private(set) var lastNumber: UInt64 = 0
 
-    init(negativeCache: NegativeCache, tokenFamily: UInt32 = 0) {
-        self.negativeCache = negativeCache
-        self.tokenFamily = tokenFamily
-    }
-
-    /// Whether an image is for the tokens that are shown now (RFC 9111 section 4.1). One that is not is as good as
-    /// missing.
-    func suits(_ image: Image) -> Bool {
-        image.record.tokenFamily.map { $0 == tokenFamily } ?? true
-    }
+    /// Whether an image is for the tokens that are shown now (RFC 9111 section 4.1): else it is as good as missing.
+    func suits(_ image: Image) -> Bool { (image.record.tokenFamily ?? tokenFamily) == tokenFamily }
 
     /// The same of what an origin said.
     func suits(_ result: DownloadResult) -> Bool {
@@ -76,8 +66,6 @@ struct RequestCoordinator: Sendable {
         return lastNumber
     }
 
-    var isIdle: Bool { activity.isEmpty && waits.isEmpty }
-
     // MARK: Asking
 
     /// A GET that memory alone does not answer. `memory` is what memory holds in the slot, in whatever state; with
@@ -86,12 +74,10 @@ struct RequestCoordinator: Sendable {
         _ waiter: Waiter, memory: ServedImage?, diskIsEmpty: Bool = false, route: Route, now: Int64
     ) -> [Effect] {
         let slot = waiter.query.slot
-        if let held = storing(slot) ?? memory {
-            return answerOrDownload(waiter, held: held, route: route, now: now)
-        }
+        let held = storing(slot) ?? memory
         // What is being removed is as good as gone.
-        if activity[slot]?.dropping != nil {
-            return answerOrDownload(waiter, held: nil, route: route, now: now)
+        if held != nil || activity[slot]?.dropping != nil {
+            return answerOrDownload(waiter, held: held, route: route, now: now)
         }
         if isKnownEmpty(waiter.query, route, now) { return answerNone(waiter, route, now) }
         if diskIsEmpty, activity[slot]?.flights[.read] == nil {
@@ -101,37 +87,27 @@ struct RequestCoordinator: Sendable {
     }
 
     /// Answers a waiter with what is held, as far as that will do, else makes it wait for a download.
-    private mutating func answerOrDownload(
-        _ waiter: Waiter, held: ServedImage?, route: Route, now: Int64
-    ) -> [Effect] {
+    private mutating func answerOrDownload(_ waiter: Waiter, held: ServedImage?, route: Route, now: Int64) -> [Effect] {
         let query = waiter.query
         let held = held.flatMap { suits($0.image) ? $0 : nil }
         var fallback: ServedImage?
         if let held, query.accepts(held.image) {
             let served = ServedImage(held.image, from: held.source, at: now)
+            let answer = [Effect.answer(waiter, .success(served))]
             switch held.image.record.freshness.state(at: now) {
-            case .fresh:
-                return [.answer(waiter, .success(served))]
-            case _ where query.cachedOnly:
-                return [.answer(waiter, .success(served))]
-            case .staleServable:
-                return [.answer(waiter, .success(served))] + refresh(query, held: served, route: route, now: now)
-            case .staleOnError:
-                fallback = served
-            case .expired:
-                break
+            case .fresh: return answer
+            case _ where query.cachedOnly: return answer
+            case .staleServable: return answer + refresh(query, held: served, route: route, now: now)
+            case .staleOnError: fallback = served
+            case .expired: break
             }
         }
         if query.cachedOnly && !query.largerWillDo { return [.answer(waiter, .success(nil))] }
         switch target(of: query, route) {
-        case .success(nil):
-            return answerNone(waiter, route, now)
-        case .success where isAbsent(query, route, now):
-            return answerNone(waiter, route, now)
-        case _ where query.cachedOnly:
-            return [.answer(waiter, .success(nil))]
-        case .failure(let failure):
-            return [answer(waiter, failedBy: failure, fallback: fallback)]
+        case .success(nil): return answerNone(waiter, route, now)
+        case .success where isAbsent(query, route, now): return answerNone(waiter, route, now)
+        case _ where query.cachedOnly: return [.answer(waiter, .success(nil))]
+        case .failure(let failure): return [answer(waiter, failedBy: failure, fallback: fallback)]
         case .success(let target?):
             let ownsSlot = held.map { query.accepts($0.image) } ?? true
             let basis = basis(in: held?.image, at: target, now)
@@ -169,7 +145,7 @@ struct RequestCoordinator: Sendable {
         _ waiter: Waiter, for work: FlightID.Work, begin: (inout Flight) -> Void = { _ in }
     ) -> FlightID? {
         let slot = waiter.query.slot
-        let started = start(slot, work, begin: begin) { $0.join(waiter) }
+        let started = start(slot, work, begin: begin) { $0.waiters.append(waiter) }
         waits[waiter.id] = activity[slot]?.flights[work]?.id
         return started
     }
@@ -180,7 +156,7 @@ struct RequestCoordinator: Sendable {
     ) -> FlightID? {
         // Taken out, lest the waiters be copied for one more.
         let underWay = activity[slot]?.flights.removeValue(forKey: work)
-        var flight = underWay ?? Flight(FlightID(slot: slot, work: work, number: nextNumber()))
+        var flight = underWay ?? Flight(id: FlightID(slot: slot, work: work, number: nextNumber()))
         if underWay == nil { begin(&flight) }
         join(&flight)
         activity[slot, default: SlotActivity()].flights[work] = flight
@@ -193,13 +169,10 @@ struct RequestCoordinator: Sendable {
 
     // MARK: What ends
 
-    /// Whether a flight is the current one of its kind. Asked right before a download starts: not if it has ended
-    /// since.
+    /// Whether a flight is the current one of its kind, and has not ended. Asked right before a download starts.
     func isUnderWay(_ id: FlightID) -> Bool { activity[id.slot]?.flights[id.work]?.id.number == id.number }
 
-    private func flight(_ id: FlightID) -> Flight? {
-        isUnderWay(id) ? activity[id.slot]?.flights[id.work] : nil
-    }
+    private func flight(_ id: FlightID) -> Flight? { isUnderWay(id) ? activity[id.slot]?.flights[id.work] : nil }
 
     /// Takes a flight out with all who wait for it, in the order they came; nil when it is no longer the current one.
     mutating func finish(_ id: FlightID) -> Flight? {
@@ -242,9 +215,7 @@ struct RequestCoordinator: Sendable {
 
     /// A download has ended. Nil when it is no longer the current one: then its outcome reaches nobody.
     /// - Parameter route: for a slot that holds nothing.
-    mutating func downloadEnded(
-        _ id: FlightID, _ result: DownloadResult, route: Route, now: Int64
-    ) -> [Effect]? {
+    mutating func downloadEnded(_ id: FlightID, _ result: DownloadResult, route: Route, now: Int64) -> [Effect]? {
         guard case .download(let url) = id.work, let flight = finish(id) else { return nil }
         let slot = id.slot
         var effects: [Effect] = []
@@ -295,9 +266,7 @@ struct RequestCoordinator: Sendable {
 
     /// A look on disk that began before a newer answer came would bring back what that replaced: its waiters get the
     /// newer image, or find the slot empty.
-    private mutating func overtakeRead(
-        of slot: Slot, by served: ServedImage?, route: Route, now: Int64
-    ) -> [Effect] {
+    private mutating func overtakeRead(of slot: Slot, by served: ServedImage?, route: Route, now: Int64) -> [Effect] {
         guard let id = activity[slot]?.flights[.read]?.id, let read = finish(id) else { return [] }
         var effects: [Effect] = []
         for waiter in read.waiters {

@@ -21,14 +21,13 @@ public final class EndingService: Sendable {
     // MARK: Log-out
 
     /// Ends one session, or all, of an owner; with the last one ends the cache.
-    /// - Throws: `inputOutput` when it could not be made durable: the user is then closed to reads, and it is tried
-    ///   again.
+    /// - Throws: `inputOutput` when it could not be made durable: it is tried again, and nobody reads until then.
     public func logOut(_ owner: Owner, session: OpaqueID? = nil) async throws(CacheFailure) -> Receipt {
         services.counters.count(.logouts)
         return try await sessions.withTurn(owner, on: services.endings, evenUnreadable: session == nil) {
             entry throws(CacheFailure) in
             var step = entry.change { $0.logOut(session) }
-            if case .commit(.purge) = step {
+            if case .end(nil, .purge) = step {
                 _ = try await self.act(step, on: entry)
                 step = entry.change { $0.logOut(session) }
             }
@@ -51,8 +50,7 @@ public final class EndingService: Sendable {
 
     // MARK: Purge
 
-    /// Removes the images of the profiles named, in every size, or with none named all of them; the user stays logged
-    /// in.
+    /// Removes the images of the profiles named, in every size, or all where none is; the user stays logged in.
     /// - Throws: `inputOutput` when it could not be made durable.
     public func purge(_ owner: Owner, profiles: [OpaqueID]) async throws(CacheFailure) -> Receipt {
         services.counters.count(.purges)
@@ -131,18 +129,14 @@ public final class EndingService: Sendable {
             tell("logged out", owner, sessions: remaining)
             entry.change { $0.sessionEnded(session, login) }
             return Receipt(sessions: remaining, epoch: sessions.epochs.next(of: owner.uid))
-        case .close(let cache, let ending):
-            let usage = cache.usage
-            // A purge takes as long for a hundred thousand images as for one; after a log-out nothing is in memory
-            // either.
-            let closing = await services.endings.close(cache, wipesBehind: ending == .purge)
-            defer { if let wipe = closing.wipe { services.disk.submit(for: owner.uid, wipe) } }
+        case .end(let cache, let ending):
+            let usage = cache?.usage
+            // A purge takes as long for 100,000 images as for one; after a log-out none is in memory either.
+            let closed = await services.endings.value(for: owner.uid) { cache?.close(wipesBehind: ending == .purge) }
+            defer { if let wipe = closed?.wipe { services.disk.submit(for: owner.uid, wipe) } }
             let epoch = try await commit(ending, of: entry)
-            return Receipt(
-                users: 1, usage: usage, cancelled: closing.cancelled, sessions: entry.sessions, epoch: epoch)
-        case .commit(let ending):
-            let epoch = try await commit(ending, of: entry)
-            return Receipt(users: 1, usage: nil, sessions: entry.sessions, epoch: epoch)
+            let (cancelled, sessions) = (closed?.cancelled ?? 0, entry.sessions)
+            return Receipt(users: 1, usage: usage, cancelled: cancelled, sessions: sessions, epoch: epoch)
         }
     }
 
@@ -231,10 +225,10 @@ public final class EndingService: Sendable {
         }
         for entry in entries {
             await entry.lock.withLock {
-                await entry.cache?.storesEnded()
+                if entry.cache != nil { await services.writes.finish() }
                 let (cache, retry) = entry.change { $0.stop() }
                 retry?.cancel()
-                if let cache { _ = await services.endings.close(cache, .shuttingDown) }
+                if let cache { _ = await services.endings.value(for: entry.owner.uid) { cache.close(.shuttingDown) } }
             }
         }
     }

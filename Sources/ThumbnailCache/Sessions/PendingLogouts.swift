@@ -75,9 +75,7 @@ public final class PendingLogouts: Sendable {
     var waiting: Int { listing.waiting }
 
     /// How many stand in line behind the one that honours a uid's markers.
-    func waiting(uid: UInt32) -> Int {
-        state.withLockedValue { $0.turns[uid]?.lock.waiting ?? 0 }
-    }
+    func waiting(uid: UInt32) -> Int { state.withLockedValue { $0.turns[uid]?.lock.waiting ?? 0 } }
 
     /// Honours every marker that there is. Returns when all of it is durable and the markers are removed.
     /// - Throws: the first failure, with the others honoured all the same; what failed stays pending.
@@ -99,37 +97,29 @@ public final class PendingLogouts: Sendable {
         if let failure { throw failure }
     }
 
-    /// The same for one uid, before somebody logs in to it. Costs a listing of the directory, which all share who come
-    /// meanwhile.
-    /// - Throws: what kept the uid's own markers from being honoured, or from being seen: nobody must log in to it
-    ///   then.
+    /// The same for one uid, before somebody logs in to it. Costs a listing of the directory, shared by all who wait.
+    /// - Throws: what kept the uid's own markers from being honoured, or seen: nobody must log in to it then.
     public func honour(uid: UInt32) async throws(CacheFailure) {
-        // As a rule nobody is at it, and there are none. Looked at in this order: who takes a turn later reads no earlier, and
-        // so removes nothing that this reading could miss.
+        // As a rule nobody is at it, and there are none. Looked at in this order: who takes a turn later reads no
+        // earlier, and so removes nothing that this reading could miss.
         let isNobodyAtIt = state.withLockedValue { $0.turns[uid] == nil }
         if try await list()[uid] == nil, isNobodyAtIt { return }
         try await honourInTurn(uid: uid)
     }
 
     private func honourInTurn(uid: UInt32) async throws(CacheFailure) {
-        let turn = enter(uid)
-        defer { leave(uid) }
-        try await turn.withLock { () async throws(CacheFailure) in
-            if let due = try await list()[uid] { try await honour(due, of: uid) }
-        }
-    }
-
-    private func enter(_ uid: UInt32) -> AsyncFIFOLock {
-        state.withLockedValue { state in
+        let turn = state.withLockedValue { state in
             state.turns[uid, default: Turn()].users += 1
             return state.turns[uid, default: Turn()].lock
         }
-    }
-
-    private func leave(_ uid: UInt32) {
-        state.withLockedValue { state in
-            state.turns[uid]?.users -= 1
-            if state.turns[uid]?.users == 0 { state.turns[uid] = nil }
+        defer {
+            state.withLockedValue { state in
+                state.turns[uid]?.users -= 1
+                if state.turns[uid]?.users == 0 { state.turns[uid] = nil }
+            }
+        }
+        try await turn.withLock { () async throws(CacheFailure) in
+            if let due = try await list()[uid] { try await honour(due, of: uid) }
         }
     }
 
@@ -168,14 +158,10 @@ public final class PendingLogouts: Sendable {
     private static let untilRetry = Backoff(base: 1, most: 30)
 
     /// Looks again and again from here on: a hook that found the daemon stuck has left its marker while it runs.
-    public func watch() {
-        look(failures: 0)
-    }
+    public func watch() { look(failures: 0) }
 
     /// How many uids are being logged out that a look has found.
-    var underWay: Int {
-        state.withLockedValue { $0.watched.values.count(where: \.isUnderWay) }
-    }
+    var underWay: Int { state.withLockedValue { $0.watched.values.count(where: \.isUnderWay) } }
 
     /// Ends the looking. Returns when no look is under way any more; none begins after that.
     public func stop() async {
@@ -275,7 +261,5 @@ final class SharedReading<Value: Sendable>: Sendable {
     }
 
     /// Returns when the reading under way, and those that were waited for, are over.
-    func ended() async {
-        await lock.withLock {}
-    }
+    func ended() async { await lock.withLock {} }
 }

@@ -90,9 +90,7 @@ struct UserState: Sendable {
     /// Sessions that a connection holds, or that are kept.
     var sessions: Set<OpaqueID> { login.sessions.union(held.keys) }
 
-    var account: UserCache.Account {
-        UserCache.Account(origin: login.origin, tokens: login.tokens, service: service)
-    }
+    var account: UserCache.Account { .init(origin: login.origin, tokens: login.tokens, service: service) }
 
     /// The cache, nil where there is none.
     /// - Throws: `inputOutput` while an ending is owed.
@@ -117,9 +115,7 @@ struct UserState: Sendable {
         self.service = service
     }
 
-    mutating func opened(_ cache: UserCache) {
-        phase = .open(cache)
-    }
+    mutating func opened(_ cache: UserCache) { phase = .open(cache) }
 
     /// Returns what is to be closed, and called off.
     mutating func stop() -> (cache: UserCache?, retry: (any Timer)?) {
@@ -150,8 +146,7 @@ struct UserState: Sendable {
             }
             try Self.checkRefresh(request, origin: login.origin, settings)
             guard sessions.contains(request.session) || sessions.count < settings.sessionsPerUser else {
-                throw .busy(
-                    "this user has \(settings.sessionsPerUser) sessions, the limit sessions-per-user: end one")
+                throw .busy("this user has \(settings.sessionsPerUser) sessions, the limit sessions-per-user: end one")
             }
             var after = login
             after.sessions.formUnion(kept)
@@ -180,10 +175,8 @@ struct UserState: Sendable {
             throw .invalid("REFRESH: no origin \(name) is configured, so there is nothing to renew a token for")
         }
         guard origin.tokenEndpoint != nil else {
-            throw .invalid(
-                "REFRESH: origin \(name) has no token endpoint; origins.\(name).token in the configuration "
-                    + "would name it"
-            )
+            let key = "origins.\(name).token"
+            throw .invalid("REFRESH: origin \(name) has no token endpoint; \(key) in the configuration would name it")
         }
     }
 
@@ -195,9 +188,7 @@ struct UserState: Sendable {
     }
 
     /// The first log-in failed. It may have come half way: whoever is next looks at the disk.
-    mutating func loginFailed() {
-        phase = .unknown
-    }
+    mutating func loginFailed() { phase = .unknown }
 
     /// What a refresh brought becomes part of the log-in that has that service. Nil where that one is over.
     mutating func keepTokens(of service: AccessTokenService) throws(CacheFailure) -> LoginRecord? {
@@ -215,23 +206,21 @@ struct UserState: Sendable {
         case nothing
         /// A session goes, and so many stay: this is what is left, to be made durable.
         case endSession(OpaqueID, LoginRecord, remaining: Int)
-        /// Close it, then make that durable.
-        case close(UserCache, Ending)
-        /// It is closed, or cannot be read: make that durable.
-        case commit(Ending)
+        /// Close the cache, unless it is closed or cannot be read, then make that durable.
+        case end(UserCache?, Ending)
     }
 
     mutating func end(_ ending: Ending) -> EndingStep {
         switch phase {
         case .open(let cache):
             (phase, closed) = (.ending, cache)
-            return .close(cache, ending)
+            return .end(cache, ending)
         case .broken(let earlier, _):
             // A log-out that is owed stays owed, whatever is asked for after it.
-            return .commit(earlier == .logout ? .logout : ending)
+            return .end(nil, earlier == .logout ? .logout : ending)
         case .unknown where ending == .logout:
             // It cannot be read, so nothing of it is open: what is left is to destroy it.
-            return .commit(.logout)
+            return .end(nil, .logout)
         case .loggedOut, .ending, .unknown, .stopped:
             return .nothing
         }
@@ -242,9 +231,8 @@ struct UserState: Sendable {
         guard let session else { return end(.logout) }
         switch phase {
         case .broken(.purge, _):
-            // What is left of the sessions is known again only when the purge that failed is done: to be asked again
-            // then.
-            return .commit(.purge)
+            // What is left of the sessions is known only when the purge that failed is done: to be asked again then.
+            return .end(nil, .purge)
         case .open where !sessions.subtracting([session]).isEmpty:
             var after = login
             after.sessions.remove(session)
@@ -268,8 +256,7 @@ struct UserState: Sendable {
         return sessions.isEmpty ? end(.logout) : nil
     }
 
-    /// The log-in is over, or about to be: whatever comes of that, nothing is downloaded in the user's name any more
-    /// (I11).
+    /// The log-in is over, or about to be: in either case nothing is downloaded in the user's name any more (I11).
     mutating func endTokens() -> AccessTokenService? {
         login.tokens = LoginTokens()
         defer { service = nil }
@@ -296,8 +283,7 @@ struct UserState: Sendable {
 
     // MARK: Memory
 
-    /// What a user who is logged in takes up, measured: 5.1 KB by itself, and 2.1 KB for each session of 500 bytes that
-    /// a connection holds.
+    /// What a user who is logged in takes up, measured: 5.1 KB, and 2.1 KB for each held session of 500 bytes.
     func bytes(of owner: Owner, willBeLoggedIn: Bool = false) -> Int {
         guard willBeLoggedIn || isLoggedIn else { return 0 }
         let tokens = (login.tokens.access?.count ?? 0) + (login.tokens.refresh?.count ?? 0)

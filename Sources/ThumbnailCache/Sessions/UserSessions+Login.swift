@@ -116,14 +116,11 @@ extension UserSessions {
                 }))
     }
 
-    /// Makes the tokens of a service durable, with the owner's turn, so that a log-in, log-out or purge comes before or
-    /// after it.
+    /// Makes the tokens of a service durable, with the owner's turn.
     private func keepTokens(of service: AccessTokenService, _ owner: Owner) async throws(CacheFailure) {
         try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
             // Looked at only now: whatever was before it in the line may have brought others, or ended the log-in.
-            let kept = entry.change { state in
-                Result { () throws(CacheFailure) in try state.keepTokens(of: service) }
-            }
+            let kept = entry.change { state in Result { () throws(CacheFailure) in try state.keepTokens(of: service) } }
             guard let login = try kept.get() else { return }
             try await self.save(login, of: owner, on: self.services.lifecycle)
         }

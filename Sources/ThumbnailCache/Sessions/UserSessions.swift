@@ -33,8 +33,7 @@ public final class UserSessions: Sendable {
 
     // MARK: Looking up
 
-    /// The owner's cache if it is open and known: what a hit needs. Costs a lock and a look-up for the uid, for the
-    /// user and for its state.
+    /// The owner's cache if it is open and known: what a hit needs. Costs three locks and two look-ups.
     public func openCache(_ owner: Owner) -> UserCache? { entry(owner)?.cache }
 
     /// What is known of an owner without a look on disk.
@@ -216,8 +215,7 @@ public final class UserSessions: Sendable {
         }
     }
 
-    /// What was found on disk holds from here on through loss of power (I4): before anything is answered that no commit
-    /// stands behind.
+    /// What was found on disk holds from here on through loss of power (I4). Before any answer without a commit.
     func makeDurable(_ uid: UInt32, on pool: any BlockingPool) async throws(CacheFailure) {
         try await pool.run(for: uid) { try self.services.store.makeDurable(uid) }
     }

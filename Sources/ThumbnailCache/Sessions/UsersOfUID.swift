@@ -16,9 +16,7 @@ final class UsersOfUID: Sendable {
     private struct State {
         /// Those who were named, each with how many work with it: it stays until nobody does.
         var entries: [OpaqueID: (entry: UserEntry, workers: Int)] = [:]
-        var listing = Listing.unread {
-            didSet { list = nil }
-        }
+        var listing = Listing.unread { didSet { list = nil } }
         /// What ``listing`` has, once somebody asked.
         var list: UserList?
         /// Who waits for the listing, or reads it.
@@ -100,8 +98,7 @@ final class UsersOfUID: Sendable {
     private func readingEnded(_ stored: [OpaqueID]) -> Set<OpaqueID> {
         state.withLockedValue { state in
             var users = Set(stored)
-            // Who is open here, being ended, or owed a log-out still is logged in, whatever the disk shows: LOGOUT of all
-            // must not pass over it.
+            // Who is open here, being ended, or owed a log-out is logged in: LOGOUT of all must not pass over it.
             for (entry, _) in state.entries.values where entry.isLoggedIn { users.insert(entry.owner.user) }
             // Else a log-in failed meanwhile, and whether that one is on disk was not to be known.
             guard case .reading(let changes) = state.listing else { return users }

@@ -66,20 +66,14 @@ final class AccessTokenService: Sendable {
         func cancel() { service.state.withLockedValue { $0.tokens.forget(number) } }
     }
 
-    /// Whether asking on behalf of a token that was refused can lead to another.
-    var mayReplace: Bool { state.withLockedValue { $0.tokens.mayReplace } }
-
     /// The origin has refused a token that was got because it had refused another.
     func wasRefusedToo(_ token: Secret) {
         let now = services.time.now
         state.withLockedValue { $0.tokens.wasRefusedToo(token, now: now) }
     }
 
-    /// The access token, whatever its state.
-    var held: Secret? { state.withLockedValue { $0.tokens.tokens.access } }
-
-    /// Which tokens are shown from now on: those of this family or a later one.
-    var family: UInt32 { state.withLockedValue { $0.tokens.tokens.family } }
+    /// What is shown from now on, whatever its state: tokens of this family or a later one.
+    var tokens: LoginTokens { state.withLockedValue { $0.tokens.tokens } }
 
     /// Whether no refresh is under way.
     var isIdle: Bool { state.withLockedValue { $0.tokens.isIdle } }
@@ -105,9 +99,9 @@ final class AccessTokenService: Sendable {
     /// Milliseconds that ``stop()`` takes at most.
     private static var longestStop: Int64 { 5_000 }
 
-    /// Begins no refresh any more, and returns when the one under way has ended and what it brought is durable: a stop
-    /// that did not wait would lose a refresh token that the endpoint has just put in the place of the old one. Takes
-    /// ``longestStop`` at most: an endpoint that does not answer does not keep a daemon from stopping.
+    /// Begins no refresh any more, and returns when the one under way has ended and what it brought is durable: else a
+    /// refresh token would be lost that the endpoint has just put in the place of the old one. An endpoint that does
+    /// not answer keeps a daemon from stopping for ``longestStop`` at most.
     func stop() async {
         guard state.withLockedValue({ $0.tokens.stop() }) == false else { return }
         let limit = services.time.after(milliseconds: Self.longestStop) {
@@ -201,8 +195,7 @@ final class AccessTokenService: Sendable {
                 try await keeper.keep(self)
                 endRetry()
             } catch {
-                // The new tokens are the only good ones there are: they are used, and kept as soon as the disk lets
-                // that be.
+                // The new tokens are the only good ones there are: they are used, and kept as soon as the disk can.
                 keeper.tell("renewed tokens could not be made durable; it is tried again", error)
                 keepLater(attempt: 1)
             }
@@ -217,19 +210,16 @@ final class AccessTokenService: Sendable {
         state.withLockedValue { state in
             guard state.retry == nil, state.tokens.worthKeeping != nil else { return }
             state.retry = services.time.after(milliseconds: Self.backoff.ceiling(attempt: attempt)) { [weak self] in
-                self?.keepAgain(attempt: attempt + 1)
-            }
-        }
-    }
-
-    private func keepAgain(attempt: Int) {
-        state.withLockedValue { $0.retry = nil }
-        guard worthKeeping != nil else { return }
-        Task(executorPreference: services.tasks) { [self] in
-            do throws(CacheFailure) {
-                try await keeper.keep(self)
-            } catch {
-                keepLater(attempt: attempt)
+                guard let self else { return }
+                self.state.withLockedValue { $0.retry = nil }
+                guard worthKeeping != nil else { return }
+                Task(executorPreference: services.tasks) {
+                    do throws(CacheFailure) {
+                        try await self.keeper.keep(self)
+                    } catch {
+                        self.keepLater(attempt: attempt + 1)
+                    }
+                }
             }
         }
     }

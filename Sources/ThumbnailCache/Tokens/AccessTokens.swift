@@ -70,8 +70,7 @@ struct AccessTokens: Sendable {
     private var isRefused = false
     private var refresh: Refresh?
     private var backoff: RefreshBackoff?
-    /// When the origin last refused the token that a refresh had brought to make up for a refused one; seconds since
-    /// 1970.
+    /// When the origin last refused a token that was got because it had refused another; seconds since 1970.
     private var futileAt: Int64?
     private var lastNumber: UInt64 = 0
 
@@ -97,14 +96,10 @@ struct AccessTokens: Sendable {
     var isIdle: Bool { refresh == nil }
 
     /// Whether that refresh is under way and has not been answered.
-    func isRequesting(_ number: UInt64) -> Bool {
-        refresh?.number == number && refresh?.gain == nil
-    }
+    func isRequesting(_ number: UInt64) -> Bool { refresh?.number == number && refresh?.gain == nil }
 
     /// What has to be durable: with what a refresh just brought. Nil once the log-in is over.
-    var worthKeeping: LoginTokens? {
-        phase == .ended ? nil : refresh?.applied(to: tokens) ?? tokens
-    }
+    var worthKeeping: LoginTokens? { phase == .ended ? nil : refresh?.applied(to: tokens) ?? tokens }
 
     // MARK: Asking
 
@@ -136,15 +131,11 @@ struct AccessTokens: Sendable {
         if let backoff, backoff.isInForce(at: now, for: endpoint) {
             return [answer(waiter, failedBy: backoff.failure, now)]
         }
-        let refresh = Refresh(
-            number: nextNumber(), origin: origin, endpoint: endpoint, askedAt: now, waiters: [waiter])
+        let refresh = Refresh(number: nextNumber(), origin: origin, endpoint: endpoint, askedAt: now, waiters: [waiter])
         self.refresh = refresh
         let request = TokenRequest(uid: payer, origin: origin, endpoint: endpoint, refreshToken: refreshToken)
         return [.request(refresh.number, request)]
     }
-
-    /// Whether asking on behalf of a token that was refused can lead to another.
-    var mayReplace: Bool { phase != .ended }
 
     /// The origin has refused a token that was got because it had refused another. One that came with a log-in, or is
     /// not the current one any more, says nothing about what a refresh would bring.
@@ -189,9 +180,8 @@ struct AccessTokens: Sendable {
             return [.keep(number)]
         case .failure(let failure):
             // What was not sent has failed nobody: the next to ask may find the host back.
-            if failure.wasAsked {
-                backoff = RefreshBackoff(failure, after: backoff, endpoint: refresh.endpoint, now: now)
-            }
+            let isAsked = if case .notAsked = failure { false } else { true }
+            if isAsked { backoff = RefreshBackoff(failure, after: backoff, endpoint: refresh.endpoint, now: now) }
             if case .unusable(_, let refreshToken) = failure {
                 self.refresh?.gain = .refreshToken(refreshToken, CacheFailure(failure), at: now)
                 return [.keep(number)]
@@ -261,8 +251,7 @@ struct AccessTokens: Sendable {
 }
 
 /// A refresh that failed, remembered: until its pause is over the endpoint is not asked again, and whoever wants a
-/// token is told what it said. So neither a refresh token that is dead nor an endpoint that is down is hammered with
-/// requests (I8).
+/// token is told what it said. So nobody hammers an endpoint that is down, or with a refresh token that is dead (I8).
 struct RefreshBackoff: Sendable {
     let failure: CacheFailure
     /// In a row, of one kind.

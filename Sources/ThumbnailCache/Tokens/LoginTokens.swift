@@ -2,19 +2,16 @@
 public struct LoginTokens: Sendable, Equatable {
     /// Sent with downloads as `Authorization: Bearer` (RFC 6750 section 2.1).
     public var access: Secret?
-    /// How long ``access`` lasts. Nil for one that came with LOGIN, of which nobody said: it is sent until the origin
-    /// refuses it.
+    /// How long ``access`` lasts. Nil for one that came with LOGIN: it is sent until the origin refuses it.
     public var life: TokenLife?
     /// Gets new access tokens (RFC 6749 section 6). Sent to the origin's token endpoint only.
     public var refresh: Secret?
     /// Tells whose ``access`` is: another where a LOGIN brings another, or where it came of a refresh token that did
     /// not come with the one before. An answer that varies by Authorization is for one family alone (RFC 9111 section
-    /// 4.1). It is a number and nothing that is made of a token: kept with the log-in, it ends with it, as the images
-    /// do that name it.
+    /// 4.1). A number that is made of no token: kept with the log-in, it ends with it and the images that name it.
     public var family: UInt32
     /// The family of what ``refresh`` brings: ``family``, where that came with ``access`` or one from the other. Chosen
-    /// by the LOGIN and durable with it, so that whatever becomes of what a refresh brought, no number ever names two
-    /// families.
+    /// by the LOGIN and durable with it, so that no number names two families, whatever becomes of a refresh.
     public var refreshFamily: UInt32
 
     /// - Parameter refreshFamily: nil where the two tokens came together.

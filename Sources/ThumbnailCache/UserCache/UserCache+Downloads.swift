@@ -84,17 +84,22 @@ extension UserCache {
             account.service?.wasRefusedToo(token)
             return false
         }
-        // Without a service a log-in may have brought another meanwhile.
-        guard account.service?.mayReplace ?? account.tokens.access.map({ $0 != token }) ?? false else { return false }
+        // A service can until the log-in is over; without one a log-in may have brought another meanwhile.
+        let hasAnother = account.tokens.access != nil && account.tokens.access != token
+        guard account.service.map({ $0.worthKeeping != nil }) ?? hasAnother else { return false }
         var again = attempt
         again.refused = token
         authorize(again, account)
         return true
     }
 
+    /// Bytes whose digest the fetcher's one thread has the time for, for which other downloads wait: these take some
+    /// 40 µs. To hand them to a pool takes 15 µs and more, and a thread's waking.
+    private static var mostHashedAtOnce: Int { 64 << 10 }
+
     /// Judges what came: here, on the fetcher's thread, if it is quickly done and no other download needs that thread.
     private func arrived(_ outcome: DownloadOutcome, _ attempt: DownloadAttempt) {
-        let responseTime = ResponseTime(services.time)
+        let responseTime = ResponseTime(now: services.time.now, wallClock: services.time.wallClock)
         let (flight, target, origin, basis) = (attempt.flight, attempt.target, attempt.origin, attempt.basis)
         let family = attempt.family
         // It may wait for its turn beyond a log-out: so it holds no token, and not the attempt, which may.
@@ -102,7 +107,7 @@ extension UserCache {
             let result = self.judge(outcome, of: target, from: origin, basis: basis, family, at: responseTime)
             self.finished(flight, target, result)
         }
-        if outcome.takesLongToHash {
+        if case .image(let downloaded) = outcome, downloaded.bytes.count > Self.mostHashedAtOnce {
             services.disk.submit(for: owner.uid, judge)
         } else if services.fetcher.isBusy {
             services.judging.submit(for: owner.uid, judge)
@@ -177,9 +182,7 @@ extension UserCache {
     // MARK: The end of the flight
 
     /// - Parameter result: nil when the answer means nothing for what is held.
-    private func finished(
-        _ flight: FlightID, _ target: DownloadTarget, _ result: RequestCoordinator.DownloadResult?
-    ) {
+    private func finished(_ flight: FlightID, _ target: DownloadTarget, _ result: RequestCoordinator.DownloadResult?) {
         defer { services.writes.downloadEnded() }
         let slot = flight.slot
         let now = services.time.now
@@ -202,14 +205,6 @@ extension UserCache {
             }
             return Consequences(effects: effects, memory: memory)
         }
-    }
-}
-
-extension DownloadOutcome {
-    /// Whether the digest of what came takes longer than the fetcher's one thread has, for which other downloads wait:
-    /// 64 KiB take some 40 µs. To hand it to a pool takes 15 µs and more, and a thread's waking.
-    fileprivate var takesLongToHash: Bool {
-        if case .image(let downloaded) = self { downloaded.bytes.count > 64 << 10 } else { false }
     }
 }
 

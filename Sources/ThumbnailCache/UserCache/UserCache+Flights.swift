@@ -5,6 +5,8 @@ import NIOCore
 // What the coordinator of a cache asks to be done, done: outside its lock, on the disk's pool or by the fetcher.
 
 extension UserCache {
+    typealias Route = RequestCoordinator.Route
+
     /// How long a download that nobody waits for any more lives on.
     private static var grace: Int64 { 5_000 }
 
@@ -95,34 +97,30 @@ extension UserCache {
     }
 
     /// Where to ask for what a slot is to hold: where the held image came from, else where the template says.
-    func route(for slot: Slot, held: Image?) -> RequestCoordinator.Route {
+    func route(for slot: Slot, held: Image?) -> Route {
         guard let origin else { return .success(nil) }
-        return RequestCoordinator.Route { self.target(of: origin, for: slot, held: held) }
+        return Route { self.target(of: origin, for: slot, held: held) }
     }
 
-    private func target(of origin: Origin, for slot: Slot, held: Image?) -> RequestCoordinator.Route.Target {
-        do {
-            let usual = try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: nil)
-            guard case .url(let url)? = held?.record.provenance, url != usual.url else { return .success(usual) }
-            do {
-                return .success(
-                    try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: url))
-            } catch {
-                // The configuration has changed since: that URL may not be asked any more.
-                return .success(usual)
+    private func target(of origin: Origin, for slot: Slot, held: Image?) -> Route.Target {
+        func target(_ url: String?) -> Route.Target {
+            Result { () throws(CacheFailure) in
+                try services.fetcher.target(origin: origin, user: owner.user, slot: slot, url: url)
             }
-        } catch {
-            return .failure(error)
         }
+        let usual = target(nil)
+        guard case .url(let url)? = held?.record.provenance, case .success(let template?) = usual, url != template.url
+        else { return usual }
+        let other = target(url)
+        // Where it fails the configuration has changed since: that URL may not be asked any more.
+        return if case .success = other { other } else { usual }
     }
 
     // MARK: To disk, behind the back of those who have the image already
 
-    /// Has a downloaded image written. While it waits for its turn the coordinator alone holds the image: with an
-    /// ending it goes (I11).
-    func storeLater(_ flight: FlightID) {
-        // What overtook it in this moment does not say that it ended.
-        guard let image = toStore(flight) else { return storeEnded(flight) }
+    /// Has a downloaded image written. While it waits only the coordinator holds it: it goes with an ending (I11).
+    private func storeLater(_ flight: FlightID) {
+        guard let image = toStore(flight) else { return }
         guard !services.writes.add(uid: payer, bytes: image.bytes.storage, { self.store(flight) }) else { return }
         services.counters.count(.storesSkipped)
         notStored(flight)
@@ -136,55 +134,28 @@ extension UserCache {
 
     /// Writes a downloaded image; its waiters already have it, so a failure costs only a later download.
     private func store(_ flight: FlightID) {
+        guard let image = toStore(flight) else { return }
         do {
-            if let image = toStore(flight) {
-                _ = try vault.write(
-                    flight.slot, image,
-                    isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayStore(flight) } },
-                    committed: {})
-            }
-            storeEnded(flight)
+            _ = try vault.write(
+                flight.slot, image,
+                isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayStore(flight) } },
+                committed: {})
+            state.withLockedValue { $0.coordinator.stored(flight) }
         } catch StoreError.closed {
             // Purged or logged out meanwhile: nothing is to be kept.
-            storeEnded(flight)
         } catch {
             services.counters.count(.storeFailures)
             notStored(flight)
         }
     }
 
-    /// A newer image was served and is not on disk: what it replaced there must not come back when memory lets go of
-    /// it.
+    /// A newer image was served and is not on disk: what it replaced there must not come back.
     private func notStored(_ flight: FlightID) {
         change { Consequences(effects: $0.coordinator.notStored(flight)) }
-        storeEnded(flight)
-    }
-
-    private func storeEnded(_ flight: FlightID) {
-        let awaiting = state.withLockedValue { state -> [CheckedContinuation<Void, Never>] in
-            state.coordinator.stored(flight)
-            guard !state.awaitingStores.isEmpty, !state.coordinator.isStoring else { return [] }
-            defer { state.awaitingStores = [] }
-            return state.awaitingStores
-        }
-        for continuation in awaiting { continuation.resume() }
-    }
-
-    /// Returns when no downloaded image is on its way to the disk: for a stop, which has the time to wait for them.
-    func storesEnded() async {
-        services.writes.hurry()
-        await withCheckedContinuation { continuation in
-            let isDone = state.withLockedValue { state in
-                guard state.coordinator.isStoring else { return true }
-                state.awaitingStores.append(continuation)
-                return false
-            }
-            if isDone { continuation.resume() }
-        }
     }
 
     /// What is held is not to be served again: it goes. Blocks on the disk.
-    func drop(_ flight: FlightID) {
+    private func drop(_ flight: FlightID) {
         do {
             try vault.drop(
                 flight.slot, isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayDrop(flight) } })
@@ -198,18 +169,13 @@ extension UserCache {
 }
 
 extension UserCache {
-    /// What the closing of a cache came to.
-    struct Closing: Sendable {
-        /// Downloads that were stopped.
-        let cancelled: Int
-        /// Wipes the images that were in memory, where that is not done yet; for a pool.
-        let wipe: (@Sendable () -> Void)?
-    }
-
     /// Ends the generation: no new work, waiters answered, downloads cancelled, memory forgotten, then answers on their
-    /// way and what the disk is doing drained, and the keys wiped. Blocks until then: call it on a pool. Idempotent.
+    /// way and what the disk is doing drained, and the keys wiped. Blocks until then. Idempotent.
     /// - Parameter wipesBehind: the images that were in memory are left to the caller to wipe.
-    func close(_ failure: CacheFailure = .cancelled, wipesBehind: Bool = false) -> Closing {
+    /// - Returns: how many downloads were stopped, and what wipes those images, on a pool.
+    func close(
+        _ failure: CacheFailure = .cancelled, wipesBehind: Bool = false
+    ) -> (cancelled: Int, wipe: (@Sendable () -> Void)?) {
         let (ended, memory, earlier) = state.withLockedValue { state in
             state.ending = state.ending ?? failure
             let ended = state.coordinator.end(failure)
@@ -218,32 +184,26 @@ extension UserCache {
             services.counters.count(.memoryHits, state.memoryHits)
             state.memoryHits = 0
             state.account = Account(origin: state.account.origin)
-            return (ended, memory, Self.replaceDeliveries(&state))
+            return (ended, memory, state.replaceDeliveries())
         }
         if !wipesBehind { Self.wipe(memory, of: services.memory, yield: {}) }
         perform(ended.effects)
         earlier.drain()
         vault.close()
-        guard wipesBehind else { return Closing(cancelled: ended.cancelled, wipe: nil) }
-        return Closing(cancelled: ended.cancelled) { [tier = services.memory, yield = services.yield] in
-            Self.wipe(memory, of: tier, yield: yield)
-        }
+        guard wipesBehind else { return (ended.cancelled, nil) }
+        let (tier, yield) = (services.memory, services.yield)
+        return (ended.cancelled, { Self.wipe(memory, of: tier, yield: yield) })
     }
 
-    /// Takes the entries out of the tier and wipes them, which takes 100 ms for a hundred thousand. Nothing leads to
-    /// them any more.
-    private static func wipe(
-        _ memory: NIOLockedValueBox<MemoryTable>, of tier: MemoryTier, yield: YieldToOthers
-    ) {
+    /// Takes entries that nothing leads to out of the tier and wipes them: 100 ms for a hundred thousand.
+    private static func wipe(_ memory: NIOLockedValueBox<MemoryTable>, of tier: MemoryTier, yield: YieldToOthers) {
         var entries = takeOut(memory, yield: yield)
         tier.giveUp(&entries, yield: yield)
     }
 
     /// Out of the box and the dictionary, so that each goes with the last reference when the tier gives it up, and not
     /// all at the end. To look at a hundred thousand takes milliseconds, in which the receipt of a purge is on its way.
-    private static func takeOut(
-        _ memory: NIOLockedValueBox<MemoryTable>, yield: YieldToOthers
-    ) -> [MemoryEntry] {
+    private static func takeOut(_ memory: NIOLockedValueBox<MemoryTable>, yield: YieldToOthers) -> [MemoryEntry] {
         let held = memory.withLockedValue { memory in
             defer { memory = MemoryTable() }
             return memory.entries
@@ -257,12 +217,6 @@ extension UserCache {
         return entries
     }
 
-    /// Those that began before, to be waited for.
-    private static func replaceDeliveries(_ state: inout State) -> DrainGroup {
-        defer { state.deliveries = DrainGroup() }
-        return state.deliveries
-    }
-
     /// Removes the images of some profiles, in every size. Blocks on the disk: call it on a pool.
     ///
     /// No write that began earlier can appear afterwards: the fence is set with the profile's commit lock held (I3).
@@ -274,7 +228,7 @@ extension UserCache {
         defer {
             services.memory.remove(entries)
             perform(effects)
-            state.withLockedValue { Self.replaceDeliveries(&$0) }.drain()
+            state.withLockedValue { $0.replaceDeliveries() }.drain()
         }
         do {
             let usage = try vault.remove(
@@ -293,19 +247,6 @@ extension UserCache {
             return (usage, cancelled)
         } catch {
             throw CacheFailure(error)
-        }
-    }
-}
-
-extension BlockingPool {
-    /// Closes a cache, which waits for what the disk is doing.
-    func close(
-        _ cache: UserCache, _ failure: CacheFailure = .cancelled, wipesBehind: Bool = false
-    ) async -> UserCache.Closing {
-        await withCheckedContinuation { continuation in
-            submit(for: cache.owner.uid) {
-                continuation.resume(returning: cache.close(failure, wipesBehind: wipesBehind))
-            }
         }
     }
 }

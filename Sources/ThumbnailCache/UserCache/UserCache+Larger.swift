@@ -4,16 +4,14 @@ extension UserCache {
     /// Images that are looked at, at most, to find one that stands in for a size that is missing.
     private static var mostLookedAt: Int { 4 }
 
-    /// Lookups, at most, until one is not invalidated. To invalidate one takes somebody a PUT or a download of the
-    /// profile.
+    /// Lookups, at most, until one is not invalidated: by a PUT or a download of the profile.
     private static var mostLookups: Int { 4 }
 
     /// What a lookup of a larger image came to.
     private struct Lookup {
         /// With the slot that it was found in.
         var found: (image: ServedImage, slot: Slot)?
-        /// Whether the disk has said of each image what it is. A lack of descriptors must not be taken for a lack of
-        /// images.
+        /// Whether the disk has said of each image what it is: it may lack descriptors, and not images.
         var isComplete = true
     }
 
@@ -67,18 +65,12 @@ extension UserCache {
     }
 }
 
-/// Looks for larger images under way, by profile, and how often each was overtaken by an image of the profile that
-/// came, or went.
+/// How many looks for larger images are under way, by profile, and how often an image of it came or went meanwhile.
 struct LargerLookups: Sendable {
-    private struct Lookups: Sendable {
-        var underWay = 0
-        var invalidations = 0
-    }
-
-    private var lookups: [OpaqueID: Lookups] = [:]
+    private var lookups: [OpaqueID: (underWay: Int, invalidations: Int)] = [:]
 
     mutating func begin(_ profile: OpaqueID) {
-        lookups[profile, default: Lookups()].underWay += 1
+        lookups[profile, default: (0, 0)].underWay += 1
     }
 
     mutating func end(_ profile: OpaqueID) {

@@ -1,4 +1,3 @@
-import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
 
@@ -6,24 +5,25 @@ extension UserCache {
     /// Stores an image that a client already has. Blocks on the disk: call it on a pool.
     ///
     /// It wins over every download of the slot that began before it is on disk; their waiters get its image (I7).
-    /// - Parameter timeToLive: seconds; nil for an image that stays fresh until it is replaced, purged or evicted.
+    /// - Parameters:
+    ///   - timeToLive: seconds; nil for an image that stays fresh until it is replaced, purged or evicted.
+    ///   - done: called once it is put, before room is made for it, which may take long. Must not block.
     /// - Throws: ``CacheFailure/cancelled`` when a purge or log-out overtook it, `shuttingDown` when the stop did;
     ///   `badImage`, `tooLarge`, `noSpace`, `inputOutput`.
-    public func put(_ slot: Slot, _ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) {
+    public func put(
+        _ slot: Slot, _ bytes: ByteBuffer, timeToLive: Int64?, done: () -> Void = {}
+    ) throws(CacheFailure) {
         let slot = slot.detached()
         let image = try judge(bytes, timeToLive: timeToLive)
         let ticket: UInt64? = state.withLockedValue { $0.isOpen ? $0.coordinator.putBegan(slot) : nil }
         guard let ticket else { throw ending }
         defer { state.withLockedValue { $0.coordinator.putEnded(slot) } }
 
-        var verdict = PendingPuts.Verdict.cancelled
-        var consequences = Consequences()
-        var delivery: DrainGroup?
-        defer {
-            apply(consequences.memory)
-            perform(consequences.effects)
-            delivery?.leave()
+        func isPut() {
+            services.counters.count(.puts)
+            done()
         }
+        var verdict = PendingPuts.Verdict.cancelled
         do {
             _ = try vault.write(
                 slot, image,
@@ -34,14 +34,14 @@ extension UserCache {
                     return verdict == .commit
                 },
                 committed: {
-                    state.withLockedValue { state in
-                        guard state.isOpen else { return }
+                    change { state in
+                        guard state.isOpen else { return Consequences() }
                         state.invalidateLookups(of: slot.profile)
-                        consequences.effects = state.coordinator.putCommitted(
+                        let effects = state.coordinator.putCommitted(
                             slot, ticket: ticket, image, now: services.time.now)
-                        consequences.memory = remember(image, in: slot, &state)
-                        delivery = state.beginDelivery()
+                        return Consequences(effects: effects, memory: remember(image, in: slot, &state))
                     }
+                    isPut()
                 })
         } catch StoreError.closed {
             throw ending
@@ -49,8 +49,11 @@ extension UserCache {
             services.counters.count(.storeFailures)
             throw CacheFailure(error)
         }
-        if verdict == .cancelled { throw ending }
-        services.counters.count(.puts)
+        switch verdict {
+        case .commit: break
+        case .superseded: isPut()
+        case .cancelled: throw ending
+        }
     }
 
     /// What whoever came too late is told: that a purge or log-out overtook it, or that the daemon is stopping.

@@ -19,21 +19,23 @@ public final class UserCache: Sendable {
         var memory = MemoryTable()
         var memoryHits = 0
         var coordinator: RequestCoordinator
-        /// Whoever waits until no downloaded image is on its way to the disk.
-        var awaitingStores: [CheckedContinuation<Void, Never>] = []
         /// Answers that were decided under the lock and are on their way to whoever asked, outside it. An ending that
-        /// did not wait for them could be overtaken: the image would arrive behind the receipt (I3). It replaces the
-        /// group under the lock, so that answers decided later hold up nobody; they never block, so it never waits
-        /// long.
-        var deliveries = DrainGroup()
+        /// did not wait for them could be overtaken: the image would arrive behind the receipt (I3). They never block.
+        private(set) var deliveries = DrainGroup()
 
-        /// Counts an answer among those on their way. Whoever calls it calls `leave()` when the answer is with whoever
-        /// asked.
+        /// Counts an answer among those on their way, until `leave()` is called for it.
         mutating func beginDelivery() -> DrainGroup {
             // Never closed: who drains it has replaced it before.
             _ = deliveries.enter()
             return deliveries
         }
+
+        /// The answers on their way, for an ending to wait for; those decided later hold up nobody.
+        mutating func replaceDeliveries() -> DrainGroup {
+            defer { deliveries = DrainGroup() }
+            return deliveries
+        }
+
         /// Grows when an image that was read from disk before may no longer be the one to serve.
         private(set) var invalidations: UInt64 = 0
         var largerLookups = LargerLookups()
@@ -69,9 +71,8 @@ public final class UserCache: Sendable {
         /// Renews the access token, where it can be; shared with the user's next cache, should this one be purged.
         var service: AccessTokenService?
 
-        var token: Secret? { service.map(\.held) ?? tokens.access }
         /// See ``LoginTokens/family``.
-        var family: UInt32 { service.map(\.family) ?? tokens.family }
+        var family: UInt32 { (service?.tokens ?? tokens).family }
     }
 
     public let owner: Owner

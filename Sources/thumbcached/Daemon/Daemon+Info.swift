@@ -7,7 +7,7 @@ import ThumbcacheProtocol
 import ThumbnailCache
 
 extension Daemon {
-    typealias Lines = [(name: String, value: String)]
+    typealias Lines = ServerInfo.Lines
 
     /// What INFO says, put together from those who know. Whoever is no admin sees its own figures only.
     static func serverInfo(
@@ -17,7 +17,7 @@ extension Daemon {
         let started = uptime()
         let (memory, budget, counters) = (services.memory, services.budget, services.counters)
         return ServerInfo([
-            .init("server") { _ in
+            "server": { _, _ in
                 [
                     ("thumbcached_version", Version.current),
                     ("redis_version", "7.0.0"),
@@ -26,8 +26,8 @@ extension Daemon {
                     ("uptime_in_seconds", "\((uptime() - started) / 1_000_000_000)"),
                 ]
             },
-            .init("clients") { peer in registry.lines(for: peer) },
-            .init("memory") { peer in
+            "clients": { peer, _ in registry.lines(for: peer) },
+            "memory": { peer, _ in
                 let capacity = ("tier_capacity", "\(memory.capacity)")
                 guard peer.isAdmin else { return [("held_bytes", "\(budget.bytes(of: peer.uid))"), capacity] }
                 let tier = memory.statistics
@@ -40,34 +40,32 @@ extension Daemon {
                     ("tier_evictions", "\(tier.evictions)"),
                 ]
             },
-            .init("cache") { peer in
-                guard peer.isAdmin else { return [("memory_hits", "\(sessions.figures(of: peer.uid).memoryHits)")] }
+            "cache": { peer, figures in
+                var lines: Lines = [("memory_hits", "\(figures().memoryHits)")]
+                guard peer.isAdmin else { return lines }
                 let backlog = services.writes.backlog
-                var lines: Lines = [("memory_hits", "\(sessions.figures(of: nil).memoryHits)")]
                 lines += counters.figures(
                     .diskHits, .staleServed, .downloads, .downloadFailures, .revalidations, .notModified,
                     .downloadsCancelled, .puts, .storeFailures, .storesSkipped)
                 return lines + [("unwritten_images", "\(backlog.images)"), ("unwritten_bytes", "\(backlog.bytes)")]
             },
-            .init("store") { peer in
-                let usage = peer.isAdmin ? store.usageTotal : sessions.figures(of: peer.uid).usage
+            "store": { peer, figures in
+                let usage = peer.isAdmin ? store.usageTotal : figures().usage
                 var lines: Lines = [("images", "\(usage.images)"), ("bytes", "\(usage.bytes)")]
                 guard peer.isAdmin else { return lines }
                 lines += [("counted", store.isCounted ? "1" : "0"), ("trash_bytes", "\(store.trashUsage.bytes)")]
                 return lines + store.counters.figures()
             },
-            .init("fetch") { peer in
+            "fetch": { peer, figures in
                 fetchLines(
                     fetcher.statistics, origins: live.current.configuration.origins.keys.sorted(),
-                    traffic: peer.isAdmin
-                        ? (counters: counters, memoryHits: sessions.figures(of: nil).memoryHits) : nil)
+                    traffic: peer.isAdmin ? (counters: counters, memoryHits: figures().memoryHits) : nil)
             },
-            .init("sessions") { peer in
-                guard peer.isAdmin else { return [("open_caches", "\(sessions.figures(of: peer.uid).openCaches)")] }
-                let open: Lines = [("open_caches", "\(sessions.figures(of: nil).openCaches)")]
-                return open + counters.figures(.logins, .logouts)
+            "sessions": { peer, figures in
+                let open: Lines = [("open_caches", "\(figures().openCaches)")]
+                return peer.isAdmin ? open + counters.figures(.logins, .logouts) : open
             },
-            .init("purge") { peer in
+            "purge": { peer, _ in
                 let epoch: Lines = [("epoch", "\(sessions.epoch(of: peer.uid))")]
                 return peer.isAdmin ? epoch + counters.figures(.purges, .endingsThatFailed) : epoch
             },

@@ -20,7 +20,7 @@ import ThumbnailCache
     /// Counts commands as they run, by a section of INFO that takes `size` bytes.
     private func countedInfo(_ count: NIOLockedValueBox<Int>, size: Int) -> ServerInfo {
         ServerInfo([
-            .init("it", isForAdmins: false) { _ in
+            "it": { _, _ in
                 count.withLockedValue { $0 += 1 }
                 return [("filler", String(repeating: "x", count: size))]
             }
@@ -148,11 +148,11 @@ import ThumbnailCache
             $0.limits.stall = Self.long
             $0.lifecycleThreads = 3
             $0.info = ServerInfo([
-                .init("count", isForAdmins: false) { _ in
+                "count": { _, _ in
                     done.withLockedValue { $0 += 1 }
                     return []
                 },
-                .init("look", isForAdmins: false) { _ in
+                "look": { _, _ in
                     seen.withLockedValue { $0 = done.withLockedValue { $0 } }
                     return []
                 },
@@ -195,11 +195,11 @@ import ThumbnailCache
         try await TestDaemon.run {
             $0.limits.stall = Self.long
             $0.info = ServerInfo([
-                .init("count", isForAdmins: false) { _ in
+                "count": { _, _ in
                     done.withLockedValue { $0 += 1 }
                     return []
                 },
-                .init("look", isForAdmins: false) { _ in
+                "look": { _, _ in
                     seen.withLockedValue { $0 = done.withLockedValue { $0 } }
                     return []
                 },

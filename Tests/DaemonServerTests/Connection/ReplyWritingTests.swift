@@ -3,9 +3,9 @@ import NIOCore
 import RESP
 import Testing
 import ThumbcacheProtocol
-import ThumbnailCache
 
 @testable import DaemonServer
+@testable import ThumbnailCache
 
 @Suite struct ReplyWritingTests {
     private static let picture = SampleImage.png("bob")

@@ -157,3 +157,11 @@ import Testing
         #expect(!reader.isInsideFrame)
     }
 }
+
+extension RequestReader {
+    /// Bytes of memory for what has come, and for what has been given and not been discarded.
+    fileprivate var capacity: Int { front.capacity + behind.capacity }
+
+    /// Bytes of the buffers that these lie in, which others may have a share in.
+    fileprivate var storage: Int { front.storageCapacity + behind.storageCapacity }
+}

@@ -76,11 +76,12 @@ import ThumbnailCache
         try await TestDaemon.run {
             $0.admins = AdminRule(uids: [getuid()], gids: [])
             $0.info = ServerInfo([
-                .init("peer", isForAdmins: true) { [("uid", "\($0.uid)"), ("pid", "\($0.pid)")] }
+                "peer": { peer, _ in [("admin", "\(peer.isAdmin)"), ("uid", "\(peer.uid)"), ("pid", "\(peer.pid)")] }
             ])
         } _: { daemon in
             let client = try await daemon.connect()
-            #expect(try await client.call("INFO") == bulk("# Peer\r\nuid:\(getuid())\r\npid:\(getpid())\r\n"))
+            let text = "# Peer\r\nadmin:true\r\nuid:\(getuid())\r\npid:\(getpid())\r\n"
+            #expect(try await client.call("INFO") == bulk(text))
         }
     }
 
@@ -90,10 +91,10 @@ import ThumbnailCache
         let group = isMember ? getgid() : getgid() &+ 1_000_000
         try await TestDaemon.run {
             $0.admins = AdminRule(uids: [], gids: [group])
-            $0.info = ServerInfo([.init("it", isForAdmins: true) { _ in [] }])
+            $0.info = ServerInfo(["it": { peer, _ in [("admin", "\(peer.isAdmin)")] }])
         } _: { daemon in
             let client = try await daemon.connect()
-            #expect(try await client.call("INFO") == bulk(isMember ? "# It\r\n" : ""))
+            #expect(try await client.call("INFO") == bulk("# It\r\nadmin:\(isMember)\r\n"))
         }
     }
 }

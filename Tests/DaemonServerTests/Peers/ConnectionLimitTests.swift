@@ -79,7 +79,7 @@ import ThumbnailCache
             $0.limits.adminConnections = 1
             $0.limits.stall = 600_000
             $0.info = ServerInfo([
-                .init("it") { _ in
+                "it": { _, _ in
                     isAnswered.withLockedValue { $0 = true }
                     return [("filler", String(repeating: "x", count: 2 << 20))]
                 }

@@ -44,7 +44,7 @@ final class TestDaemon: Sendable {
         var settings = CacheSettings(origins: ["default": TestDaemon.origin])
         var threads = 1
         var memory = 64 << 20
-        var info = ServerInfo([])
+        var info = ServerInfo([:])
         var lifecycleThreads = 2
         var tasks: any TaskExecutor = globalConcurrentExecutor
         /// nil: whoever a test says it is.

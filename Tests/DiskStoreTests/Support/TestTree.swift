@@ -184,3 +184,7 @@ extension ReplyFraming {
             return prefix.count
         }, suffix: Array("\r\n".utf8))
 }
+
+extension CachedRead {
+    var image: Image? { if case .image(let image) = self { image } else { nil } }
+}

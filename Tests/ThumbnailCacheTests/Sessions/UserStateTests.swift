@@ -45,8 +45,8 @@ import Testing
         case .nothing: "nobody"
         case .endSession(let session, let login, let remaining):
             "end \(session.text), keep \(login.sessions.map(\.text).sorted()), \(remaining) stay"
-        case .close(_, let ending): "close, commit \(ending)"
-        case .commit(let ending): "commit \(ending)"
+        case .end(.some, let ending): "close, commit \(ending)"
+        case .end(nil, let ending): "commit \(ending)"
         }
     }
 

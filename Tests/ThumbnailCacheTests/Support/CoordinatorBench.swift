@@ -189,3 +189,12 @@ extension RequestCoordinator.DownloadResult {
     /// For the tokens of a bench.
     static func missing(until: Int64) -> Self { .missing(until: until, family: 0) }
 }
+
+extension RequestCoordinator {
+    /// Whether nothing goes on, and nobody waits.
+    var isIdle: Bool { activity.isEmpty && waits.isEmpty }
+}
+
+extension RequestCoordinator.Route {
+    static func failure(_ failure: CacheFailure) -> RequestCoordinator.Route { .init { .failure(failure) } }
+}

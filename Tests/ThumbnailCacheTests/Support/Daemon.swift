@@ -81,6 +81,11 @@ extension Owner {
     static let otherAlice = Owner(uid: 1001, user: OpaqueID("alice"))
 }
 
+extension UserCache.Account {
+    /// The access token, whatever its state.
+    var token: Secret? { (service?.tokens ?? tokens).access }
+}
+
 extension UserCache {
     /// Asks, and waits for the answer.
     func outcome(_ query: ImageQuery) async -> String {

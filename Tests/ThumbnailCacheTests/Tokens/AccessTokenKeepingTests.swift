@@ -28,7 +28,7 @@ import Testing
         func renew(_ refused: String?, to next: String) async throws {
             world.tokens.answer = { _ in .success(.init(next)) }
             _ = service.ask(refused: refused.map { Secret($0) }, of: renewed) { _ in }
-            while service.held != Secret(next) { try await turn() }
+            while service.tokens.access != Secret(next) { try await turn() }
         }
         try await renew(nil, to: "t1")
         try await renew("t1", to: "t2")

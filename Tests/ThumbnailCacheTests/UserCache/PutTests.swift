@@ -26,6 +26,31 @@ import Testing
         #expect(cache.hit(Self.slot)?.image.label == "mine")
     }
 
+    @Test func `I7: whoever waits, the PUT itself and a log-out have their answers before room is made for the image`()
+        async throws
+    {
+        let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
+        let cache = try cache(world)
+        let answers = Answers()
+        cache.get(ImageQuery(slot: Self.slot), resolve: answers.take)
+        while world.fetcher.downloads.isEmpty { try await turn() }
+        let gate = world.store.hold(.makeRoom)
+        async let put: Result<Void, any Error> = world.services.disk.attempt {
+            try cache.put(Self.slot, SampleImage.png("mine"), timeToLive: nil) {
+                answers.take(.failure(.noSpace("put")))
+            }
+        }
+        // Whatever fails, nobody is left standing at the gate.
+        defer { gate.open() }
+        await gate.reached()
+        #expect(answers.told == ["mine from put", "noSpace(\"put\")"])
+        _ = await world.services.lifecycle.value(for: 1000) { cache.close() }
+        #expect(world.store.calls(.wipe) == 1)
+        gate.open()
+        try (await put).get()
+        #expect(answers.told.count == 2)
+    }
+
     @Test(arguments: [("empty", ByteBuffer()), ("text", ByteBuffer(string: "<html>"))])
     func `F38: bytes that are no image are BADIMAGE, and nothing of them is kept`(name: String, bytes: ByteBuffer)
         throws
@@ -83,7 +108,7 @@ import Testing
             try cache.put(Self.slot, SampleImage.png("mine"), timeToLive: nil)
         }
         await gate.reached()
-        async let closed = world.services.lifecycle.close(cache)
+        async let closed = world.services.lifecycle.value(for: 1000) { cache.close() }
         // Whatever fails, nobody is left standing at the gate.
         defer { gate.open() }
         while world.store.calls(.close) == 0 {
