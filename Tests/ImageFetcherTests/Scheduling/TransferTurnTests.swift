@@ -28,12 +28,7 @@ import Testing
         defer { server.stop() }
         let (stuck, release) = (Gate(), Gate())
         try await withFetcher {
-            // Asked on the loop itself, which does nothing else until it answers.
-            $0.resolverOverrides = {
-                stuck.open()
-                release.block()
-                return []
-            }
+            $0.hold(at: stuck, until: release)
         } _: { fetcher in
             let order = NIOLockedValueBox<[UInt32]>([])
             let all = Gate()
