@@ -114,20 +114,7 @@ extension ByteBuffer {
     /// Writes what stands before a bulk string of `count` bytes, such as `$8192\r\n`, to the end of `room`, which has
     /// at least 22 bytes. Returns how many bytes that is.
     public static func writeBulkPrefix(count: Int, toEndOf room: UnsafeMutableRawBufferPointer) -> Int {
-        var start = room.count
-        func put(_ byte: UInt8) {
-            start -= 1
-            room[start] = byte
-        }
-        put(LF)
-        put(CR)
-        var rest = count.magnitude
-        repeat {
-            put(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10))
-            rest /= 10
-        } while rest > 0
-        put(UInt8(ascii: "$"))
-        return room.count - start
+        writeLength(count, marker: "$", toEndOf: room)
     }
 
     /// What stands behind a bulk string.
@@ -139,31 +126,30 @@ extension ByteBuffer {
 
     /// A marker, a number in decimal, CRLF.
     private mutating func writeLength(_ value: Int, marker: Unicode.Scalar) {
-        writeWithUnsafeMutableBytes(minimumWritableBytes: 24) { bytes in
-            bytes[0] = UInt8(ascii: marker)
-            var end = 1
-            if value < 0 {
-                bytes[1] = UInt8(ascii: "-")
-                end = 2
-            }
-            var rest = value.magnitude
-            var width = 1
-            while rest >= 10 {
-                rest /= 10
-                width &+= 1
-            }
-            rest = value.magnitude
-            end &+= width
-            var index = end
-            repeat {
-                index &-= 1
-                bytes[index] = UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: rest % 10)
-                rest /= 10
-            } while rest > 0
-            bytes[end] = CR
-            bytes[end &+ 1] = LF
-            return end &+ 2
+        withUnsafeTemporaryAllocation(byteCount: 24, alignment: 1) { room in
+            let count = Self.writeLength(value, marker: marker, toEndOf: room)
+            writeBytes(UnsafeRawBufferPointer(rebasing: room.suffix(count)))
         }
+    }
+
+    private static func writeLength(
+        _ value: Int, marker: Unicode.Scalar, toEndOf room: UnsafeMutableRawBufferPointer
+    ) -> Int {
+        var start = room.count
+        func put(_ byte: UInt8) {
+            start &-= 1
+            room[start] = byte
+        }
+        put(LF)
+        put(CR)
+        var rest = value.magnitude
+        repeat {
+            put(UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: rest % 10))
+            rest /= 10
+        } while rest > 0
+        if value < 0 { put(UInt8(ascii: "-")) }
+        put(UInt8(ascii: marker))
+        return room.count - start
     }
 
     private mutating func writeLine(_ text: String) {

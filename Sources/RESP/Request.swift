@@ -8,11 +8,6 @@ public struct Request: Sendable {
     @usableFromInline let frame: ByteBuffer
     @usableFromInline let arguments: ArgumentList
 
-    init(frame: ByteBuffer, arguments: ArgumentList) {
-        self.frame = frame
-        self.arguments = arguments
-    }
-
     /// Arguments, the command's name included; at least 1 in what a ``RequestDecoder`` returns.
     @inlinable public var count: Int { arguments.count }
 

@@ -73,7 +73,9 @@ public struct RequestDecoder: Sendable {
             guard bytes.count > 1 else { return nil }
             if bytes[1] == LF { return (0, 2) }
         }
-        guard marker == UInt8(ascii: "*") else { throw notAnArray(marker) }
+        guard marker == UInt8(ascii: "*") else {
+            throw unexpected(marker, insteadOf: "*", "a request is an array of bulk strings, not a line of text")
+        }
         switch LengthLine.read(bytes, at: 0) {
         case .incomplete: return nil
         case .number(let count, let end) where count <= limits.arguments: return (count, end)
@@ -107,7 +109,10 @@ public struct RequestDecoder: Sendable {
 
     private mutating func readLength(_ bytes: UnsafeRawBufferPointer) throws(ProtocolError) -> Int? {
         guard offset < bytes.count else { return nil }
-        guard bytes[offset] == UInt8(ascii: "$") else { throw notABulkString(bytes[offset]) }
+        guard bytes[offset] == UInt8(ascii: "$") else {
+            let place = "element \(arguments.count + 1) of the request"
+            throw unexpected(bytes[offset], insteadOf: "$", "\(place) has to be a bulk string")
+        }
         switch LengthLine.read(bytes, at: offset) {
         case .incomplete: return nil
         case .number(-1, _): throw invalidLength("-1".utf8)
@@ -124,16 +129,8 @@ public struct RequestDecoder: Sendable {
 
 /// What each kind of error says. Bulk strings are counted from 1, the command's name.
 extension RequestDecoder {
-    private func notAnArray(_ byte: UInt8) -> ProtocolError {
-        ProtocolError(
-            "expected '*', got '\(printableText(CollectionOfOne(byte)))': "
-                + "a request is an array of bulk strings, not a line of text")
-    }
-
-    private func notABulkString(_ byte: UInt8) -> ProtocolError {
-        ProtocolError(
-            "expected '$', got '\(printableText(CollectionOfOne(byte)))': "
-                + "element \(arguments.count + 1) of the request has to be a bulk string")
+    private func unexpected(_ byte: UInt8, insteadOf marker: String, _ rule: String) -> ProtocolError {
+        ProtocolError("expected '\(marker)', got '\(printableText(CollectionOfOne(byte)))': \(rule)")
     }
 
     private func invalidCount(_ text: some Collection<UInt8>) -> ProtocolError {
