@@ -3,6 +3,7 @@ import CLinux
 import Glibc
 import LinuxSupport
 import Logging
+import RESP
 import ThumbcacheProtocol
 
 /// The command line: `thumbcached [--config FILE] [--check-config] [--log-level L] [--version]`.
@@ -36,7 +37,7 @@ struct Main: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "\(Logger.Level.names): over the file's log.level.", valueName: "level"))
+            "\(alternatives(Logger.Level.allCases.map(\.rawValue))): over the file's log.level.", valueName: "level"))
     var logLevel: Logger.Level?
 
     /// Before anything else could open a file: no socket and no file of the store's may come to be the log that nobody
@@ -92,9 +93,4 @@ struct Main: ParsableCommand {
     }
 }
 
-extension Logger.Level: @retroactive ExpressibleByArgument {
-    /// All of them, as a sentence has them.
-    static var names: String {
-        allCases.dropLast().map(\.rawValue).joined(separator: ", ") + " or \(Self.critical)"
-    }
-}
+extension Logger.Level: @retroactive ExpressibleByArgument {}

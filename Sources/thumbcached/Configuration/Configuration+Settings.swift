@@ -1,3 +1,4 @@
+import DaemonServer
 import LinuxSupport
 import Logging
 import ThumbnailCache
@@ -83,10 +84,12 @@ extension Configuration {
         }
     }
 
-    private static func admins(_ accounts: AccountDirectory) -> SettingKind<Admins> {
-        let one = SettingKind<String>.text.map { name throws(SettingError) in try Admins.resolve(name, with: accounts) }
-        return SettingKind<[Admins]>.list(of: one, such: "[\"root\", \"@wheel\"]").map { all throws(SettingError) in
-            all.reduce(into: Admins()) { sum, next in
+    private static func admins(_ accounts: AccountDirectory) -> SettingKind<AdminRule> {
+        let one = SettingKind<String>.text.map { name throws(SettingError) in
+            try AdminRule.resolve(name, with: accounts)
+        }
+        return SettingKind<[AdminRule]>.list(of: one, such: "[\"root\", \"@wheel\"]").map { all throws(SettingError) in
+            all.reduce(into: AdminRule()) { sum, next in
                 sum.uids.formUnion(next.uids)
                 sum.gids.formUnion(next.gids)
             }

@@ -1,3 +1,4 @@
+import DaemonServer
 import DiskStore
 import Logging
 import ThumbcacheProtocol
@@ -93,7 +94,7 @@ struct Configuration: Equatable, Sendable {
 
     struct Access: Equatable, Sendable {
         /// Who may log out and purge in another uid's name.
-        var admins = Admins(uids: [0])
+        var admins = AdminRule(uids: [0])
     }
 
     struct Log: Equatable, Sendable {

@@ -21,9 +21,7 @@ struct Quantity: Sendable {
         units: [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)], none: "0s")
 
     /// All units, as a sentence has them: the smallest first.
-    var unitNames: String {
-        units.dropFirst().reversed().map(\.suffix).joined(separator: ", ") + " or \(units[0].suffix)"
-    }
+    var unitNames: String { alternatives(units.reversed().map(\.suffix)) }
 
     /// In the smallest unit; nil for what is no such quantity.
     func parse(_ text: String) -> Int? {

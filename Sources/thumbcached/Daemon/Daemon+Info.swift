@@ -3,6 +3,7 @@ import DiskStore
 import Glibc
 import ImageFetcher
 import LinuxSupport
+import NIOConcurrencyHelpers
 import ThumbcacheProtocol
 import ThumbnailCache
 
@@ -58,7 +59,7 @@ extension Daemon {
             },
             .init("fetch") { peer in
                 fetchLines(
-                    fetcher.statistics, origins: live.current.configuration.origins.keys.sorted(),
+                    fetcher.statistics, origins: live.withLockedValue { $0.origins.keys.sorted() },
                     traffic: peer.isAdmin
                         ? (counters: counters, memoryHits: sessions.figures(of: nil).memoryHits) : nil)
             },

@@ -84,9 +84,9 @@ struct Reload: Sendable {
     func run() {
         do {
             let new = try load()
-            let old = live.current.configuration
+            let old = live.withLockedValue { $0 }
             let merged = try DescriptorBudget.fit(new.reloaded(over: old), log: log).configuration
-            live.replace(by: merged)
+            live.withLockedValue { $0 = merged }
             fetcher.update(merged.fetcher)
             accounts.read()
             let ignored = new.changesNeedingRestart(from: old)
