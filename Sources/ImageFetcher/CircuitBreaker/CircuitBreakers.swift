@@ -56,23 +56,14 @@ struct CircuitBreakers: Sendable {
         var isProbeForAll: Bool { shared == .probe }
     }
 
-    /// Whose requests a breaker is about.
-    enum Scope: Equatable, Sendable {
-        case everyone
-        case uid(UInt32)
-
-        /// The one that it is about.
-        var uid: UInt32? { if case .uid(let uid) = self { uid } else { nil } }
-    }
-
-    /// What a finding did to a breaker.
+    /// What a finding did to the breaker for a uid, or for everybody where there is none.
     enum Change: Equatable, Sendable {
         /// Rejected from now on, and not before.
-        case opened(Scope)
-        case closed(Scope)
+        case opened(for: UInt32?)
+        case closed(for: UInt32?)
 
-        fileprivate static func all(of scope: Scope, opens: Bool, closes: Bool) -> [Self] {
-            (opens ? [.opened(scope)] : []) + (closes ? [.closed(scope)] : [])
+        fileprivate static func all(for uid: UInt32?, opens: Bool, closes: Bool) -> [Self] {
+            (opens ? [.opened(for: uid)] : []) + (closes ? [.closed(for: uid)] : [])
         }
     }
 
@@ -105,7 +96,7 @@ struct CircuitBreakers: Sendable {
         let isClosed = shared.connected(with: permit.shared)
         permit.shared = .usual
         keep(shared, of: host)
-        return isClosed ? [.closed(.everyone)] : []
+        return isClosed ? [.closed(for: nil)] : []
     }
 
     /// What the request with that permit showed. Returns what that did to the breakers.
@@ -117,7 +108,7 @@ struct CircuitBreakers: Sendable {
         var shared = hosts[host] ?? Host(uid: uid)
         let wasClosed = shared.breaker.isClosed
         let opens = shared.learn(finding, of: uid, from: permit.shared, at: now, rules: rules, draw: draw)
-        var changes = Change.all(of: .everyone, opens: opens, closes: !wasClosed && shared.breaker.isClosed)
+        var changes = Change.all(for: nil, opens: opens, closes: !wasClosed && shared.breaker.isClosed)
         keep(shared, of: host)
 
         var rules = rules
@@ -125,7 +116,7 @@ struct CircuitBreakers: Sendable {
         var breaker = own[uid]?[host] ?? CircuitBreaker()
         let wasOwnClosed = breaker.isClosed
         let opensOwn = breaker.learn(finding.ofAnswer, from: permit.own, at: now, rules: rules, draw: draw)
-        changes += Change.all(of: .uid(uid), opens: opensOwn, closes: !wasOwnClosed && breaker.isClosed)
+        changes += Change.all(for: uid, opens: opensOwn, closes: !wasOwnClosed && breaker.isClosed)
         keep(breaker, of: host, for: uid)
         return changes
     }

@@ -15,8 +15,7 @@ struct AllowList: Sendable {
 
     /// - Throws: ``OriginError`` for the first entry that is no URL prefix.
     init(_ prefixes: [String]) throws(OriginError) {
-        var entries: [Entry] = []
-        for prefix in prefixes {
+        entries = try prefixes.map { prefix throws(OriginError) in
             let url: WebURL
             do throws(CacheFailure) {
                 url = try WebURL(prefix)
@@ -29,9 +28,8 @@ struct AllowList: Sendable {
             // `/a/` is taken for `/a`: the empty segment after the last slash is nothing that a URL would have to begin
             // with.
             let segments = url.segments.last == "" ? url.segments.dropLast() : url.segments
-            entries.append(Entry(authority: url.authority, segments: segments))
+            return Entry(authority: url.authority, segments: segments)
         }
-        self.entries = entries
     }
 
     /// - Throws: a sentence that says what would be allowed.

@@ -9,11 +9,6 @@ public struct OriginError: Error, Sendable, Equatable, CustomStringConvertible {
     /// One sentence: what is wrong and what would be right.
     public let reason: String
 
-    public init(key: String, reason: String) {
-        self.key = key
-        self.reason = reason
-    }
-
     public var description: String { "\(key): \(reason)" }
 }
 

@@ -43,7 +43,7 @@ extension TransferScheduler {
                 guard case .opened(let scope) = change,
                     let why = state.breakers.rejection(of: host, for: uid, at: now)
                 else { return (change, CircuitBreaker.Rejection?.none) }
-                state.reject(host, of: scope.uid, why)
+                state.reject(host, of: scope, why)
                 return (change, why)
             }
         }
@@ -56,17 +56,14 @@ extension TransferScheduler {
         at now: NIODeadline
     ) {
         let seconds = Int64(clamping: now.uptimeNanoseconds / 1_000_000_000)
-        var metadata: Logger.Metadata = ["origin": "\(host.origin)"]
-        func write(_ message: Logger.Message, _ scope: CircuitBreakers.Scope) {
-            metadata["for"] = scope.uid == nil ? "everyone" : "this uid"
-            uidLog.write(message, uid: uid, metadata, at: seconds)
-        }
-        switch change {
-        case .opened(let scope):
-            metadata["ms"] = "\(why?.milliseconds ?? 0)"
-            write("a circuit breaker opened", scope)
-        case .closed(let scope): write("a circuit breaker closed", scope)
-        }
+        let (message, scope): (Logger.Message, UInt32?) =
+            switch change {
+            case .opened(let scope): ("a circuit breaker opened", scope)
+            case .closed(let scope): ("a circuit breaker closed", scope)
+            }
+        var metadata: Logger.Metadata = ["origin": "\(host.origin)", "for": scope == nil ? "everyone" : "this uid"]
+        if let why { metadata["ms"] = "\(why.milliseconds)" }
+        uidLog.write(message, uid: uid, metadata, at: seconds)
     }
 
     func statistics(at now: NIODeadline) -> FetcherStatistics {

@@ -179,18 +179,18 @@ import Testing
                 $0.upperBound
             }
         }
-        #expect(learn(.failed(retryAfter: 1), 1) == [.opened(.uid(1))])
+        #expect(learn(.failed(retryAfter: 1), 1) == [.opened(for: 1)])
         #expect(learn(.failed(retryAfter: 1), 1) == [])
         #expect(learn(.unreachable, 1) == [] && learn(.unreachable, 2) == [])
-        #expect(learn(.unreachable, 3) == [.opened(.everyone)])
+        #expect(learn(.unreachable, 3) == [.opened(for: nil)])
         #expect(learn(.unreachable, 4) == [])
         var permit = try breakers.ask(Self.host, for: 2, at: Self.at(1_000))
         #expect(learn(.nothing, 2, permit, at: 1_000) == [])
         permit = try breakers.ask(Self.host, for: 3, at: Self.at(1_000))
         let both = learn(.failed(retryAfter: 9_000), 3, permit, at: 1_000)
-        #expect(both == [.closed(.everyone), .opened(.uid(3))])
+        #expect(both == [.closed(for: nil), .opened(for: 3)])
         permit = try breakers.ask(Self.host, for: 3, at: Self.at(10_000))
-        #expect(learn(.works, 3, permit, at: 10_000) == [.closed(.uid(3))])
+        #expect(learn(.works, 3, permit, at: 10_000) == [.closed(for: 3)])
     }
 
     @Test(arguments: [.nothing, .failed(retryAfter: 9_000), .unreachable, .works] as [CircuitBreakers.Finding])
@@ -205,13 +205,13 @@ import Testing
         }
         var permit = try breakers.ask(Self.host, for: 1, at: Self.at(1_000))
         #expect(breakers.rejection(of: Self.host, for: 2, at: Self.at(1_000)) == .probed)
-        #expect(breakers.connected(Self.host, for: 1, with: &permit) == [.closed(.everyone)])
+        #expect(breakers.connected(Self.host, for: 1, with: &permit) == [.closed(for: nil)])
         #expect(breakers.connected(Self.host, for: 1, with: &permit) == [])
         #expect(breakers.rejection(of: Self.host, for: 2, at: Self.at(1_000)) == nil)
         let changes = breakers.learn(
             finding, of: Self.host, for: 1, from: permit, at: Self.at(1_000), rules: Self.rules
         ) { $0.upperBound }
-        #expect(changes == (finding == .failed(retryAfter: 9_000) ? [.opened(.uid(1))] : []))
+        #expect(changes == (finding == .failed(retryAfter: 9_000) ? [.opened(for: 1)] : []))
         #expect(breakers.rejection(of: Self.host, for: 2, at: Self.at(1_000)) == nil)
     }
 
