@@ -22,8 +22,7 @@ extension ByteBuffer {
     }
 }
 
-// Replies, written straight into the connection's buffer. Numbers are formatted in place; nothing here allocates but
-// the growth of the buffer.
+// Replies, written straight into the connection's buffer: nothing here allocates but the growth of the buffer.
 // https://redis.io/docs/latest/develop/reference/protocol-spec/
 extension ByteBuffer {
     /// One reply in a buffer of its own.
@@ -48,9 +47,7 @@ extension ByteBuffer {
     }
 
     /// `:value`.
-    public mutating func writeRESPInteger(_ value: Int) {
-        writeLength(value, marker: ":")
-    }
+    public mutating func writeRESPInteger(_ value: Int) { writeLength(value, marker: ":") }
 
     public mutating func writeBulkString(_ text: String) {
         writeLength(text.utf8.count, marker: "$")
@@ -58,8 +55,7 @@ extension ByteBuffer {
         writeCRLF()
     }
 
-    /// Copies the bytes. An image is not written like this but sent from where it lies, behind
-    /// ``writeBulkPrefix(count:toEndOf:)``.
+    /// Copies the bytes. An image is sent from where it lies instead, behind ``writeBulkPrefix(count:toEndOf:)``.
     public mutating func writeBulkString(_ bytes: ByteBuffer) {
         writeLength(bytes.readableBytes, marker: "$")
         writeImmutableBuffer(bytes)
@@ -73,9 +69,7 @@ extension ByteBuffer {
     }
 
     /// `*count`, to be followed by as many values.
-    public mutating func writeArrayHeader(count: Int) {
-        writeLength(count, marker: "*")
-    }
+    public mutating func writeArrayHeader(count: Int) { writeLength(count, marker: "*") }
 
     /// `%count`, to be followed by as many pairs; in version 2 an array of twice the count.
     public mutating func writeMapHeader(count: Int, version: RESPVersion) {
@@ -120,9 +114,7 @@ extension ByteBuffer {
     /// What stands behind a bulk string.
     public static let bulkSuffix: [UInt8] = [CR, LF]
 
-    private mutating func writeCRLF() {
-        writeInteger(UInt16(0x0D0A))
-    }
+    private mutating func writeCRLF() { writeInteger(UInt16(0x0D0A)) }
 
     /// A marker, a number in decimal, CRLF.
     private mutating func writeLength(_ value: Int, marker: Unicode.Scalar) {

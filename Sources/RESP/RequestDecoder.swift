@@ -24,9 +24,7 @@ public struct RequestDecoder: Sendable {
     /// declared, with its CRLF. 0 if unknown; never more than ``RequestLimits/argumentBytes`` and 2.
     public private(set) var missingBytes = 0
 
-    public init(limits: RequestLimits) {
-        self.limits = limits.clamped
-    }
+    public init(limits: RequestLimits) { self.limits = limits.clamped }
 
     /// The next request, taken from the buffer; nil when more bytes are needed.
     ///
@@ -170,8 +168,7 @@ extension RequestDecoder {
 
 /// The line that declares a length: digits up to CRLF, after a marker that the caller has looked at.
 ///
-/// Stricter than Redis where leniency could only hide a mistake: no sign but in `-1`, no leading zero, no space, and no
-/// bare line feed.
+/// Stricter than Redis: no sign but in `-1`, no leading zero, no space, and no bare line feed.
 enum LengthLine {
     /// Bytes a line may have, marker and CRLF included. A 64-bit number takes 23.
     static let longest = 32

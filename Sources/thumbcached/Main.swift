@@ -40,8 +40,7 @@ struct Main: ParsableCommand {
             "\(alternatives(Logger.Level.allCases.map(\.rawValue))): over the file's log.level.", valueName: "level"))
     var logLevel: Logger.Level?
 
-    /// Before anything else could open a file: no socket and no file of the store's may come to be the log that nobody
-    /// wants.
+    /// First of all, lest a socket or a file of the store's come to be the log that nobody wants.
     ///
     /// Not async: the main thread of an async program is libdispatch's, which traps where descriptors or threads are
     /// short (F75).
@@ -57,8 +56,7 @@ struct Main: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         // What the daemon makes is nobody else's, whatever mode is asked for.
         umask(0o077)
-        // Images that were evicted or sent, requests, what libraries kept: small pieces are wiped one by one, where
-        // they matter.
+        // Images that were evicted or sent, requests, what libraries kept; small pieces are wiped where they matter.
         clinux_overwrite_freed_memory()
         let environment = Self.environment()
         do {

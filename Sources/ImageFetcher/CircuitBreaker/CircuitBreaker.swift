@@ -81,8 +81,7 @@ struct CircuitBreaker: Equatable, Sendable {
         return .probe
     }
 
-    /// The request that is finding out has found that it works, though it has not ended. Returns whether that closes
-    /// it.
+    /// The request that is finding out has found that it works, before its end. Returns whether that closes it.
     mutating func close(from permit: Permit) -> Bool {
         guard permit == .probe, case .halfOpen = state else { return false }
         state = .closed(failures: 0)

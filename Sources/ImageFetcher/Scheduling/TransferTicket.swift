@@ -111,7 +111,5 @@ final class TransferTicket: DownloadHandle {
     }
 
     /// Tells the outcome, outside of every lock.
-    func end(_ outcome: TransferOutcome) {
-        onEnd.withLockedValue { $0.take() }?(outcome)
-    }
+    func end(_ outcome: TransferOutcome) { onEnd.withLockedValue { $0.take() }?(outcome) }
 }

@@ -117,8 +117,7 @@ extension Request {
     /// - Parameter counts: how many arguments the command may have, its name included.
     func requireCount(_ counts: ClosedRange<Int>, of command: CommandName) throws(CommandError) {
         guard counts.contains(count) else {
-            throw CommandError(
-                .err, "wrong number of arguments for '\(command.name)': \(command.specification.syntax)")
+            throw CommandError(.err, "wrong number of arguments for '\(command.name)': \(command.specification.syntax)")
         }
     }
 
@@ -128,8 +127,7 @@ extension Request {
         let words = all.map { $0.name.drop { $0 != "|" }.dropFirst().uppercased() }
         guard let index = words.map({ Word($0) }).firstIndex(of: withBytes(of: 1) { Word($0) }) else {
             throw CommandError(
-                .err,
-                "unknown subcommand '\(shown(at: 1))' of '\(command.name)': expected \(alternatives(words))")
+                .err, "unknown subcommand '\(shown(at: 1))' of '\(command.name)': expected \(alternatives(words))")
         }
         try requireCount(all[index].counts, of: command)
         return words[index]
@@ -148,9 +146,7 @@ extension Request {
     }
 
     /// Text of the client's, fit for an error message.
-    func shown(at index: Int) -> String {
-        withBytes(of: index) { printableText($0) }
-    }
+    func shown(at index: Int) -> String { withBytes(of: index) { printableText($0) } }
 }
 
 extension ByteBuffer {
@@ -158,8 +154,7 @@ extension ByteBuffer {
     func connectionName(_ what: String) throws(CommandError) -> ByteBuffer {
         guard readableBytes <= CommandLimits.name && readableBytesView.allSatisfy({ 0x21...0x7E ~= $0 }) else {
             throw CommandError(
-                .err,
-                "bad \(what): expected at most \(CommandLimits.name) printable ASCII characters without spaces")
+                .err, "bad \(what): expected at most \(CommandLimits.name) printable ASCII characters without spaces")
         }
         return self
     }

@@ -267,8 +267,7 @@ enum CommandName: Int, CaseIterable {
         case .purge:
             takes(
                 "Removes the images of a user, or those of some profiles; the user stays logged in", "images",
-                ["write"],
-                .target, .block("profiles", .integer("count"), .string("profile").multiple).optional, .uid)
+                ["write"], .target, .block("profiles", .integer("count"), .string("profile").multiple).optional, .uid)
         case .stat:
             takes(
                 "Says what is held of a user, or of one profile", "images", ["readonly"],

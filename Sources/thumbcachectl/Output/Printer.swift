@@ -21,8 +21,7 @@ struct Printer {
         case (_, .map):
             let pairs = (value.entries ?? []).map { (key: $0.key.plain, value: $0.value.plain) }
             let width = style == .aligned ? 1 + (pairs.map(\.key.count).max() ?? 0) : 0
-            try lines(
-                pairs.map { $0.key + String(repeating: " ", count: max(0, width - $0.key.count) + 1) + $0.value })
+            try lines(pairs.map { $0.key + String(repeating: " ", count: max(0, width - $0.key.count) + 1) + $0.value })
         case (_, .array(let values)): try lines(values.map(\.plain))
         default: try lines([value.plain])
         }

@@ -35,9 +35,7 @@ extension Configuration {
             command: CommandLimits(id: limits.id, image: limits.image, token: limits.token))
     }
 
-    var memoryLimits: MemoryBudget.Limits {
-        MemoryBudget.Limits(perUID: limits.memoryPerUID, total: limits.memory)
-    }
+    var memoryLimits: MemoryBudget.Limits { MemoryBudget.Limits(perUID: limits.memoryPerUID, total: limits.memory) }
 
     var fetcher: FetcherConfiguration {
         var fetcher = FetcherConfiguration(userAgent: "thumbcached/\(Version.current)")

@@ -4,8 +4,7 @@ import Logging
 import ThumbnailCache
 
 extension Configuration {
-    /// Every key outside of `[origins]`. What bounds others stands before them: a request that is allowed finds room,
-    /// when it is alone.
+    /// Every key outside of `[origins]`. What bounds others stands before them.
     static func settings(accounts: AccountDirectory) -> [Setting<Configuration>] {
         [
             Setting("threads", \.threads, .count(1...256)),
@@ -98,8 +97,7 @@ extension Configuration {
 
     // MARK: At a reload
 
-    /// The keys that differ from those of a running daemon and that a reload cannot take over, in the order
-    /// of the settings. Limits, origins and the log level can be taken over; what is open already cannot be moved.
+    /// The keys that differ from those of a running daemon and that a reload cannot take over, in their order.
     func changesNeedingRestart(from old: Configuration) -> [String] {
         Self.fixedSettings.filter { setting in
             var unchanged = self

@@ -45,9 +45,7 @@ struct Quantity: Sendable {
 // MARK: Text in messages
 
 /// A key as TOML writes it: bare where it can be, else in quotes.
-func keyText(_ key: String) -> String {
-    !key.isEmpty && key.utf8.allSatisfy(isWordByte) ? key : quoted(key)
-}
+func keyText(_ key: String) -> String { !key.isEmpty && key.utf8.allSatisfy(isWordByte) ? key : quoted(key) }
 
 /// Letters, digits, `-` and `_`.
 func isWordByte(_ byte: UInt8) -> Bool {

@@ -28,9 +28,7 @@ enum Daemon {
     private static var restAtStart: Double { 0.5 }
 
     /// Serves until SIGTERM or SIGINT. Called on the main thread, which it blocks.
-    /// - Parameters:
-    ///   - logLevel: over the configuration's.
-    ///   - reload: reads the configuration anew.
+    /// - Parameter logLevel: over the configuration's.
     static func run(
         _ wanted: Configuration, environment: [String: String], logLevel: Logger.Level?,
         reload: @escaping @Sendable () throws -> Configuration

@@ -205,8 +205,7 @@ struct ListeningSocket: Sendable {
     }
 }
 
-/// The lock file of a socket, locked as long as the daemon lives. The kernel gives the lock back however the process
-/// ends.
+/// The lock file of a socket, locked for as long as the daemon lives, however it ends.
 private struct SocketLock {
     private let path: String
     private let descriptor: Int32

@@ -21,8 +21,7 @@ struct DescriptorBudget: Equatable, Sendable {
     private static let fewestDownloads = 8
     /// Besides the admins'.
     private static let fewestConnections = 8
-    /// Sockets that one download, or one token request, can take: that of the transfer, and what libcurl resolves its
-    /// host with.
+    /// Sockets that one download or token request can take: its own, and what libcurl resolves its host with.
     private static let perTransfer = 2
 
     /// What everything takes that has no limit of its own: standard streams, log, locks and roots of the store, the
@@ -70,8 +69,7 @@ struct DescriptorBudget: Equatable, Sendable {
         let limits = configuration.limits
         return [
             ("limits.connections", limits.connections, connections), ("limits.downloads", limits.downloads, downloads),
-        ]
-        .filter { $1 > $2 }.map { "\($0): \($2) instead of \($1)" }
+        ].filter { $1 > $2 }.map { "\($0): \($2) instead of \($1)" }
     }
 
     /// The configuration, with no more than there are descriptors for.
