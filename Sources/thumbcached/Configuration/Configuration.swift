@@ -54,7 +54,7 @@ struct Configuration: Equatable, Sendable {
         var image = CommandLimits().image
         /// Pixels, of either side of an image.
         var dimension = 8192
-        /// Of a user, profile or session.
+        /// Bytes of a user, profile or session id.
         var id = CommandLimits().id
         /// Elements of one request.
         var arguments = 1024

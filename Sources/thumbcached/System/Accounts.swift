@@ -79,6 +79,7 @@ struct LiveAccounts: Sendable {
                 metadata: ["file": "\(path)", "error": "\(error)"])
             return nil
         }
+        var problems: [SubordinateUIDs.BadLine] = []
         let accounts = SubordinateUIDs(text) { name in
             do throws(SystemError) {
                 return try directory.uid(name)
@@ -86,13 +87,15 @@ struct LiveAccounts: Sendable {
                 log.warning("an account cannot be looked up", metadata: ["file": "\(path)", "error": "\(error)"])
                 return nil
             }
+        } complain: {
+            problems.append($0)
         }
-        if let first = accounts.badLines.first {
+        if let first = problems.first {
             // Each uid of such a range counts for itself.
             log.warning(
                 "lines that say which uids belong to an account were passed over",
                 metadata: [
-                    "file": "\(path)", "lines": "\(accounts.badLines.count)", "first": "\(first.line)",
+                    "file": "\(path)", "lines": "\(problems.count)", "first": "\(first.line)",
                     "reason": "\(first.reason)",
                 ])
         }
@@ -112,7 +115,7 @@ struct SubordinateUIDs: Sendable, Equatable {
     }
 
     /// A line that was passed over, and why.
-    struct BadLine: Sendable, Equatable {
+    struct BadLine: Equatable {
         let line: Int
         let reason: String
     }
@@ -122,22 +125,22 @@ struct SubordinateUIDs: Sendable, Equatable {
 
     /// In order, and none within another.
     private var ranges: [Range] = []
-    /// With the first that would have made one range too many.
-    private(set) var badLines: [BadLine] = []
 
     /// Every uid is an account of its own.
     init() {}
 
     /// Reads lines of `account:first:count`. A line that cannot be used is passed over, and says nothing of the others.
-    /// - Parameter uidOf: nil where there is no such account.
-    init(_ text: String, uidOf: (_ account: String) -> UInt32?) {
+    /// - Parameters:
+    ///   - uidOf: nil where there is no such account.
+    ///   - complain: is told of each such line, and of the first range that is one too many.
+    init(_ text: String, uidOf: (_ account: String) -> UInt32?, complain: (BadLine) -> Void = { _ in }) {
         for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
             if line.isEmpty || line.hasPrefix("#") { continue }
             guard ranges.count < Self.mostRanges else {
-                badLines.append(BadLine(line: index + 1, reason: "more than \(Self.mostRanges) ranges"))
+                complain(BadLine(line: index + 1, reason: "more than \(Self.mostRanges) ranges"))
                 return
             }
-            if let reason = add(line, uidOf) { badLines.append(BadLine(line: index + 1, reason: reason)) }
+            if let reason = add(line, uidOf) { complain(BadLine(line: index + 1, reason: reason)) }
         }
     }
 

@@ -39,9 +39,11 @@ struct StructuredLog: LogHandler {
         if let provided = metadataProvider?.get() { all.merge(provided) { $1 } }
         if let own = event.metadata { all.merge(own) { $1 } }
         if let error = event.error { all["error"] = .string("\(error)") }
-        let (seconds, rest) = clock().quotientAndRemainder(dividingBy: 1_000_000_000)
-        let time = "time=\(UTCTime.format(seconds: seconds, milliseconds: rest / 1_000_000)) "
-        let start = isJournal ? "<\(event.level.priority)>" : time
+        var start = "<\(event.level.priority)>"
+        if !isJournal {
+            let (seconds, rest) = clock().quotientAndRemainder(dividingBy: 1_000_000_000)
+            start = "time=\(UTCTime.format(seconds: seconds, milliseconds: rest / 1_000_000)) "
+        }
         let fields = all.sorted { $0.key < $1.key }.map { (key: $0.key, value: $0.value.description) }
         return start
             + LogFormat.line([("level", event.level.rawValue), ("message", event.message.description)] + fields)

@@ -7,8 +7,9 @@ import Testing
     private static func uid(_ name: String) -> UInt32? { ["alice": 1000, "bob": 1001][name] }
 
     private func read(_ text: String) -> (SubordinateUIDs, [SubordinateUIDs.BadLine]) {
-        let accounts = SubordinateUIDs(text, uidOf: Self.uid)
-        return (accounts, accounts.badLines)
+        var problems: [SubordinateUIDs.BadLine] = []
+        let accounts = SubordinateUIDs(text, uidOf: Self.uid) { problems.append($0) }
+        return (accounts, problems)
     }
 
     @Test func `F80: the uids of a range are their account's, and all others their own`() {
