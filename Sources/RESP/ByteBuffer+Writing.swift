@@ -8,8 +8,7 @@ public enum RESPVersion: Int, Sendable, CaseIterable {
 
 /// What stands in the place of the null. Version 2 has one null for each; version 3 has one for all.
 public enum NullKind: Sendable {
-    case bulk
-    case array
+    case bulk, array
 
     public static let map = NullKind.array
 }

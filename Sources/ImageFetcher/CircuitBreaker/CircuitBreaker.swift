@@ -33,8 +33,7 @@ struct CircuitBreaker: Equatable, Sendable {
 
     /// What a request was sent with.
     enum Permit: Equatable, Sendable {
-        case usual
-        case probe
+        case usual, probe
     }
 
     /// Why a request is not sent.

@@ -19,9 +19,7 @@ struct URLTemplate: Sendable {
     }
 
     private enum Placeholder: String, CaseIterable, Sendable {
-        case profile
-        case user
-        case size
+        case profile, user, size
         case hashedSHA256 = "profile_sha256"
         case hashedMD5 = "profile_md5"
     }

@@ -20,8 +20,7 @@ struct WebURL: Hashable, Sendable {
     let query: String?
 
     enum Scheme: String, Sendable {
-        case http
-        case https
+        case http, https
 
         var defaultPort: UInt16 { self == .http ? 80 : 443 }
     }

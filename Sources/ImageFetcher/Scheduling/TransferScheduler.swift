@@ -46,10 +46,7 @@ final class TransferScheduler: Sendable {
     }
 
     enum Phase {
-        case idle
-        case open
-        case stopping
-        case closed
+        case idle, open, stopping, closed
     }
 
     let state: NIOLockedValueBox<State>

@@ -40,8 +40,7 @@ enum TransferJob: Sendable {
 
 /// Downloads and token requests have queues of their own, so that neither waits for the other.
 enum TransferKind: Int, CaseIterable, Sendable {
-    case download
-    case token
+    case download, token
 
     /// Several, in sentences.
     var name: String { self == .download ? "downloads" : "token requests" }
