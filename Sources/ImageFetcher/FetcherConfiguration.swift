@@ -14,8 +14,7 @@ public struct FetcherConfiguration: Sendable {
     public var queuePerUID = 1024
     /// Bytes of a token that an endpoint issues. A session file has room for no more than the default's most.
     public var maximumTokenBytes = 8 << 10
-    /// Names of the origins that are configured. Idle connections of others are closed. Nil where nobody knows: then
-    /// none are.
+    /// Names of the origins that are configured, or nil. Idle connections of others are closed.
     public var origins: Set<String>?
     /// What the fetcher calls itself to an origin.
     public var userAgent: String
@@ -25,12 +24,9 @@ public struct FetcherConfiguration: Sendable {
     /// Answers that the resolver is not asked for, as `host:port:address`; evaluated on the fetcher's thread for each
     /// request. For tests, which have no name server.
     var resolverOverrides: @Sendable () -> [String] = { [] }
-
     /// Names that are looked up at once at most. Tests have other limits; else there is room for as many as requests.
     var lookups: Int?
-
-    /// Milliseconds that a token request has at least once it has begun, however short the origin's `timeout` is for
-    /// images.
+    /// Milliseconds that a token request has at least once it has begun, however short the origin's `timeout` is.
     var leastTokenTime: Int64 = 10_000
     /// Seconds over which an origin's lowest speed is measured.
     var slowSeconds = 30
@@ -43,9 +39,7 @@ public struct FetcherConfiguration: Sendable {
 
     /// Connections that one origin's pool may keep while they are idle. libcurl counts those of each pool by
     /// themselves, so that all pools together keep about as many as there are downloads.
-    func idleConnections(pools: Int) -> Int {
-        max(1, downloads / max(1, pools, origins?.count ?? 0))
-    }
+    func idleConnections(pools: Int) -> Int { max(1, downloads / max(1, pools, origins?.count ?? 0)) }
 
     var lookupLimits: NameLookups.Limits {
         let ofTokens = TokenTransfer.mostAtOnce

@@ -75,8 +75,6 @@ public struct FetcherStatistics: Sendable, Equatable {
     public struct Counts: Sendable, Equatable {
         private var counts: [Counter: Int] = [:]
 
-        public init() {}
-
         public subscript(counter: Counter) -> Int {
             get { counts[counter, default: 0] }
             set { counts[counter] = newValue }
@@ -106,6 +104,12 @@ public struct FetcherStatistics: Sendable, Equatable {
         public var longestRetryIn: Int64 = 0
 
         public init() {}
+
+        /// One more host that may be asked again in so many milliseconds.
+        mutating func add(retryIn milliseconds: Int64, isForAll: Bool) {
+            longestRetryIn = max(longestRetryIn, milliseconds)
+            if isForAll { retryIn = max(retryIn, milliseconds) }
+        }
     }
 
     /// Downloads under way.

@@ -2,8 +2,7 @@ import NIOCore
 
 extension ByteBuffer {
     /// The next reply, of either version of the protocol, for clients and tests. nil, with nothing taken, when more
-    /// bytes are needed: it is then read anew, which costs nothing beside waiting for it. Its strings share the
-    /// buffer's storage.
+    /// bytes are needed: it is then read anew. Its strings share the buffer's storage.
     ///
     /// - Parameters:
     ///   - limit: bytes of a whole reply.
@@ -104,9 +103,7 @@ private struct Line {
     /// Marker and text, for an error message.
     var shown: String { printableText(CollectionOfOne(marker) + Array(text.utf8)) }
 
-    func invalid(_ expected: String) -> ProtocolError {
-        ProtocolError("'\(shown)' is not \(expected)")
-    }
+    func invalid(_ expected: String) -> ProtocolError { ProtocolError("'\(shown)' is not \(expected)") }
 
     /// - Parameter orNull: whether -1 stands here, for a null.
     func length(orNull: Bool = false) throws(ProtocolError) -> Int {

@@ -8,8 +8,7 @@ public enum RESPVersion: Int, Sendable, CaseIterable {
 
 /// What stands in the place of the null. Version 2 has one null for each; version 3 has one for all.
 public enum NullKind: Sendable {
-    case bulk
-    case array
+    case bulk, array
 
     public static let map = NullKind.array
 }
@@ -22,8 +21,7 @@ extension ByteBuffer {
     }
 }
 
-// Replies, written straight into the connection's buffer. Numbers are formatted in place; nothing here allocates but
-// the growth of the buffer.
+// Replies, written straight into the connection's buffer: nothing here allocates but the growth of the buffer.
 // https://redis.io/docs/latest/develop/reference/protocol-spec/
 extension ByteBuffer {
     /// One reply in a buffer of its own.
@@ -48,9 +46,7 @@ extension ByteBuffer {
     }
 
     /// `:value`.
-    public mutating func writeRESPInteger(_ value: Int) {
-        writeLength(value, marker: ":")
-    }
+    public mutating func writeRESPInteger(_ value: Int) { writeLength(value, marker: ":") }
 
     public mutating func writeBulkString(_ text: String) {
         writeLength(text.utf8.count, marker: "$")
@@ -58,8 +54,7 @@ extension ByteBuffer {
         writeCRLF()
     }
 
-    /// Copies the bytes. An image is not written like this but sent from where it lies, behind
-    /// ``writeBulkPrefix(count:toEndOf:)``.
+    /// Copies the bytes. An image is sent from where it lies instead, behind ``writeBulkPrefix(count:toEndOf:)``.
     public mutating func writeBulkString(_ bytes: ByteBuffer) {
         writeLength(bytes.readableBytes, marker: "$")
         writeImmutableBuffer(bytes)
@@ -73,9 +68,7 @@ extension ByteBuffer {
     }
 
     /// `*count`, to be followed by as many values.
-    public mutating func writeArrayHeader(count: Int) {
-        writeLength(count, marker: "*")
-    }
+    public mutating func writeArrayHeader(count: Int) { writeLength(count, marker: "*") }
 
     /// `%count`, to be followed by as many pairs; in version 2 an array of twice the count.
     public mutating func writeMapHeader(count: Int, version: RESPVersion) {
@@ -114,56 +107,40 @@ extension ByteBuffer {
     /// Writes what stands before a bulk string of `count` bytes, such as `$8192\r\n`, to the end of `room`, which has
     /// at least 22 bytes. Returns how many bytes that is.
     public static func writeBulkPrefix(count: Int, toEndOf room: UnsafeMutableRawBufferPointer) -> Int {
-        var start = room.count
-        func put(_ byte: UInt8) {
-            start -= 1
-            room[start] = byte
-        }
-        put(LF)
-        put(CR)
-        var rest = count.magnitude
-        repeat {
-            put(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10))
-            rest /= 10
-        } while rest > 0
-        put(UInt8(ascii: "$"))
-        return room.count - start
+        writeLength(count, marker: "$", toEndOf: room)
     }
 
     /// What stands behind a bulk string.
     public static let bulkSuffix: [UInt8] = [CR, LF]
 
-    private mutating func writeCRLF() {
-        writeInteger(UInt16(0x0D0A))
-    }
+    private mutating func writeCRLF() { writeInteger(UInt16(0x0D0A)) }
 
     /// A marker, a number in decimal, CRLF.
     private mutating func writeLength(_ value: Int, marker: Unicode.Scalar) {
-        writeWithUnsafeMutableBytes(minimumWritableBytes: 24) { bytes in
-            bytes[0] = UInt8(ascii: marker)
-            var end = 1
-            if value < 0 {
-                bytes[1] = UInt8(ascii: "-")
-                end = 2
-            }
-            var rest = value.magnitude
-            var width = 1
-            while rest >= 10 {
-                rest /= 10
-                width &+= 1
-            }
-            rest = value.magnitude
-            end &+= width
-            var index = end
-            repeat {
-                index &-= 1
-                bytes[index] = UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: rest % 10)
-                rest /= 10
-            } while rest > 0
-            bytes[end] = CR
-            bytes[end &+ 1] = LF
-            return end &+ 2
+        withUnsafeTemporaryAllocation(byteCount: 24, alignment: 1) { room in
+            let count = Self.writeLength(value, marker: marker, toEndOf: room)
+            writeBytes(UnsafeRawBufferPointer(rebasing: room.suffix(count)))
         }
+    }
+
+    private static func writeLength(
+        _ value: Int, marker: Unicode.Scalar, toEndOf room: UnsafeMutableRawBufferPointer
+    ) -> Int {
+        var start = room.count
+        func put(_ byte: UInt8) {
+            start &-= 1
+            room[start] = byte
+        }
+        put(LF)
+        put(CR)
+        var rest = value.magnitude
+        repeat {
+            put(UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: rest % 10))
+            rest /= 10
+        } while rest > 0
+        if value < 0 { put(UInt8(ascii: "-")) }
+        put(UInt8(ascii: marker))
+        return room.count - start
     }
 
     private mutating func writeLine(_ text: String) {

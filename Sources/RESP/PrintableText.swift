@@ -26,3 +26,22 @@ extension Unicode.Scalar {
         }
     }
 }
+
+/// Text as it stands between quotes in JSON and logfmt, with `hidden` for each character that does not show.
+public func escaped(_ text: some Sequence<Unicode.Scalar>, hidden: (Unicode.Scalar) -> String) -> String {
+    text.reduce(into: "") { result, scalar in
+        switch scalar {
+        case "\"", "\\": result += "\\\(scalar)"
+        case "\n": result += "\\n"
+        case "\t": result += "\\t"
+        case "\r": result += "\\r"
+        case _ where scalar.isVisible: result.unicodeScalars.append(scalar)
+        default: result += hidden(scalar)
+        }
+    }
+}
+
+/// `A, B or C`.
+public func alternatives(_ words: [String]) -> String {
+    (words.count > 1 ? words.dropLast().joined(separator: ", ") + " or " : "") + (words.last ?? "nothing")
+}

@@ -8,11 +8,6 @@ public struct Request: Sendable {
     @usableFromInline let frame: ByteBuffer
     @usableFromInline let arguments: ArgumentList
 
-    init(frame: ByteBuffer, arguments: ArgumentList) {
-        self.frame = frame
-        self.arguments = arguments
-    }
-
     /// Arguments, the command's name included; at least 1 in what a ``RequestDecoder`` returns.
     @inlinable public var count: Int { arguments.count }
 
@@ -34,8 +29,7 @@ public struct Request: Sendable {
         return Request(frame: ByteBuffer(bytes: frame.readableBytesView), arguments: arguments)
     }
 
-    /// Zeroes the bytes, for everybody who shares them: for a request that held a secret, when all of it is copied that
-    /// is to stay.
+    /// Zeroes the bytes, for everybody who shares them: for a request that held a secret.
     public func wipe() { frame.wipeReadableBytesOfAll() }
 
     /// Lends the bytes of an argument, without touching a reference count. They must not be kept.

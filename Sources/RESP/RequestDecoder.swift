@@ -24,9 +24,7 @@ public struct RequestDecoder: Sendable {
     /// declared, with its CRLF. 0 if unknown; never more than ``RequestLimits/argumentBytes`` and 2.
     public private(set) var missingBytes = 0
 
-    public init(limits: RequestLimits) {
-        self.limits = limits.clamped
-    }
+    public init(limits: RequestLimits) { self.limits = limits.clamped }
 
     /// The next request, taken from the buffer; nil when more bytes are needed.
     ///
@@ -73,7 +71,9 @@ public struct RequestDecoder: Sendable {
             guard bytes.count > 1 else { return nil }
             if bytes[1] == LF { return (0, 2) }
         }
-        guard marker == UInt8(ascii: "*") else { throw notAnArray(marker) }
+        guard marker == UInt8(ascii: "*") else {
+            throw unexpected(marker, insteadOf: "*", "a request is an array of bulk strings, not a line of text")
+        }
         switch LengthLine.read(bytes, at: 0) {
         case .incomplete: return nil
         case .number(let count, let end) where count <= limits.arguments: return (count, end)
@@ -107,7 +107,10 @@ public struct RequestDecoder: Sendable {
 
     private mutating func readLength(_ bytes: UnsafeRawBufferPointer) throws(ProtocolError) -> Int? {
         guard offset < bytes.count else { return nil }
-        guard bytes[offset] == UInt8(ascii: "$") else { throw notABulkString(bytes[offset]) }
+        guard bytes[offset] == UInt8(ascii: "$") else {
+            let place = "element \(arguments.count + 1) of the request"
+            throw unexpected(bytes[offset], insteadOf: "$", "\(place) has to be a bulk string")
+        }
         switch LengthLine.read(bytes, at: offset) {
         case .incomplete: return nil
         case .number(-1, _): throw invalidLength("-1".utf8)
@@ -124,16 +127,8 @@ public struct RequestDecoder: Sendable {
 
 /// What each kind of error says. Bulk strings are counted from 1, the command's name.
 extension RequestDecoder {
-    private func notAnArray(_ byte: UInt8) -> ProtocolError {
-        ProtocolError(
-            "expected '*', got '\(printableText(CollectionOfOne(byte)))': "
-                + "a request is an array of bulk strings, not a line of text")
-    }
-
-    private func notABulkString(_ byte: UInt8) -> ProtocolError {
-        ProtocolError(
-            "expected '$', got '\(printableText(CollectionOfOne(byte)))': "
-                + "element \(arguments.count + 1) of the request has to be a bulk string")
+    private func unexpected(_ byte: UInt8, insteadOf marker: String, _ rule: String) -> ProtocolError {
+        ProtocolError("expected '\(marker)', got '\(printableText(CollectionOfOne(byte)))': \(rule)")
     }
 
     private func invalidCount(_ text: some Collection<UInt8>) -> ProtocolError {
@@ -173,8 +168,7 @@ extension RequestDecoder {
 
 /// The line that declares a length: digits up to CRLF, after a marker that the caller has looked at.
 ///
-/// Stricter than Redis where leniency could only hide a mistake: no sign but in `-1`, no leading zero, no space, and no
-/// bare line feed.
+/// Stricter than Redis: no sign but in `-1`, no leading zero, no space, and no bare line feed.
 enum LengthLine {
     /// Bytes a line may have, marker and CRLF included. A 64-bit number takes 23.
     static let longest = 32

@@ -19,9 +19,7 @@ final class Connection {
     private var received = ByteBuffer()
 
     /// Connects, and makes sure that it is thumbcached that listens there before it is told anything.
-    /// - Parameters:
-    ///   - timeout: Seconds that each read or write may take.
-    ///   - limit: Seconds that all of it may take: connecting, and every request.
+    /// - Parameter limit: Seconds that all of it may take: connecting, and every request.
     init(path: String, timeout: Int, within limit: Int?) throws(Failure) {
         self.path = path
         self.timeout = min(timeout, limit ?? timeout)
@@ -95,8 +93,7 @@ final class Connection {
         guard milliseconds > 0 else { throw silent }
         var wait = timeval(tv_sec: milliseconds / 1_000, tv_usec: milliseconds % 1_000 * 1_000)
         let size = socklen_t(MemoryLayout<timeval>.size)
-        for option in [SO_RCVTIMEO, SO_SNDTIMEO]
-        where setsockopt(descriptor, SOL_SOCKET, option, &wait, size) != 0 {
+        for option in [SO_RCVTIMEO, SO_SNDTIMEO] where setsockopt(descriptor, SOL_SOCKET, option, &wait, size) != 0 {
             throw broken(SystemError("set a timeout"))
         }
     }

@@ -9,16 +9,10 @@ enum Main {
     static func main() {
         // Lest the connection take the place of an output that nobody wants, and a receipt be sent to the daemon.
         guard clinux_fill_standard_descriptors() == 0 else { Glibc.exit(ExitStatus.refused.rawValue) }
-        let arguments: [String]
-        switch decodedArguments(CommandLine.argc, CommandLine.unsafeArgv) {
-        case .success(let decoded): arguments = decoded
-        case .failure(let failure): exit(with: failure)
-        }
-
         do {
-            let command = try Thumbcachectl.parseAsRoot(arguments)
+            let command = try Thumbcachectl.parseAsRoot(decodedArguments(CommandLine.argc, CommandLine.unsafeArgv))
             if let command = command as? any DaemonCommand {
-                run(command)
+                try command.run(in: world)
             } else if command is Thumbcachectl {
                 // No subcommand was named: the help, but not as a success.
                 exit(.usage, complaining: Thumbcachectl.helpMessage())
@@ -27,6 +21,8 @@ enum Main {
                 var command = command
                 try command.run()
             }
+        } catch let failure as Failure {
+            exit(failure.status, complaining: "thumbcachectl: \(failure.message)")
         } catch {
             // --help and --version arrive here, too, and are no errors.
             let isError = Thumbcachectl.exitCode(for: error) != .success
@@ -40,18 +36,6 @@ enum Main {
         Environment(variable: { name in getenv(name).map { String(cString: $0) } })
     }
 
-    private static func run(_ command: any DaemonCommand) {
-        do throws(Failure) {
-            try command.run(in: world)
-        } catch {
-            exit(with: error)
-        }
-    }
-
-    private static func exit(with failure: Failure) -> Never {
-        exit(failure.status, complaining: "thumbcachectl: \(failure.message)")
-    }
-
     private static func exit(_ status: ExitStatus, complaining message: String) -> Never {
         world.complain(message, .error)
         Glibc.exit(status.rawValue)
@@ -61,16 +45,16 @@ enum Main {
     /// another user than was named, what is not UTF-8 is refused.
     private static func decodedArguments(
         _ count: Int32, _ vector: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
-    ) -> Result<[String], Failure> {
+    ) throws(Failure) -> [String] {
         var arguments: [String] = []
         for index in 1..<max(1, Int(count)) {
             guard let pointer = vector[index] else { break }
             guard let argument = String(validatingCString: pointer) else {
                 let way = "for ids of other bytes use redis-cli --quoted-input, which reads them as '\"\\xff\"'"
-                return .failure(Failure(.usage, "argument \(index) is not UTF-8; \(way)"))
+                throw Failure(.usage, "argument \(index) is not UTF-8; \(way)")
             }
             arguments.append(argument)
         }
-        return .success(arguments)
+        return arguments
     }
 }

@@ -3,6 +3,7 @@ import CLinux
 import Glibc
 import LinuxSupport
 import Logging
+import RESP
 import ThumbcacheProtocol
 
 /// The command line: `thumbcached [--config FILE] [--check-config] [--log-level L] [--version]`.
@@ -36,11 +37,10 @@ struct Main: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "\(Logger.Level.names): over the file's log.level.", valueName: "level"))
+            "\(alternatives(Logger.Level.allCases.map(\.rawValue))): over the file's log.level.", valueName: "level"))
     var logLevel: Logger.Level?
 
-    /// Before anything else could open a file: no socket and no file of the store's may come to be the log that nobody
-    /// wants.
+    /// First of all, lest a socket or a file of the store's come to be the log that nobody wants.
     ///
     /// Not async: the main thread of an async program is libdispatch's, which traps where descriptors or threads are
     /// short (F75).
@@ -56,8 +56,7 @@ struct Main: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         // What the daemon makes is nobody else's, whatever mode is asked for.
         umask(0o077)
-        // Images that were evicted or sent, requests, what libraries kept: small pieces are wiped one by one, where
-        // they matter.
+        // Images that were evicted or sent, requests, what libraries kept; small pieces are wiped where they matter.
         clinux_overwrite_freed_memory()
         let environment = Self.environment()
         do {
@@ -92,9 +91,4 @@ struct Main: ParsableCommand {
     }
 }
 
-extension Logger.Level: @retroactive ExpressibleByArgument {
-    /// All of them, as a sentence has them.
-    static var names: String {
-        allCases.dropLast().map(\.rawValue).joined(separator: ", ") + " or \(Self.critical)"
-    }
-}
+extension Logger.Level: @retroactive ExpressibleByArgument {}

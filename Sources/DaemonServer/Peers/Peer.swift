@@ -13,11 +13,11 @@ public struct Peer: Sendable, Equatable {
 }
 
 /// The uids and groups that may act for others.
-public struct AdminRule: Sendable {
-    public let uids: Set<UInt32>
-    public let gids: Set<UInt32>
+public struct AdminRule: Sendable, Equatable {
+    public var uids: Set<UInt32>
+    public var gids: Set<UInt32>
 
-    public init(uids: Set<UInt32>, gids: Set<UInt32>) {
+    public init(uids: Set<UInt32> = [], gids: Set<UInt32> = []) {
         self.uids = uids
         self.gids = gids
     }

@@ -33,8 +33,7 @@ struct CircuitBreaker: Equatable, Sendable {
 
     /// What a request was sent with.
     enum Permit: Equatable, Sendable {
-        case usual
-        case probe
+        case usual, probe
     }
 
     /// Why a request is not sent.
@@ -81,8 +80,7 @@ struct CircuitBreaker: Equatable, Sendable {
         return .probe
     }
 
-    /// The request that is finding out has found that it works, though it has not ended. Returns whether that closes
-    /// it.
+    /// The request that is finding out has found that it works, before its end. Returns whether that closes it.
     mutating func close(from permit: Permit) -> Bool {
         guard permit == .probe, case .halfOpen = state else { return false }
         state = .closed(failures: 0)

@@ -16,8 +16,7 @@ struct HostKey: Hashable, Sendable {
 /// host has one breaker for all. What comes once there is a connection may be about who asked (a 429 for a token, a 500
 /// for a picture, silence for an address), and opens that uid's own breaker and no other (F68). Where several uids met
 /// such failures with no success between, the host is likely to be broken for all: then each uid's breaker opens with
-/// its first failure. But each finds out for itself. A breaker that two uids could open for the rest would be one that
-/// anybody with two uids could keep open.
+/// its first failure. But each finds out for itself: anybody with two uids could keep a breaker open that two can open.
 ///
 /// A value without effects. A host that works is not in it. Redirects can name any number of hosts, and one account may
 /// have many uids: so the tables have limits, and what makes room for the new is of the uid that has most (I8).
@@ -28,7 +27,6 @@ struct CircuitBreakers: Sendable {
     static let mostOfUID = 64
     /// Breakers of single uids, all together.
     static let mostOfUIDs = 8_192
-
     /// Uids that one host's next probe passes over.
     static let mostPassedOver = 256
 
@@ -56,23 +54,14 @@ struct CircuitBreakers: Sendable {
         var isProbeForAll: Bool { shared == .probe }
     }
 
-    /// Whose requests a breaker is about.
-    enum Scope: Equatable, Sendable {
-        case everyone
-        case uid(UInt32)
-
-        /// The one that it is about.
-        var uid: UInt32? { if case .uid(let uid) = self { uid } else { nil } }
-    }
-
-    /// What a finding did to a breaker.
+    /// What a finding did to the breaker for a uid, or for everybody where there is none.
     enum Change: Equatable, Sendable {
         /// Rejected from now on, and not before.
-        case opened(Scope)
-        case closed(Scope)
+        case opened(for: UInt32?)
+        case closed(for: UInt32?)
 
-        fileprivate static func all(of scope: Scope, opens: Bool, closes: Bool) -> [Self] {
-            (opens ? [.opened(scope)] : []) + (closes ? [.closed(scope)] : [])
+        fileprivate static func all(for uid: UInt32?, opens: Bool, closes: Bool) -> [Self] {
+            (opens ? [.opened(for: uid)] : []) + (closes ? [.closed(for: uid)] : [])
         }
     }
 
@@ -105,7 +94,7 @@ struct CircuitBreakers: Sendable {
         let isClosed = shared.connected(with: permit.shared)
         permit.shared = .usual
         keep(shared, of: host)
-        return isClosed ? [.closed(.everyone)] : []
+        return isClosed ? [.closed(for: nil)] : []
     }
 
     /// What the request with that permit showed. Returns what that did to the breakers.
@@ -117,7 +106,7 @@ struct CircuitBreakers: Sendable {
         var shared = hosts[host] ?? Host(uid: uid)
         let wasClosed = shared.breaker.isClosed
         let opens = shared.learn(finding, of: uid, from: permit.shared, at: now, rules: rules, draw: draw)
-        var changes = Change.all(of: .everyone, opens: opens, closes: !wasClosed && shared.breaker.isClosed)
+        var changes = Change.all(for: nil, opens: opens, closes: !wasClosed && shared.breaker.isClosed)
         keep(shared, of: host)
 
         var rules = rules
@@ -125,40 +114,23 @@ struct CircuitBreakers: Sendable {
         var breaker = own[uid]?[host] ?? CircuitBreaker()
         let wasOwnClosed = breaker.isClosed
         let opensOwn = breaker.learn(finding.ofAnswer, from: permit.own, at: now, rules: rules, draw: draw)
-        changes += Change.all(of: .uid(uid), opens: opensOwn, closes: !wasOwnClosed && breaker.isClosed)
+        changes += Change.all(for: uid, opens: opensOwn, closes: !wasOwnClosed && breaker.isClosed)
         keep(breaker, of: host, for: uid)
         return changes
     }
 
-    // MARK: Figures
-
-    /// Breakers that are not closed.
-    struct Open: Equatable, Sendable {
-        /// For everybody.
-        var hosts = 0
-        /// Milliseconds until the last of these may be asked; 0 while one is being asked.
-        var milliseconds: Int64 = 0
-        /// For single uids.
-        var own = 0
-        /// Milliseconds until the last of all of them may be asked.
-        var longest: Int64 = 0
-    }
-
-    /// The breakers that are not closed, of each origin that has any.
-    func open(at now: NIODeadline) -> [String: Open] {
-        var all: [String: Open] = [:]
-        func add(_ breaker: CircuitBreaker, of origin: String, isForAll: Bool) {
-            guard let left = breaker.rejection(at: now)?.milliseconds else { return }
-            var open = all[origin] ?? Open()
-            if isForAll { open.milliseconds = max(open.milliseconds, left) }
-            open.longest = max(open.longest, left)
-            open.hosts += isForAll ? 1 : 0
-            open.own += isForAll ? 0 : 1
-            all[origin] = open
+    /// Counts the breakers that are not closed, and for how long, in figures that have none of them yet.
+    func addFigures(to figures: inout FetcherStatistics, at now: NIODeadline) {
+        for (key, host) in hosts {
+            guard let left = host.breaker.rejection(at: now)?.milliseconds else { continue }
+            figures.hostsOpen += 1
+            figures.origins[key.origin, default: .init()].add(retryIn: left, isForAll: true)
         }
-        for (key, host) in hosts { add(host.breaker, of: key.origin, isForAll: true) }
-        for (key, breaker) in own.values.joined() { add(breaker, of: key.origin, isForAll: false) }
-        return all
+        for (key, breaker) in own.values.joined() {
+            guard let left = breaker.rejection(at: now)?.milliseconds else { continue }
+            figures.uidsOpen += 1
+            figures.origins[key.origin, default: .init()].add(retryIn: left, isForAll: false)
+        }
     }
 
     // MARK: Limits
@@ -206,9 +178,7 @@ struct CircuitBreakers: Sendable {
         if let first = Self.shortest(hosts.filter { $0.value.uid == most }, \.breaker) { hosts[first] = nil }
     }
 
-    private static func shortest<Value>(
-        _ all: [HostKey: Value], _ breaker: (Value) -> CircuitBreaker
-    ) -> HostKey? {
+    private static func shortest<Value>(_ all: [HostKey: Value], _ breaker: (Value) -> CircuitBreaker) -> HostKey? {
         all.compactMap { key, value in breaker(value).matters.map { (key, $0) } }.min { $0.1 < $1.1 }?.0
     }
 }
@@ -221,8 +191,7 @@ private struct Host {
     var breaker = CircuitBreaker()
     /// Failures in a row of requests that had a connection, the first uid that met one, and whether another has, too.
     private var failures: (count: Int, first: UInt32?, areOfSeveral: Bool) = (0, nil, false)
-    /// The uids that were to find out for all and gave up before there was a connection, and until when others go
-    /// first.
+    /// The uids that were to find out for all and gave up without a connection, and until when others go first.
     private var passedOver: [UInt32: NIODeadline] = [:]
 
     init(uid: UInt32) { self.uid = uid }
@@ -293,8 +262,7 @@ extension CircuitBreakers.Finding {
 }
 
 extension CircuitBreaker {
-    /// Until when there is something to lose by forgetting it; nil while a request is finding out, and has to be told
-    /// of.
+    /// Until when forgetting it would lose something; nil while a request is finding out, and has to be told of.
     fileprivate var matters: NIODeadline? {
         switch state {
         case .closed: .distantPast

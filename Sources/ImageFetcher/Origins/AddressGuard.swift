@@ -1,9 +1,8 @@
 /// Says which addresses an origin may not reach unless it is allowed private ones (F30 to F32, F58).
 ///
-/// The rule is about addresses and not about names or spellings of URLs: it is asked where a socket is about to be
-/// opened, when every spelling has become an address. What is refused is what the IANA registries of special-purpose
-/// addresses (RFC 6890 and its updates) do not call globally reachable; for IPv6 everything outside of 2000::/3 to
-/// begin with.
+/// It is asked where a socket is about to be opened, when every spelling of a URL has become an address. What is
+/// refused is what the IANA registries of special-purpose addresses (RFC 6890 and its updates) do not call globally
+/// reachable; for IPv6 everything outside of 2000::/3 to begin with.
 struct AddressGuard: Sendable {
     /// Addresses that pass whatever they are. Empty but in tests, which have no public address to serve from.
     var exceptions: Set<IPAddress> = []

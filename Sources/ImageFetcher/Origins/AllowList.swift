@@ -3,8 +3,7 @@ import ThumbnailCache
 /// The URLs that clients may name, as an origin's `allow` entries have it (F57).
 ///
 /// An entry covers a URL of its own scheme, host and port whose path begins with the entry's segments:
-/// `https://cdn.example.org/a` covers `/a` and `/a/b` and not `/ab`. Both are compared as ``WebURL``s, in the one form
-/// that is also fetched.
+/// `https://cdn.example.org/a` covers `/a` and `/a/b` and not `/ab`. Both are compared in the one form of a ``WebURL``.
 struct AllowList: Sendable {
     private let entries: [Entry]
 
@@ -15,8 +14,7 @@ struct AllowList: Sendable {
 
     /// - Throws: ``OriginError`` for the first entry that is no URL prefix.
     init(_ prefixes: [String]) throws(OriginError) {
-        var entries: [Entry] = []
-        for prefix in prefixes {
+        entries = try prefixes.map { prefix throws(OriginError) in
             let url: WebURL
             do throws(CacheFailure) {
                 url = try WebURL(prefix)
@@ -26,12 +24,10 @@ struct AllowList: Sendable {
             } catch {
                 throw OriginError(key: "allow", reason: "\"\(prefix)\": \(error)")
             }
-            // `/a/` is taken for `/a`: the empty segment after the last slash is nothing that a URL would have to begin
-            // with.
+            // `/a/` is taken for `/a`: no URL has to begin with the empty segment after the last slash.
             let segments = url.segments.last == "" ? url.segments.dropLast() : url.segments
-            entries.append(Entry(authority: url.authority, segments: segments))
+            return Entry(authority: url.authority, segments: segments)
         }
-        self.entries = entries
     }
 
     /// - Throws: a sentence that says what would be allowed.

@@ -22,9 +22,7 @@ enum IPAddress: Hashable, Sendable {
     }
 
     /// From what libcurl says of an end of a connection, which may have a zone.
-    init?(end text: String) {
-        self.init(String(text.prefix { $0 != "%" }))
-    }
+    init?(end text: String) { self.init(String(text.prefix { $0 != "%" })) }
 
     /// From a socket address; nil for one that is neither IPv4 nor IPv6, or is cut short.
     init?(_ address: UnsafePointer<sockaddr>, length: Int) {

@@ -9,16 +9,10 @@ public struct OriginError: Error, Sendable, Equatable, CustomStringConvertible {
     /// One sentence: what is wrong and what would be right.
     public let reason: String
 
-    public init(key: String, reason: String) {
-        self.key = key
-        self.reason = reason
-    }
-
     public var description: String { "\(key): \(reason)" }
 }
 
-/// The rules of the origins in use, each taken apart once: by name, for as long as its configuration stays the same.
-/// There are as many as origins are configured.
+/// The rules of the origins that are configured, each taken apart once while its configuration stays the same.
 final class OriginRulesCache: Sendable {
     private let entries = NIOLockedValueBox<[String: (origin: Origin, rules: OriginRules)]>([:])
 

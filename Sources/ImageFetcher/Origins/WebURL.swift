@@ -6,8 +6,7 @@ import ThumbnailCache
 /// libcurl's own parser takes it apart, so that what is judged is what will be connected to. Scheme and host are in
 /// lower case, numbers that stand for IPv4 addresses are dotted decimal, the default port, the fragment and the dot of
 /// a fully qualified host are gone, dot segments are resolved (also those written with %2E), and percent-encoding is as
-/// RFC 3986 section 6.2.2 would have it: upper-case digits, nothing encoded that need not be, everything encoded that
-/// must be.
+/// RFC 3986 section 6.2.2 would have it: upper-case digits, encoded what must be and nothing else.
 struct WebURL: Hashable, Sendable {
     /// Bytes that a URL may have.
     static let longest = 2048
@@ -21,15 +20,13 @@ struct WebURL: Hashable, Sendable {
     let query: String?
 
     enum Scheme: String, Sendable {
-        case http
-        case https
+        case http, https
 
         var defaultPort: UInt16 { self == .http ? 80 : 443 }
     }
 
     /// - Parameter base: what a relative reference is relative to; nil where the text must be absolute.
-    /// - Throws: `invalid` for what is no such URL; `denied` for one that is made to be mistaken for another, or to
-    ///   lead out of the web.
+    /// - Throws: `invalid` for what is no such URL; `denied` for one made to be mistaken or to lead out of the web.
     init(_ text: String, relativeTo base: WebURL? = nil) throws(CacheFailure) {
         guard text.utf8.count <= Self.longest else { throw Self.tooLong }
         guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else {
@@ -70,14 +67,10 @@ struct WebURL: Hashable, Sendable {
         query = mark.map { String(rest[rest.utf8.index(after: $0)...]) }
     }
 
-    var string: String {
-        authority + path + (query.map { "?" + $0 } ?? "")
-    }
+    var string: String { authority + path + (query.map { "?" + $0 } ?? "") }
 
     /// Scheme, host, and the port where it is not the scheme's own: where a request is sent.
-    var authority: String {
-        "\(scheme.rawValue)://\(host)" + (port == scheme.defaultPort ? "" : ":\(port)")
-    }
+    var authority: String { "\(scheme.rawValue)://\(host)" + (port == scheme.defaultPort ? "" : ":\(port)") }
 
     /// The ``authority`` of a URL that is in the one form already, without taking it apart.
     static func authority(ofNormalized text: String) -> String {
@@ -91,14 +84,10 @@ struct WebURL: Hashable, Sendable {
     }
 
     /// The parts of the path between its slashes.
-    var segments: [Substring] {
-        path.dropFirst().split(separator: "/", omittingEmptySubsequences: false)
-    }
+    var segments: [Substring] { path.dropFirst().split(separator: "/", omittingEmptySubsequences: false) }
 
     /// The address that the host is written as, nil if it is a name.
-    var address: IPAddress? {
-        IPAddress(host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host)
-    }
+    var address: IPAddress? { IPAddress(host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host) }
 
     private static let tooLong = CacheFailure.invalid("a URL is at most \(longest) bytes")
 
@@ -120,8 +109,7 @@ struct WebURL: Hashable, Sendable {
                 "the host of a URL is letters, digits, dots, hyphens and underscores (other scripts in their xn-- form)"
             )
         }
-        // libcurl has turned every spelling of an IPv4 address into dotted decimal; without its dot `0x7f.1.` is one
-        // more.
+        // libcurl has turned other spellings of an IPv4 address into dotted decimal; `0x7f.1.` without its dot is one.
         guard IPAddress(host) != nil || !Self.isNumber(host.split(separator: ".").last ?? "") else {
             throw .invalid("a host whose last label is a number is an IPv4 address in dotted decimal")
         }
@@ -154,9 +142,7 @@ private final class CurlURL {
         }
     }
 
-    deinit {
-        curl_url_cleanup(handle)
-    }
+    deinit { curl_url_cleanup(handle) }
 
     /// nil for a part that is not there.
     func get(_ part: CURLUPart, _ flags: Int32 = 0) -> String? {

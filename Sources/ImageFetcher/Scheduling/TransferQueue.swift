@@ -9,9 +9,8 @@ import NIOCore
 /// thousand images is served no sooner than one that asks for one (I8). Some room is for uids that have nothing under
 /// way: see ``UIDCounts``.
 ///
-/// It is no ``FairQueue``: that has one ring of owners and shares out time. Here room is shared out, of each origin by
-/// itself, to who has least of it at that moment; in one ring, whose turn it is at one origin would depend on the
-/// others.
+/// It is no ``FairQueue``, which shares out time in one ring of owners. Here room is shared out, of each origin by
+/// itself, to who has least of it: in one ring, whose turn it is at one origin would depend on the others.
 ///
 /// Costs: each call looks at most at every origin and uid that waits, never at every transfer.
 struct TransferQueue {
@@ -114,8 +113,7 @@ struct TransferQueue {
     /// When ``expire(at:)`` next has something to do; nil when nothing waits.
     var nextDeadline: NIODeadline? { origins.values.compactMap(\.earliest?.deadline).min() }
 
-    /// Takes out what waits for a host, of all uids or of one; in the order in which it came. Costs as much as waits
-    /// for its origin.
+    /// Takes out what waits for a host, of all uids or of one, in its order. Costs as much as waits for its origin.
     mutating func removeAll(for host: HostKey, of uid: UInt32?) -> [Entry] {
         let entries = (origins[host.origin]?.entries(of: uid) ?? []).filter { $0.host == host }
         return entries.filter { remove($0) }.sorted { $0.id < $1.id }

@@ -6,8 +6,7 @@ import ThumbnailCache
 // Which hosts may be asked, as the scheduler keeps it: the thread asks before each request and tells what came of it.
 
 extension TransferScheduler {
-    /// Whether a request of the uid may go to the host now. Whoever may has to call ``learn(_:of:for:from:policy:at:)``
-    /// once.
+    /// A permit for one request of the uid to the host, whose end ``learn(_:of:for:from:policy:at:)`` is to be told.
     func ask(
         _ host: HostKey, for uid: UInt32, at now: NIODeadline
     ) throws(CircuitBreaker.Rejection) -> CircuitBreakers.Permit {
@@ -29,8 +28,7 @@ extension TransferScheduler {
         return permit
     }
 
-    /// What a request showed of its host. When that opens a breaker, what waits behind it leaves the queues: it would
-    /// only wait for its turn in order to fail.
+    /// What a request showed of its host. What waits behind a breaker that opens leaves the queues: it could only fail.
     func learn(
         _ finding: CircuitBreakers.Finding, of host: HostKey, for uid: UInt32, from permit: CircuitBreakers.Permit,
         policy: BreakerPolicy, at now: NIODeadline
@@ -40,10 +38,9 @@ extension TransferScheduler {
                 finding, of: host, for: uid, from: permit, at: now, rules: CircuitBreaker.Rules(policy),
                 draw: state.work.configuration.draw)
             return changes.map { change in
-                guard case .opened(let scope) = change,
-                    let why = state.breakers.rejection(of: host, for: uid, at: now)
+                guard case .opened(let scope) = change, let why = state.breakers.rejection(of: host, for: uid, at: now)
                 else { return (change, CircuitBreaker.Rejection?.none) }
-                state.reject(host, of: scope.uid, why)
+                state.reject(host, of: scope, why)
                 return (change, why)
             }
         }
@@ -56,17 +53,14 @@ extension TransferScheduler {
         at now: NIODeadline
     ) {
         let seconds = Int64(clamping: now.uptimeNanoseconds / 1_000_000_000)
-        var metadata: Logger.Metadata = ["origin": "\(host.origin)"]
-        func write(_ message: Logger.Message, _ scope: CircuitBreakers.Scope) {
-            metadata["for"] = scope.uid == nil ? "everyone" : "this uid"
-            uidLog.write(message, uid: uid, metadata, at: seconds)
-        }
-        switch change {
-        case .opened(let scope):
-            metadata["ms"] = "\(why?.milliseconds ?? 0)"
-            write("a circuit breaker opened", scope)
-        case .closed(let scope): write("a circuit breaker closed", scope)
-        }
+        let (message, scope): (Logger.Message, UInt32?) =
+            switch change {
+            case .opened(let scope): ("a circuit breaker opened", scope)
+            case .closed(let scope): ("a circuit breaker closed", scope)
+            }
+        var metadata: Logger.Metadata = ["origin": "\(host.origin)", "for": scope == nil ? "everyone" : "this uid"]
+        if let why { metadata["ms"] = "\(why.milliseconds)" }
+        uidLog.write(message, uid: uid, metadata, at: seconds)
     }
 
     func statistics(at now: NIODeadline) -> FetcherStatistics {
@@ -74,20 +68,14 @@ extension TransferScheduler {
             var statistics = state.statistics
             statistics.inFlight = state.downloads.active
             statistics.queued = state.downloads.waiting
-            for (origin, open) in state.breakers.open(at: now) {
-                statistics.hostsOpen += open.hosts
-                statistics.uidsOpen += open.own
-                statistics.origins[origin, default: .init()].retryIn = open.milliseconds
-                statistics.origins[origin, default: .init()].longestRetryIn = open.longest
-            }
+            state.breakers.addFigures(to: &statistics, at: now)
             return statistics
         }
     }
 }
 
 extension TransferScheduler.State {
-    /// Takes what waits for a host out of the queues. Looks at what waits for its origin, of the uid alone where it is
-    /// about one.
+    /// Takes what waits for a host out of the queues: of the uid alone where it is about one.
     fileprivate mutating func reject(_ host: HostKey, of uid: UInt32?, _ why: CircuitBreaker.Rejection) {
         let entries = queues.indices.flatMap { queues[$0].removeAll(for: host, of: uid) }
         for ticket in entries.compactMap({ waiting.removeValue(forKey: $0.id) }) {

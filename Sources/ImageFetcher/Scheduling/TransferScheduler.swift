@@ -6,9 +6,8 @@ import ThumbnailCache
 
 /// Where those who want downloads and tokens and the thread that gets them meet.
 ///
-/// One lock over the queues and over what has yet to be told to the thread. It is held for a few lines at a time, never
-/// while libcurl runs or an owner is told anything; so that starting and cancelling take microseconds, whatever the
-/// thread is doing.
+/// One lock over the queues and over what has yet to be told to the thread. It is never held while libcurl runs or an
+/// owner is told anything: starting and cancelling take microseconds, whatever the thread is doing.
 final class TransferScheduler: Sendable {
     /// What the thread is to do next.
     struct Work {
@@ -47,10 +46,7 @@ final class TransferScheduler: Sendable {
     }
 
     enum Phase {
-        case idle
-        case open
-        case stopping
-        case closed
+        case idle, open, stopping, closed
     }
 
     let state: NIOLockedValueBox<State>

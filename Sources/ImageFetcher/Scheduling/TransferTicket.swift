@@ -26,34 +26,24 @@ enum TransferJob: Sendable {
 
     /// Where its first request goes.
     var host: HostKey {
-        switch self {
-        case .download(let download):
-            HostKey(origin: origin.name, authority: WebURL.authority(ofNormalized: download.target.url))
-        case .token(_, let url): HostKey(origin: origin.name, authority: url.authority)
-        }
+        let authority =
+            switch self {
+            case .download(let download): WebURL.authority(ofNormalized: download.target.url)
+            case .token(_, let url): url.authority
+            }
+        return HostKey(origin: origin.name, authority: authority)
     }
 
     /// How many may be under way for its origin.
-    var mostOfOrigin: Int {
-        switch self {
-        case .download: origin.connections
-        case .token: TokenTransfer.mostAtOncePerOrigin
-        }
-    }
+    var mostOfOrigin: Int { kind == .download ? origin.connections : TokenTransfer.mostAtOncePerOrigin }
 }
 
 /// Downloads and token requests have queues of their own, so that neither waits for the other.
 enum TransferKind: Int, CaseIterable, Sendable {
-    case download
-    case token
+    case download, token
 
     /// Several, in sentences.
-    var name: String {
-        switch self {
-        case .download: "downloads"
-        case .token: "token requests"
-        }
-    }
+    var name: String { self == .download ? "downloads" : "token requests" }
 }
 
 /// How a transfer ended.
@@ -120,7 +110,5 @@ final class TransferTicket: DownloadHandle {
     }
 
     /// Tells the outcome, outside of every lock.
-    func end(_ outcome: TransferOutcome) {
-        onEnd.withLockedValue { $0.take() }?(outcome)
-    }
+    func end(_ outcome: TransferOutcome) { onEnd.withLockedValue { $0.take() }?(outcome) }
 }

@@ -1,8 +1,7 @@
 /// How many of something there are, and whose: transfers under way, or names that are looked up.
 ///
 /// The last eighth of the room is for uids that have none. So a uid whose transfers hang, and that has taken all it can
-/// get, holds up no other (F68); nobody waits for somebody else's transfer to end, unless as many others have come as
-/// there is room for.
+/// get, holds up no other (F68), unless as many others have come as there is room for.
 struct UIDCounts {
     private(set) var total = 0
     private var perUID: [UInt32: Int] = [:]

@@ -3,8 +3,7 @@ import LinuxSupport
 /// Some members of a JSON object (RFC 8259): found where they lie and decoded when they are asked for.
 ///
 /// For an answer that anybody may have written and that holds secrets. Nothing is copied but what is lent, and that is
-/// wiped. Nesting is followed without recursion, to ``deepest`` levels. What stands in other members is skipped by its
-/// structure alone.
+/// wiped. Nesting is followed without recursion. What stands in other members is skipped by its structure alone.
 struct JSONObject {
     /// Levels of arrays and objects within the object; more are refused.
     static let deepest = 64
@@ -16,8 +15,7 @@ struct JSONObject {
     /// - Parameters:
     ///   - bytes: have to stay for as long as this does.
     ///   - names: the members to find; one that is null is as if it were not there.
-    /// - Returns: nil for what is no JSON object, and for one that has such a member twice: nobody could tell which is
-    ///   meant.
+    /// - Returns: nil for what is no JSON object, and for one that has such a member twice.
     init?(_ bytes: UnsafeRawBufferPointer, members names: Set<String>) {
         self.bytes = bytes
         var cursor = JSONCursor(bytes)
@@ -43,12 +41,10 @@ struct JSONObject {
     func has(_ name: String) -> Bool { values[name] != nil }
     func hasText(_ name: String) -> Bool { values[name].map { bytes[$0.lowerBound] == "\"" } ?? false }
 
-    /// Lends a member's text, in memory that is wiped afterwards. Nil where it is no text, or not of ASCII characters
-    /// alone: none that is of use here is of others.
+    /// Lends a member's text, in memory that is wiped afterwards. Nil where it is no text of ASCII characters.
     func withText<Result>(_ name: String, _ body: (UnsafeRawBufferPointer) -> Result?) -> Result? {
         guard let value = values[name], bytes[value.lowerBound] == "\"" else { return nil }
-        // No longer decoded than encoded. With all the room at once nothing is moved, and what is wiped is the only
-        // copy.
+        // No longer decoded than encoded: with all the room at once nothing is moved, and one copy is to be wiped.
         var text: [UInt8] = []
         text.reserveCapacity(value.count)
         defer { text.wipe() }
@@ -81,8 +77,7 @@ struct JSONObject {
     }
 }
 
-/// What a text consists of, its escapes undone. Bytes beyond ASCII and UTF-16 code units come as they are: nobody here
-/// puts them together.
+/// What a text consists of, its escapes undone. Bytes beyond ASCII and UTF-16 code units come one by one.
 private struct JSONCharacters {
     private let bytes: UnsafeRawBufferPointer
     private var offset: Int

@@ -10,8 +10,7 @@ import ThumbnailCache
 /// another request left in it, or what it was allowed to reach, is of no concern. No redirect is followed: who the
 /// refresh token is for is said in the configuration and nowhere else.
 ///
-/// Few at once are enough, and for one origin only some of these, so that an endpoint that does not answer holds up no
-/// other.
+/// Few at once are enough, and one origin may have only some of them: an endpoint that hangs holds up no other.
 final class TokenTransfer: Transfer {
     static let mostAtOnce = 32
     static let mostAtOncePerOrigin = 8
@@ -36,9 +35,7 @@ final class TokenTransfer: Transfer {
         try super.init(ticket, to: url, deadline: .now() + .milliseconds(milliseconds), context)
     }
 
-    deinit {
-        answer.wipe()
-    }
+    deinit { answer.wipe() }
 
     override var asked: String { "the token endpoint at \(url.host)" }
 
@@ -73,14 +70,12 @@ final class TokenTransfer: Transfer {
         guard code == CURLE_OK else { return .failed(failure(code)) }
         return .token(
             answer.withUnsafeBytes {
-                TokenAnswer.read(
-                    $0, status: easy.status, host: url.host, longestToken: configuration.maximumTokenBytes)
+                TokenAnswer.read($0, status: easy.status, host: url.host, longestToken: configuration.maximumTokenBytes)
             })
     }
 }
 
-/// What is sent to a token endpoint: made in memory that is wiped, never in a Swift string, whose copies nobody could
-/// wipe.
+/// What is sent to a token endpoint, made in memory that is wiped: copies of a Swift string nobody could wipe.
 private enum TokenForm {
     /// RFC 6749 section 6. A client without a secret names itself here (section 3.2.1), one with it in its credentials.
     static func body(of request: TokenRequest) -> Secret {
@@ -95,8 +90,7 @@ private enum TokenForm {
         }
     }
 
-    /// RFC 6749 section 2.3.1: id and secret, each form-encoded, as name and password of RFC 7617. Nil for a client
-    /// without a secret.
+    /// RFC 6749 section 2.3.1: id and secret, form-encoded, as name and password of RFC 7617. Nil without a secret.
     static func basicCredentials(of endpoint: TokenEndpoint) -> Secret? {
         guard let secret = endpoint.clientSecret else { return nil }
         let plain = Secret(capacity: 1 + 3 * (secret.count + endpoint.clientID.utf8.count)) { bytes in

@@ -15,8 +15,7 @@ final class ConnectionPools {
 
     var count: Int { pools.count }
 
-    /// Closes the connections of all origins but these, as far as no request has them. Costs next to nothing where
-    /// there are none.
+    /// Closes the connections of all origins but these, as far as no request has them.
     func prune(keeping origins: Set<String>) {
         for (name, pool) in pools where !origins.contains(name) {
             // CURLSHE_IN_USE while a handle is attached: then the next time.

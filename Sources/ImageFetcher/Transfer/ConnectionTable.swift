@@ -5,8 +5,7 @@ import Glibc
 ///
 /// libcurl 7.88 takes an idle connection for good when something unread lies in it, and then takes what lies there for
 /// the answer to the next request. One answer longer than it said, and from then on everybody would be given the
-/// picture of who asked before. (Later versions look for themselves.) Which connection libcurl has chosen is known only
-/// by the addresses of its two ends.
+/// picture of who asked before. Which connection libcurl has chosen is known only by the addresses of its two ends.
 ///
 /// Only the fetcher's thread touches it.
 final class ConnectionTable {

@@ -45,9 +45,8 @@ final class DownloadTransfer: Transfer {
 
     override func setOptions(of easy: EasyHandle) throws(TransferFailure) {
         try easy.set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS)
-        // The first request to a host tells whether others may share its connection: worth a wait for what TLS decides
-        // in its handshake. Without TLS they would wait for an answer, and one that never comes would hold up all of
-        // them.
+        // Whether others may share the first connection to a host is worth a wait for a TLS handshake. Without TLS they
+        // would wait for an answer, and one that never comes would hold up all of them.
         try easy.set(CURLOPT_PIPEWAIT, url.scheme == .https ? 1 : 0)
         try easy.setHeaders(
             ["Accept: image/avif,image/webp,image/png,image/jpeg,image/gif,image/*;q=0.5"]
@@ -151,14 +150,12 @@ final class DownloadTransfer: Transfer {
         download.condition.flatMap { $0.url == url.string ? $0 : nil }
     }
 
-    /// The token, if this hop goes to the scheme, host and port of the origin's own URL; nobody else ever sees it
-    /// (F39).
+    /// The token, if this hop goes to the scheme, host and port of the origin's own URL: nobody else sees it (F39).
     private func tokenForThisHop() throws(TransferFailure) -> Secret? {
         guard let token = download.token, rules.template.authority == url.authority else { return nil }
         // A line end within it would begin a header field of somebody else's making.
         guard token.withBytes({ TokenText.isBearer($0) }) else {
-            throw .refused(
-                "the token holds bytes that a bearer token cannot have, and was not sent to \(url.host)")
+            throw .refused("the token holds bytes that a bearer token cannot have, and was not sent to \(url.host)")
         }
         return token
     }

@@ -8,8 +8,7 @@ import ThumbnailCache
 /// libcurl 7.88 keeps a pointer to the last header line it read, and frees the line before the next request without
 /// clearing the pointer (curl pull request 11103; curl_easy_reset does not help). An answer on a handle that was used
 /// before, whose first header line is a folded one, writes to that freed line: any origin could corrupt the daemon's
-/// heap. A new handle has no such pointer. It costs a microsecond; connections are the pool's, and are used again all
-/// the same.
+/// heap. A new handle costs a microsecond; connections are the pool's, and are used again all the same.
 ///
 /// Only the fetcher's thread touches it.
 final class EasyHandle {
@@ -96,15 +95,14 @@ final class EasyHandle {
     }
 
     /// The status of the answer; 0 where none came.
-    var status: Int {
-        var status = 0
-        return ccurl_easy_get_long(raw, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK ? status : 0
-    }
+    var status: Int { number(CURLINFO_RESPONSE_CODE) ?? 0 }
 
     /// Whether not a byte of the request went out.
-    var hasSentNothing: Bool {
-        var sent = 0
-        return ccurl_easy_get_long(raw, CURLINFO_REQUEST_SIZE, &sent) == CURLE_OK && sent == 0
+    var hasSentNothing: Bool { number(CURLINFO_REQUEST_SIZE) == 0 }
+
+    private func number(_ info: CURLINFO) -> Int? {
+        var number = 0
+        return ccurl_easy_get_long(raw, info, &number) == CURLE_OK ? number : nil
     }
 
     /// Whether a request that ended with `code` has no address because there was no thread, or no descriptor, to look

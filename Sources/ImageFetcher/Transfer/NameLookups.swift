@@ -7,9 +7,8 @@ import ThumbnailCache
 ///
 /// libcurl looks each name up on a thread of its own. A request that is given up meanwhile does not wait for its thread
 /// (CURLOPT_QUICK_EXIT), which goes on until the resolver does, and nobody is told of its end. A name server that never
-/// answers would so make ever more threads, until none is left for any origin's names. So a look-up that was given up
-/// counts on for as long as a resolver takes at most, and there are no more at once than there may be requests: of an
-/// origin, of a uid, and in all.
+/// answers would so make ever more threads. So a look-up that was given up counts on for as long as a resolver takes at
+/// most, and there are no more at once than there may be requests: of an origin, of a uid, and in all.
 ///
 /// Only the fetcher's thread touches it.
 final class NameLookups {
@@ -26,8 +25,7 @@ final class NameLookups {
         let most: Int
     }
 
-    /// How long a resolver takes at most, as it is usually set up: resolv.conf(5) has it ask three name servers twice,
-    /// for 5 s each.
+    /// How long a resolver takes at most by default: it asks three name servers twice, 5 s each (resolv.conf(5)).
     static let longest = TimeAmount.seconds(30)
 
     var limits: Limits
@@ -98,8 +96,7 @@ final class NameLookup {
         isUnderWay = false
     }
 
-    /// Has libcurl ask for leave before it looks a name up with the handle. The look-up must outlive the handle's
-    /// request.
+    /// Has libcurl ask for leave before it looks a name up. This must outlive the handle's request.
     func attach(to easy: EasyHandle) throws(TransferFailure) {
         try easy.check(
             CURLOPT_RESOLVER_START_FUNCTION,

@@ -14,8 +14,7 @@ struct ResponseReader {
         var value = 1 << 10
         /// Values that are kept of one field.
         var values = 16
-        /// Bytes of a body that nobody wants. It is read to its end so that the connection can be used again, but not
-        /// at any price.
+        /// Bytes read of a body that nobody wants, so that the connection can be used again.
         var discarded = 64 << 10
         /// Bytes of an image.
         var image: Int
@@ -59,8 +58,7 @@ struct ResponseReader {
     private enum Stage {
         case beforeStatus
         case inFields
-        /// The final answer's header is complete. What looks like a field from here on is a trailer, which says
-        /// nothing.
+        /// The final answer's header is complete: what looks like a field is a trailer, which says nothing.
         case inBody
     }
 
@@ -100,8 +98,7 @@ struct ResponseReader {
         }
     }
 
-    /// A line that begins with a blank goes on with the field before it, as if there were no line end between (RFC 9112
-    /// section 5.2).
+    /// A line that begins with a blank goes on with the field before it (RFC 9112 section 5.2).
     private mutating func goOn(with text: Slice<UnsafeRawBufferPointer>) -> Bool {
         guard !lastField.isEmpty else {
             return refuse(.origin("the header of the answer from \(host) begins with a folded line"))
@@ -134,9 +131,8 @@ struct ResponseReader {
         return true
     }
 
-    /// `count` bytes of body lie in what was read from the connection, as they came: before libcurl cut off what
-    /// exceeds the length announced. An answer that is longer than it says is one whose parts nobody can tell from the
-    /// next answer's.
+    /// `count` bytes of body came, before libcurl cut off what exceeds the length announced. Nobody can tell the parts
+    /// of an answer that is longer than it says from the next answer's.
     mutating func bodyAsItCame(_ count: Int) {
         guard !isChunked, let announced, bodyBytes + count > announced else { return }
         _ = refuse(overlong)
@@ -182,13 +178,9 @@ struct ResponseReader {
     /// Whether the body is the image: with 203, as somebody on the way has changed it (RFC 9110 section 15.3.4).
     private var isImage: Bool { status == 200 || status == 203 }
 
-    private var tooLarge: DownloadFailure {
-        .tooLarge("the image from \(host) exceeds \(limits.image) bytes")
-    }
+    private var tooLarge: DownloadFailure { .tooLarge("the image from \(host) exceeds \(limits.image) bytes") }
 
-    private var overlong: DownloadFailure {
-        .origin("\(host) sent more bytes than the length it announced")
-    }
+    private var overlong: DownloadFailure { .origin("\(host) sent more bytes than the length it announced") }
 
     private mutating func refuse(_ failure: DownloadFailure) -> Bool {
         refusal = refusal ?? failure

@@ -41,8 +41,7 @@ extension Transfer {
         }
         guard sent < Self.mostSent else { return false }
         let isNew = context.connections.add(ends, among: openedSockets)
-        // A request is sent once more on a new connection only: one after the other, all that are open might end like
-        // this.
+        // A request is sent once more on a new connection only: all that are open might end like this.
         if isNew || sent == 0 && context.connections.isClean(ends, for: easy) {
             sent += 1
             if let probe = permit, probe.isProbeForAll {

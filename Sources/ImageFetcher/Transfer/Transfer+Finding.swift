@@ -7,8 +7,7 @@ extension Transfer {
     /// The host of the current hop.
     var host: HostKey { HostKey(origin: origin.name, authority: url.authority) }
 
-    /// What the hop that libcurl ended with `code` shows; to be asked before ``conclude(_:)``, which may go on to the
-    /// next. Nil while the hop goes on.
+    /// What the hop that libcurl ended with `code` shows, asked before ``conclude(_:)``. Nil while the hop goes on.
     func finding(_ code: CURLcode) -> CircuitBreakers.Finding? {
         if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nil }
         // An address that must not be reached, and a descriptor that is not to be had, are no fault of the host's.
@@ -34,8 +33,7 @@ extension Transfer {
         }
     }
 
-    /// Who has waited in the queue for nearly all of its time cannot blame the host for the rest; least of all for
-    /// everybody.
+    /// Who has waited in the queue for nearly all of its time cannot blame the host for the rest.
     /// - Parameter given: milliseconds that the request had.
     static func finding(afterTimeout given: Int64, hasSentNothing: Bool, of origin: Origin) -> CircuitBreakers.Finding {
         guard hasSentNothing else {
@@ -58,8 +56,7 @@ enum RetryAfter {
     /// Milliseconds to wait; nil for what is neither, and for a moment that is past.
     ///
     /// - Parameters:
-    ///   - date: the same answer's Date, which a date is relative to: so a clock that is wrong, here or there, does not
-    ///     matter (F14).
+    ///   - date: the same answer's Date, which a date is relative to, whatever the clocks here and there (F14).
     ///   - now: seconds since 1970, for an answer without one.
     static func milliseconds(_ value: String, date: String?, now: Int64) -> Int64? {
         func moment(_ text: String) -> Int64? { HTTPDate.seconds(text, now: now) }

@@ -19,8 +19,7 @@ struct TransferContext {
 ///
 /// Only the fetcher's thread touches it; libcurl calls it back on that thread.
 class Transfer {
-    /// How often one hop's request goes out: once more where a connection that had been used ended before a line of an
-    /// answer came.
+    /// How often one hop's request goes out: once more where a used connection ended before a line of an answer.
     static let mostSent = 2
     /// Whether this libcurl knows a file of the system's authorities, and not only a directory of them.
     private static let hasBundle = ccurl_bundle() != nil
@@ -42,8 +41,7 @@ class Transfer {
     var openedSockets: [curl_socket_t] = []
     /// Whether the connection that libcurl would have used again was not fit for it, and this hop is to have its own.
     var needsFreshConnection = false
-    /// Of this hop: the requests that went out. libcurl sends one again whose connection, used before, ended without an
-    /// answer.
+    /// Of this hop: the requests that went out. See ``mostSent``.
     var sent = 0
     /// Of the current hop.
     private(set) var lookup: NameLookup
@@ -134,8 +132,7 @@ class Transfer {
         try setOptions(of: easy)
     }
 
-    /// What the hop that libcurl ended with `code` comes to; nil when another request is to follow, for which
-    /// ``prepare(at:)`` is to be called.
+    /// What the hop that libcurl ended with `code` comes to; nil when another is to be prepared.
     func conclude(_ code: CURLcode) -> TransferOutcome? {
         if code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY { lookup.end() }
         if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nextRequest() }

@@ -70,10 +70,7 @@ struct Arguments {
             )
         }
         index += 1
-        var profiles: [ByteBuffer] = []
-        profiles.reserveCapacity(count)
-        for number in 1...count { profiles.append(try id("profile \(number)")) }
-        return profiles
+        return try (1...count).map { number throws(CommandError) in try id("profile \(number)") }
     }
 
     // MARK: Options
@@ -103,9 +100,7 @@ struct Arguments {
         CommandError(.err, "bad option '\(current.name)' for '\(command.name)': \(expected)")
     }
 
-    private var expected: String {
-        "expected \(oneOf(command.specification.options))"
-    }
+    private var expected: String { "expected \(alternatives(command.specification.options))" }
 
     /// There is a value for the option.
     func requireValue() throws(CommandError) {
@@ -122,8 +117,7 @@ extension Request {
     /// - Parameter counts: how many arguments the command may have, its name included.
     func requireCount(_ counts: ClosedRange<Int>, of command: CommandName) throws(CommandError) {
         guard counts.contains(count) else {
-            throw CommandError(
-                .err, "wrong number of arguments for '\(command.name)': \(command.specification.syntax)")
+            throw CommandError(.err, "wrong number of arguments for '\(command.name)': \(command.specification.syntax)")
         }
     }
 
@@ -133,8 +127,7 @@ extension Request {
         let words = all.map { $0.name.drop { $0 != "|" }.dropFirst().uppercased() }
         guard let index = words.map({ Word($0) }).firstIndex(of: withBytes(of: 1) { Word($0) }) else {
             throw CommandError(
-                .err,
-                "unknown subcommand '\(shown(at: 1))' of '\(command.name)': expected \(oneOf(words))")
+                .err, "unknown subcommand '\(shown(at: 1))' of '\(command.name)': expected \(alternatives(words))")
         }
         try requireCount(all[index].counts, of: command)
         return words[index]
@@ -142,24 +135,18 @@ extension Request {
 
     /// Arguments as names, which are short: one as long as an image is not made a string of.
     func names(_ range: Range<Int>) throws(CommandError) -> [String] {
-        var names: [String] = []
-        for index in range {
-            let name = withBytes(of: index) {
-                $0.count <= CommandLimits.word ? String(decoding: $0, as: UTF8.self) : nil
-            }
-            guard let name else {
+        try range.map { index throws(CommandError) in
+            let name = self[index]
+            guard name.readableBytes <= CommandLimits.word else {
                 throw CommandError(
                     .err, "argument \(index) is too long: expected a name of at most \(CommandLimits.word) bytes")
             }
-            names.append(name)
+            return String(buffer: name)
         }
-        return names
     }
 
     /// Text of the client's, fit for an error message.
-    func shown(at index: Int) -> String {
-        withBytes(of: index) { printableText($0) }
-    }
+    func shown(at index: Int) -> String { withBytes(of: index) { printableText($0) } }
 }
 
 extension ByteBuffer {
@@ -167,16 +154,10 @@ extension ByteBuffer {
     func connectionName(_ what: String) throws(CommandError) -> ByteBuffer {
         guard readableBytes <= CommandLimits.name && readableBytesView.allSatisfy({ 0x21...0x7E ~= $0 }) else {
             throw CommandError(
-                .err,
-                "bad \(what): expected at most \(CommandLimits.name) printable ASCII characters without spaces")
+                .err, "bad \(what): expected at most \(CommandLimits.name) printable ASCII characters without spaces")
         }
         return self
     }
-}
-
-/// `A, B or C`.
-private func oneOf(_ words: [String]) -> String {
-    (words.count > 1 ? words.dropLast().joined(separator: ", ") + " or " : "") + (words.last ?? "nothing")
 }
 
 /// A name of the protocol, of a command or an option, with its case folded: at most eight letters in one machine word,

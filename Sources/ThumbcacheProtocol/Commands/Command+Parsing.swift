@@ -235,11 +235,21 @@ enum CommandName: Int, CaseIterable {
     var counts: ClosedRange<Int> { Self.counts[rawValue] }
 
     private var described: CommandSpecification {
-        func takes(_ summary: String, _ group: String, _ flags: [String], _ arguments: CommandArgument...)
-            -> CommandSpecification
-        { CommandSpecification(name: name, summary: summary, group: group, flags: flags, arguments: arguments) }
         let connection = ["noscript", "loading", "stale", "fast"]
         let server = ["loading", "stale"]
+        func takes(
+            _ summary: String, _ group: String, _ flags: [String], _ arguments: CommandArgument...,
+            parts: [CommandSpecification] = []
+        ) -> CommandSpecification {
+            CommandSpecification(
+                name: name, summary: summary, group: group, flags: flags, arguments: arguments, subcommands: parts,
+                mayStandAlone: self != .client)
+        }
+        func part(_ part: String, _ summary: String, _ arguments: CommandArgument...) -> CommandSpecification {
+            let (group, flags) = self == .client ? ("connection", ["noscript"] + server) : ("server", server)
+            return CommandSpecification(
+                name: "\(name)|\(part)", summary: summary, group: group, flags: flags, arguments: arguments)
+        }
         return switch self {
         case .get:
             takes(
@@ -257,8 +267,7 @@ enum CommandName: Int, CaseIterable {
         case .purge:
             takes(
                 "Removes the images of a user, or those of some profiles; the user stays logged in", "images",
-                ["write"],
-                .target, .block("profiles", .integer("count"), .string("profile").multiple).optional, .uid)
+                ["write"], .target, .block("profiles", .integer("count"), .string("profile").multiple).optional, .uid)
         case .stat:
             takes(
                 "Says what is held of a user, or of one profile", "images", ["readonly"],
@@ -287,46 +296,29 @@ enum CommandName: Int, CaseIterable {
         case .quit: takes("Closes the connection", "connection", connection)
         case .reset: takes("Takes the connection back to how it began", "connection", connection)
         case .select: takes("Does nothing: there is one database", "connection", connection, .integer("index"))
-        case .client: clientSpecification
-        case .command: commandSpecification
+        case .client:
+            takes(
+                "Commands about the connection", "connection", [],
+                parts: [
+                    part("id", "Returns the number of the connection"),
+                    part("getname", "Returns the name of the connection"),
+                    part("setname", "Names the connection", .string("name")),
+                    part(
+                        "setinfo", "Says which library the client uses",
+                        .oneOf("attribute", .word("LIB-NAME", "lib-name"), .word("LIB-VER", "lib-ver")),
+                        .string("value")),
+                ])
+        case .command:
+            takes(
+                "Returns what commands there are", "server", server,
+                parts: [
+                    part("count", "Returns how many commands there are"),
+                    part("info", "Returns the shape of commands", .string("name").optional.multiple),
+                    part("docs", "Returns the documentation of commands", .string("name").optional.multiple),
+                ])
         case .info:
             takes("Returns figures of the server as text", "server", server, .string("section").optional.multiple)
         }
-    }
-
-    private var clientSpecification: CommandSpecification {
-        func part(_ name: String, _ summary: String, _ arguments: CommandArgument...) -> CommandSpecification {
-            CommandSpecification(
-                name: "client|\(name)", summary: summary, group: "connection", flags: ["noscript", "loading", "stale"],
-                arguments: arguments)
-        }
-        return CommandSpecification(
-            name: "client", summary: "Commands about the connection", group: "connection", flags: [],
-            subcommands: [
-                part("id", "Returns the number of the connection"),
-                part("getname", "Returns the name of the connection"),
-                part("setname", "Names the connection", .string("name")),
-                part(
-                    "setinfo", "Says which library the client uses",
-                    .oneOf("attribute", .word("LIB-NAME", "lib-name"), .word("LIB-VER", "lib-ver")),
-                    .string("value")),
-            ], mayStandAlone: false)
-    }
-
-    private var commandSpecification: CommandSpecification {
-        func part(_ name: String, _ summary: String, _ arguments: CommandArgument...) -> CommandSpecification {
-            CommandSpecification(
-                name: "command|\(name)", summary: summary, group: "server", flags: ["loading", "stale"],
-                arguments: arguments)
-        }
-        let names = CommandArgument.string("name").optional.multiple
-        return CommandSpecification(
-            name: "command", summary: "Returns what commands there are", group: "server", flags: ["loading", "stale"],
-            subcommands: [
-                part("count", "Returns how many commands there are"),
-                part("info", "Returns the shape of commands", names),
-                part("docs", "Returns the documentation of commands", names),
-            ])
     }
 }
 

@@ -4,8 +4,7 @@ import RESP
 /// What a client asks for: a request whose every argument has been checked.
 ///
 /// Ids and images share the storage of the request; what is kept longer has to be copied. A `size` is in pixels, 1 to
-/// 4096, and 0 where none is named; a `wait` in milliseconds, 0 to 600000; a `uid` is another than the caller's, for
-/// admins.
+/// 4096, and 0 where none is named; a `wait` in milliseconds, 0 to 600000; a `uid`, for admins, another than their own.
 public enum Command: Sendable, Equatable {
     case get(GetCommand)
     case mget(MGetCommand)

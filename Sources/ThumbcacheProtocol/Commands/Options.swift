@@ -95,7 +95,5 @@ extension Arguments {
             expected: "1 to \(limit) printable ASCII characters (RFC 6749)")
     }
 
-    mutating func connectionName() throws(CommandError) -> ByteBuffer {
-        try value().connectionName(current.name)
-    }
+    mutating func connectionName() throws(CommandError) -> ByteBuffer { try value().connectionName(current.name) }
 }

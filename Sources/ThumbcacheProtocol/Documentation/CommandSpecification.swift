@@ -73,9 +73,7 @@ struct CommandArgument: Sendable {
     }
 
     /// The words of options in it. `*` is a value, not an option.
-    var tokens: [String] {
-        (token.map { $0 == "*" ? [] : [$0] } ?? []) + arguments.flatMap(\.tokens)
-    }
+    var tokens: [String] { (token.map { $0 == "*" ? [] : [$0] } ?? []) + arguments.flatMap(\.tokens) }
 
     // MARK: The ways to write one down
 
@@ -99,15 +97,12 @@ struct CommandArgument: Sendable {
     /// `[TOKEN]`
     static func flag(_ token: String) -> CommandArgument { option(token, token.lowercased(), .pureToken) }
 
-    var optional: CommandArgument {
-        var copy = self
-        copy.isOptional = true
-        return copy
-    }
+    var optional: CommandArgument { with(\.isOptional) }
+    var multiple: CommandArgument { with(\.isMultiple) }
 
-    var multiple: CommandArgument {
+    private func with(_ flag: WritableKeyPath<CommandArgument, Bool>) -> CommandArgument {
         var copy = self
-        copy.isMultiple = true
+        copy[keyPath: flag] = true
         return copy
     }
 }

@@ -4,8 +4,7 @@ import RESP
 /// The commands there are, as COMMAND shows them: in the shapes of Redis 7, so that its clients can read them.
 /// https://redis.io/docs/latest/commands/command/ and command-docs/
 ///
-/// What is said of each is rendered once, so that a reply costs a copy of its bytes, however many names it was asked
-/// with.
+/// What is said of each is rendered once, so that a reply costs a copy of its bytes.
 public struct CommandTable: Sendable {
     private let two = Replies(.two)
     private let three = Replies(.three)

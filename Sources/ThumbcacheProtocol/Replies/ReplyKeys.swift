@@ -3,8 +3,7 @@ public enum ReceiptKey: String, Sendable, CaseIterable {
     /// Caches ended or emptied.
     case users
     /// What there was; null while not yet counted after a start.
-    case images
-    case bytes
+    case images, bytes
     /// Downloads stopped.
     case cancelled
     /// Sessions that remain.
@@ -22,8 +21,7 @@ public enum MetaKey: String, Sendable, CaseIterable {
     /// Bytes.
     case length
     /// Pixels.
-    case width
-    case height
+    case width, height
     /// Seconds.
     case age
     /// Seconds left, negative if stale, null if none.
@@ -40,9 +38,7 @@ public enum MetaKey: String, Sendable, CaseIterable {
 
 /// The keys of STAT's reply for a user, in the order they are sent.
 public enum StatKey: String, Sendable, CaseIterable {
-    case images
-    case bytes
-    case sessions
+    case images, bytes, sessions
     /// Name of the origin, or null.
     case origin
     /// Seconds since 1970.

@@ -54,8 +54,7 @@ struct Login: DaemonCommand {
         _ = try environment.ask(words("LOGIN", user) + options, daemon)
     }
 
-    /// A token from a file, without the line break that editors and `echo` put at its end; nothing where there is no
-    /// file.
+    /// A token from a file, without the line break at its end; nothing where no file is named.
     private func token(_ name: String, _ file: String?) throws(Failure) -> [ByteBuffer] {
         guard let file else { return [] }
         if file == "-", isTerminal(STDIN_FILENO) {

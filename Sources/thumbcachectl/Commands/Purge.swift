@@ -27,9 +27,7 @@ struct Purge: DaemonCommand {
     @OptionGroup var output: OutputOptions
     @OptionGroup var daemon: DaemonOptions
 
-    func validate() throws {
-        try thumbcachectl.validate(user: user, all: all)
-    }
+    func validate() throws { try thumbcachectl.validate(user: user, all: all) }
 
     func run(in environment: Environment) throws(Failure) {
         let profiles = profiles.isEmpty ? [] : words("\(profiles.count)") + profiles.map(ByteBuffer.init(string:))

@@ -19,9 +19,7 @@ struct Stat: DaemonCommand {
     @OptionGroup var output: OutputOptions
     @OptionGroup var daemon: DaemonOptions
 
-    func validate() throws {
-        try thumbcachectl.validate(user: user)
-    }
+    func validate() throws { try thumbcachectl.validate(user: user) }
 
     func run(in environment: Environment) throws(Failure) {
         let reply = try environment.ask(words("STAT", user) + (profile.map { words($0) } ?? []), daemon)

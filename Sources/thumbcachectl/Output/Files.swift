@@ -3,17 +3,13 @@ import LinuxSupport
 
 // Files that the command line names. What is wrong with them is wrong usage.
 
-/// The bytes of a file, or of standard input for `-`.
-/// - Parameters:
-///   - what: What the file is to hold, for the message, as in "an image".
-///   - limit: Bytes that it may have.
+/// The bytes of a file, or of standard input for `-`: `limit` at most.
+/// - Parameter what: What it is to hold, for the message, as in "an image".
 func readFile(_ path: String, what: String, limit: Int) throws(Failure) -> [UInt8] {
     let name = path == "-" ? "standard input" : path
     let bytes: [UInt8]
     do throws(SystemError) {
-        bytes =
-            path == "-"
-            ? try readAll(STDIN_FILENO, limit: limit) : try File(path, O_RDONLY).readAll(limit: limit)
+        bytes = path == "-" ? try readAll(STDIN_FILENO, limit: limit) : try File(path, O_RDONLY).readAll(limit: limit)
     } catch {
         throw Failure(.usage, "cannot read \(name): \(error.reason)")
     }

@@ -36,7 +36,5 @@ enum PlainText {
         return (scalar, UTF8.width(scalar))
     }
 
-    private static func hex(_ bytes: ArraySlice<UInt8>) -> String {
-        bytes.map { "\\x" + Hex.text([$0]) }.joined()
-    }
+    private static func hex(_ bytes: ArraySlice<UInt8>) -> String { bytes.map { "\\x" + Hex.text([$0]) }.joined() }
 }

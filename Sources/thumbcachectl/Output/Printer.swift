@@ -21,8 +21,7 @@ struct Printer {
         case (_, .map):
             let pairs = (value.entries ?? []).map { (key: $0.key.plain, value: $0.value.plain) }
             let width = style == .aligned ? 1 + (pairs.map(\.key.count).max() ?? 0) : 0
-            try lines(
-                pairs.map { $0.key + String(repeating: " ", count: max(0, width - $0.key.count) + 1) + $0.value })
+            try lines(pairs.map { $0.key + String(repeating: " ", count: max(0, width - $0.key.count) + 1) + $0.value })
         case (_, .array(let values)): try lines(values.map(\.plain))
         default: try lines([value.plain])
         }
@@ -64,21 +63,12 @@ extension Value {
     }
 }
 
-/// Everything beyond printable ASCII that could disturb a terminal is escaped; other characters stay readable.
+/// What could disturb a terminal is escaped; other characters stay readable.
 private func quote(_ text: String) -> String {
-    var result = "\""
-    for scalar in text.unicodeScalars {
-        switch scalar {
-        case "\"", "\\": result += "\\\(scalar)"
-        case "\n": result += "\\n"
-        case "\t": result += "\\t"
-        case "\r": result += "\\r"
-        case _ where scalar.properties.generalCategory == .control || scalar.properties.generalCategory == .format:
-            for unit in String(scalar).utf16 { result += "\\u" + Hex.text([UInt8(unit >> 8), UInt8(unit & 0xff)]) }
-        default: result.unicodeScalars.append(scalar)
-        }
+    let shown = escaped(text.unicodeScalars) { scalar in
+        String(scalar).utf16.map { "\\u" + Hex.text([UInt8($0 >> 8), UInt8($0 & 0xff)]) }.joined()
     }
-    return result + "\""
+    return "\"\(shown)\""
 }
 
 /// RFC 4648 section 4, with padding.

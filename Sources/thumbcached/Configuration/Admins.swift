@@ -1,13 +1,10 @@
+import DaemonServer
 import Glibc
 import LinuxSupport
 
-/// The uids and groups that may log out and purge in another uid's name.
-struct Admins: Equatable, Sendable {
-    var uids: Set<UInt32> = []
-    var gids: Set<UInt32> = []
-
+extension AdminRule {
     /// Resolves names: `root`, `1000`, `@wheel`, `@10`. They are resolved once, when the configuration is read.
-    static func resolve(_ name: String, with accounts: AccountDirectory) throws(SettingError) -> Admins {
+    static func resolve(_ name: String, with accounts: AccountDirectory) throws(SettingError) -> AdminRule {
         let isGroup = name.hasPrefix("@")
         let bare = isGroup ? String(name.dropFirst()) : name
         guard !bare.isEmpty else {
@@ -36,7 +33,7 @@ struct Admins: Equatable, Sendable {
             }
             id = found
         }
-        return isGroup ? Admins(gids: [id]) : Admins(uids: [id])
+        return isGroup ? AdminRule(gids: [id]) : AdminRule(uids: [id])
     }
 }
 

@@ -9,8 +9,7 @@ extension Configuration {
         var token = TokenEndpoint(url: "", clientID: "")
     }
 
-    /// Every key of an `[origins.NAME]`. A file with a secret is read with the configuration, at the start and at each
-    /// reload.
+    /// Every key of an `[origins.NAME]`. A file with a secret is read whenever the configuration is.
     static let originSettings: [Setting<OriginDraft>] = [
         Setting("url", \.origin.url, .webURL),
         Setting("default-size", \.origin.defaultSize, .count(1...4096)),
@@ -21,8 +20,7 @@ extension Configuration {
         Setting("connections", \.origin.connections, .count(1...10_000)),
         Setting("lowest-speed", \.origin.lowestSpeed, .size(1...1 << 30, zero: true)),
         Setting("failures", \.origin.breaker.failures, .count(1...1_000_000)),
-        Setting(
-            "backoff", \.origin.breaker.backoff, .time(1...86_400_000), [.atMost("backoff-max", raisingIt: true)]),
+        Setting("backoff", \.origin.breaker.backoff, .time(1...86_400_000), [.atMost("backoff-max", raisingIt: true)]),
         Setting("backoff-max", \.origin.breaker.backoffMax, .time(1...86_400_000)),
         Setting("retry-after-max", \.origin.breaker.retryAfterMax, .time(0...86_400_000)),
         Setting("default-ttl", \.origin.defaultTTL, .seconds),
@@ -37,14 +35,10 @@ extension Configuration {
     ]
 
     /// Reads `[origins]`.
-    mutating func readOrigins(
-        _ node: TOMLNode, _ validate: (Origin) throws -> Void
-    ) -> [ConfigurationError.Problem] {
+    mutating func readOrigins(_ node: TOMLNode, _ validate: (Origin) throws -> Void) -> [ConfigurationError.Problem] {
         guard case .table(let table) = node else { return [Self.noSection("origins", node)] }
         var problems: [ConfigurationError.Problem] = []
-        for (name, node) in table.sorted(by: { $0.key < $1.key }) {
-            problems += readOrigin(name, node, validate)
-        }
+        for (name, node) in table.sorted(by: { $0.key < $1.key }) { problems += readOrigin(name, node, validate) }
         return problems
     }
 
@@ -65,8 +59,7 @@ extension Configuration {
         var reader = SettingReader(settings: Self.originSettings, prefix: key + ".")
         reader.read(table, into: &draft)
         if !reader.found.contains("url") {
-            reader.complain(
-                "url", "is missing; write a URL, as in \"https://avatars.example.org/{profile}?s={size}\"")
+            reader.complain("url", "is missing; write a URL, as in \"https://avatars.example.org/{profile}?s={size}\"")
         }
         if reader.found.contains("token") {
             for missing in ["token.endpoint", "token.client-id"] where !reader.found.contains(missing) {
@@ -99,16 +92,13 @@ extension Configuration {
     /// Not repeated in messages: a proxy's URL may hold a password.
     private static var proxy: SettingKind<String> {
         SettingKind<String>.text.checked { url in
-            // Not socks4 and socks5: libcurl would resolve names here, and hand the proxy an address that nobody has
-            // judged.
+            // With socks4 and socks5 libcurl resolves names itself, and hands over an address that nobody has judged.
             let schemes = ["http://", "https://", "socks4a://", "socks5h://"]
             let isPlain = url.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F }
-            return url.isEmpty
-                || isPlain && schemes.contains { url.hasPrefix($0) && url.utf8.count > $0.utf8.count }
+            return url.isEmpty || isPlain && schemes.contains { url.hasPrefix($0) && url.utf8.count > $0.utf8.count }
                 ? nil
                 : "is not the URL of a proxy: it begins with http://, https://, socks5h:// (not socks5://) or "
-                    + "socks4a:// (not socks4://), "
-                    + "since the proxy is to resolve names itself; \"\" is for none"
+                    + "socks4a:// (not socks4://), since the proxy is to resolve names itself; \"\" is for none"
         }
     }
 }

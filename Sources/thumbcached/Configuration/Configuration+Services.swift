@@ -5,8 +5,10 @@ import NIOConcurrencyHelpers
 import ThumbcacheProtocol
 import ThumbnailCache
 
-// What each part of the program takes of the configuration.
+/// The configuration as it is now: read at the start, and replaced by a reload.
+typealias LiveConfiguration = NIOLockedValueBox<Configuration>
 
+/// What each part of the program takes of it.
 extension Configuration {
     /// - Parameter openDirectories: as many as there are descriptors for.
     func store(openDirectories: Int) -> DiskStoreConfiguration {
@@ -33,11 +35,7 @@ extension Configuration {
             command: CommandLimits(id: limits.id, image: limits.image, token: limits.token))
     }
 
-    var memoryLimits: MemoryBudget.Limits {
-        MemoryBudget.Limits(perUID: limits.memoryPerUID, total: limits.memory)
-    }
-
-    var adminRule: AdminRule { AdminRule(uids: access.admins.uids, gids: access.admins.gids) }
+    var memoryLimits: MemoryBudget.Limits { MemoryBudget.Limits(perUID: limits.memoryPerUID, total: limits.memory) }
 
     var fetcher: FetcherConfiguration {
         var fetcher = FetcherConfiguration(userAgent: "thumbcached/\(Version.current)")
@@ -48,34 +46,5 @@ extension Configuration {
         // A session file's fields are of 65,535 bytes at most.
         fetcher.maximumTokenBytes = min(limits.token, 65_535)
         return fetcher
-    }
-}
-
-/// The configuration as it is now, read at the start and replaced by a reload, and what the parts take of it.
-final class LiveConfiguration: Sendable {
-    /// Put together once for each configuration, since requests look at it.
-    final class Snapshot: Sendable {
-        let configuration: Configuration
-        let cacheSettings: CacheSettings
-        let serverLimits: ServerLimits
-        let memoryLimits: MemoryBudget.Limits
-
-        init(_ configuration: Configuration) {
-            self.configuration = configuration
-            cacheSettings = configuration.cacheSettings
-            serverLimits = configuration.serverLimits
-            memoryLimits = configuration.memoryLimits
-        }
-    }
-
-    private let box: NIOLockedValueBox<Snapshot>
-
-    init(_ configuration: Configuration) { box = NIOLockedValueBox(Snapshot(configuration)) }
-
-    var current: Snapshot { box.withLockedValue { $0 } }
-
-    func replace(by configuration: Configuration) {
-        let snapshot = Snapshot(configuration)
-        box.withLockedValue { $0 = snapshot }
     }
 }

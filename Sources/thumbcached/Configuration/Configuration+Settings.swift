@@ -1,10 +1,10 @@
+import DaemonServer
 import LinuxSupport
 import Logging
 import ThumbnailCache
 
 extension Configuration {
-    /// Every key outside of `[origins]`. What bounds others stands before them: a request that is allowed finds room,
-    /// when it is alone.
+    /// Every key outside of `[origins]`. What bounds others stands before them.
     static func settings(accounts: AccountDirectory) -> [Setting<Configuration>] {
         [
             Setting("threads", \.threads, .count(1...256)),
@@ -83,10 +83,12 @@ extension Configuration {
         }
     }
 
-    private static func admins(_ accounts: AccountDirectory) -> SettingKind<Admins> {
-        let one = SettingKind<String>.text.map { name throws(SettingError) in try Admins.resolve(name, with: accounts) }
-        return SettingKind<[Admins]>.list(of: one, such: "[\"root\", \"@wheel\"]").map { all throws(SettingError) in
-            all.reduce(into: Admins()) { sum, next in
+    private static func admins(_ accounts: AccountDirectory) -> SettingKind<AdminRule> {
+        let one = SettingKind<String>.text.map { name throws(SettingError) in
+            try AdminRule.resolve(name, with: accounts)
+        }
+        return SettingKind<[AdminRule]>.list(of: one, such: "[\"root\", \"@wheel\"]").map { all throws(SettingError) in
+            all.reduce(into: AdminRule()) { sum, next in
                 sum.uids.formUnion(next.uids)
                 sum.gids.formUnion(next.gids)
             }
@@ -95,8 +97,7 @@ extension Configuration {
 
     // MARK: At a reload
 
-    /// The keys that differ from those of a running daemon and that a reload cannot take over, in the order
-    /// of the settings. Limits, origins and the log level can be taken over; what is open already cannot be moved.
+    /// The keys that differ from those of a running daemon and that a reload cannot take over, in their order.
     func changesNeedingRestart(from old: Configuration) -> [String] {
         Self.fixedSettings.filter { setting in
             var unchanged = self

@@ -1,12 +1,12 @@
+import DaemonServer
 import DiskStore
 import Logging
 import ThumbcacheProtocol
 import ThumbnailCache
 
 /// All that can be configured, with the defaults. Names follow the keys of the file: `limits.users-per-uid` is
-/// ``Limits/usersPerUID``. What each key means, and why it has its default, stands in `docs/configuration.md`.
-///
-/// A value: made by ``ConfigurationLoader`` at the start and again at a reload, and handed on.
+/// ``Limits/usersPerUID``. What each key means, and why it has its default, stands in `docs/configuration.md`. Sizes
+/// are in bytes and times in milliseconds; paths are absolute.
 struct Configuration: Equatable, Sendable {
     /// Event loops.
     var threads = 1
@@ -21,41 +21,36 @@ struct Configuration: Equatable, Sendable {
     var log = Log()
 
     struct Socket: Equatable, Sendable {
-        /// Absolute. Nil where neither the file nor the environment says, which only a socket passed by systemd allows.
+        /// Nil where neither the file nor the environment says, which only a socket passed by systemd allows.
         var path: String?
         /// Permission bits of the socket file. Everyone may connect: who is who, the kernel tells.
         var mode: UInt32 = 0o666
     }
 
     struct Storage: Equatable, Sendable {
-        /// Absolute path of the directory for images.
         var cache = ""
-        /// Absolute path of the directory for log-ins and, unless they live in ``runtime``, keys.
+        /// For log-ins and, unless they live in ``runtime``, keys.
         var state = ""
-        /// Absolute path of a directory that a reboot empties. Nil where nothing names one; ``keys`` may need it.
+        /// A directory that a reboot empties. Nil where nothing names one; ``keys`` may need it.
         var runtime: String?
-        /// Where keys live, and so whether log-ins survive a reboot.
         var keys = DiskStoreConfiguration.KeyStorage.disk
-        /// Bytes, for all users together.
+        /// For all users together.
         var quota = 1 << 30
-        /// Bytes, for each user.
         var userQuota = 64 << 20
     }
 
     struct Memory: Equatable, Sendable {
-        /// Bytes of images kept in memory; 0 turns the tier off.
+        /// 0 turns it off.
         var tier = 64 << 20
     }
 
     struct Sessions: Equatable, Sendable {
-        /// Whether a boot since the last start logs everyone out.
         var purgeOnBoot = false
-        /// Absolute path of the directory in which log-out hooks leave markers; empty for none.
+        /// The directory in which log-out hooks leave markers; empty for none.
         var pendingLogouts = ""
     }
 
     struct Limits: Equatable, Sendable {
-        /// Bytes of one image.
         var image = CommandLimits().image
         /// Pixels, of either side of an image.
         var dimension = 8192
@@ -63,17 +58,15 @@ struct Configuration: Equatable, Sendable {
         var id = CommandLimits().id
         /// Elements of one request.
         var arguments = 1024
-        /// Bytes of unprocessed input of one connection.
+        /// Of one connection, not processed yet.
         var input = 16 << 20
-        /// Bytes of unread output of one connection.
+        /// Of one connection, not read yet.
         var output = 16 << 20
-        /// Bytes of what is kept because of one account: requests, replies, users, sessions, missing images.
+        /// What is kept because of one account: requests, replies, users, sessions, missing images.
         var memoryPerUID = 64 << 20
-        /// Of all accounts together.
         var memory = 256 << 20
-        /// Milliseconds for which a peer may read nothing, or leave a frame unfinished.
+        /// For which a peer may read nothing, or leave a frame unfinished.
         var stall: Int64 = 30_000
-        /// Bytes of a token.
         var token = CommandLimits().token
         /// In total, the admins' among them.
         var connections = 1024
@@ -93,7 +86,7 @@ struct Configuration: Equatable, Sendable {
 
     struct Access: Equatable, Sendable {
         /// Who may log out and purge in another uid's name.
-        var admins = Admins(uids: [0])
+        var admins = AdminRule(uids: [0])
     }
 
     struct Log: Equatable, Sendable {

@@ -19,8 +19,7 @@ struct ConfigurationCheck {
     let environment: [String: String]
 
     /// - Returns: what was found to be good.
-    /// - Throws: ``ConfigurationError`` with all that is wrong; ``SystemError`` when the service's user cannot be
-    ///   become.
+    /// - Throws: ``ConfigurationError`` with all that is wrong; ``SystemError`` if it cannot become the service's user.
     func run() throws -> String {
         let suffix = try becomeServiceUser() ? ", read as the user \(Self.serviceUser)" : ""
         let passed = environment.merging(Self.serviceEnvironment) { own, _ in own }

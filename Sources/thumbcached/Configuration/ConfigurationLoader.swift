@@ -20,10 +20,9 @@ struct ConfigurationLoader: Sendable {
 
     /// - Parameter file: Nil for the default one, which need not exist.
     func load(file: String?) throws(ConfigurationError) -> Configuration {
-        guard let text = try read(file ?? Self.defaultFile, mayBeMissing: file == nil) else {
-            return try decode("", file: "")
-        }
-        return try decode(text, file: file ?? Self.defaultFile)
+        let path = file ?? Self.defaultFile
+        let text = try read(path, mayBeMissing: file == nil)
+        return try decode(text ?? "", file: text == nil ? "" : path)
     }
 
     /// - Parameter file: What to call the text in errors.

@@ -1,7 +1,6 @@
 /// One key of the configuration: its name, what values it takes and where they go.
 ///
-/// The list of all settings alone knows the names: reading, the search for unknown keys and the
-/// comparison at a reload go by it.
+/// Only the list of all settings knows the names: reading, unknown keys and what a reload compares go by it.
 struct Setting<Root>: Sendable {
     /// Relative to `Root`, as in `limits.image`.
     let name: String
@@ -92,8 +91,7 @@ struct SettingReader<Root> {
     mutating func reconcile(_ root: inout Root) {
         for setting in settings {
             for bound in setting.bounds {
-                guard let number = setting.number,
-                    let other = settings.first(where: { $0.name == bound.name })?.number
+                guard let number = setting.number, let other = settings.first(where: { $0.name == bound.name })?.number
                 else { continue }
                 let (amount, most) = (number.amount(root), other.amount(root) - bound.margin)
                 let isDefault = !found.contains(bound.name)
@@ -179,7 +177,5 @@ struct SettingError: Error, Equatable {
     /// What to add to the key's name: `[2]` for the third element of a list.
     let keySuffix: String
 
-    init(_ sentence: String, keySuffix: String = "") {
-        (self.sentence, self.keySuffix) = (sentence, keySuffix)
-    }
+    init(_ sentence: String, keySuffix: String = "") { (self.sentence, self.keySuffix) = (sentence, keySuffix) }
 }

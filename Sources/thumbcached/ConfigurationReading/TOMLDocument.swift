@@ -2,8 +2,7 @@ import TOMLKit
 
 /// A value of a TOML document.
 ///
-/// A tree of our own, because TOMLKit's decoder reports a wrong type as a missing key, and traps on integers that do
-/// not fit.
+/// A tree of our own: TOMLKit's decoder reports a wrong type as a missing key and traps on integers that do not fit.
 enum TOMLNode: Equatable, Sendable {
     case table([String: TOMLNode])
     case array([TOMLNode])
@@ -133,9 +132,7 @@ struct TOMLGuard {
         throw problem("a section needs a name, as in [limits]")
     }
 
-    private mutating func skipBlanks() {
-        rest = rest.drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
-    }
+    private mutating func skipBlanks() { rest = rest.drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") } }
 
     /// A string in any of the four kinds of quotes, behind the first.
     private mutating func skipString(_ quote: UInt8) {

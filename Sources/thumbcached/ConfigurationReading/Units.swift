@@ -21,9 +21,7 @@ struct Quantity: Sendable {
         units: [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)], none: "0s")
 
     /// All units, as a sentence has them: the smallest first.
-    var unitNames: String {
-        units.dropFirst().reversed().map(\.suffix).joined(separator: ", ") + " or \(units[0].suffix)"
-    }
+    var unitNames: String { alternatives(units.reversed().map(\.suffix)) }
 
     /// In the smallest unit; nil for what is no such quantity.
     func parse(_ text: String) -> Int? {
@@ -47,9 +45,7 @@ struct Quantity: Sendable {
 // MARK: Text in messages
 
 /// A key as TOML writes it: bare where it can be, else in quotes.
-func keyText(_ key: String) -> String {
-    !key.isEmpty && key.utf8.allSatisfy(isWordByte) ? key : quoted(key)
-}
+func keyText(_ key: String) -> String { !key.isEmpty && key.utf8.allSatisfy(isWordByte) ? key : quoted(key) }
 
 /// Letters, digits, `-` and `_`.
 func isWordByte(_ byte: UInt8) -> Bool {

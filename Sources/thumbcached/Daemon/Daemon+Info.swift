@@ -3,6 +3,7 @@ import DiskStore
 import Glibc
 import ImageFetcher
 import LinuxSupport
+import NIOConcurrencyHelpers
 import ThumbcacheProtocol
 import ThumbnailCache
 
@@ -19,9 +20,7 @@ extension Daemon {
         return ServerInfo([
             "server": { _, _ in
                 [
-                    ("thumbcached_version", Version.current),
-                    ("redis_version", "7.0.0"),
-                    ("redis_mode", "standalone"),
+                    ("thumbcached_version", Version.current), ("redis_version", "7.0.0"), ("redis_mode", "standalone"),
                     ("process_id", "\(getpid())"),
                     ("uptime_in_seconds", "\((uptime() - started) / 1_000_000_000)"),
                 ]
@@ -32,11 +31,8 @@ extension Daemon {
                 guard peer.isAdmin else { return [("held_bytes", "\(budget.bytes(of: peer.uid))"), capacity] }
                 let tier = memory.statistics
                 return [
-                    ("held_bytes", "\(budget.bytes)"),
-                    capacity,
-                    ("used_memory_rss", "\(residentBytes())"),
-                    ("tier_images", "\(tier.images)"),
-                    ("tier_bytes", "\(tier.bytes)"),
+                    ("held_bytes", "\(budget.bytes)"), capacity, ("used_memory_rss", "\(residentBytes())"),
+                    ("tier_images", "\(tier.images)"), ("tier_bytes", "\(tier.bytes)"),
                     ("tier_evictions", "\(tier.evictions)"),
                 ]
             },
@@ -58,7 +54,7 @@ extension Daemon {
             },
             "fetch": { peer, figures in
                 fetchLines(
-                    fetcher.statistics, origins: live.current.configuration.origins.keys.sorted(),
+                    fetcher.statistics, origins: live.withLockedValue { $0.origins.keys.sorted() },
                     traffic: peer.isAdmin ? (counters: counters, memoryHits: figures().memoryHits) : nil)
             },
             "sessions": { peer, figures in
@@ -75,8 +71,7 @@ extension Daemon {
     /// The section `fetch`: what was asked of the origins, and what came of it.
     ///
     /// - Parameters:
-    ///   - origins: the names in the configuration. What was asked of one that is configured no more is in the sums
-    ///     alone.
+    ///   - origins: the names in the configuration; others are in the sums alone.
     ///   - traffic: where images came from; nil for a caller who is no admin, and who is told of the origins alone:
     ///     whether they can be reached concerns everybody, what others asked of them does not.
     static func fetchLines(
@@ -86,13 +81,9 @@ extension Daemon {
         if let (counters, memoryHits) = traffic {
             lines += FetcherStatistics.Counter.allCases.map { ($0.rawValue, "\(fetch[$0])") }
             lines += [
-                ("uids_open", "\(fetch.uidsOpen)"),
-                ("in_flight", "\(fetch.inFlight)"),
-                ("queued", "\(fetch.queued)"),
-                ("hits_memory", "\(memoryHits)"),
-                ("hits_disk", "\(counters[.diskHits])"),
-                ("hits_stale", "\(counters[.staleServed])"),
-                ("hits_origin", "\(fetch[.images])"),
+                ("uids_open", "\(fetch.uidsOpen)"), ("in_flight", "\(fetch.inFlight)"), ("queued", "\(fetch.queued)"),
+                ("hits_memory", "\(memoryHits)"), ("hits_disk", "\(counters[.diskHits])"),
+                ("hits_stale", "\(counters[.staleServed])"), ("hits_origin", "\(fetch[.images])"),
             ]
             lines += counters.figures(.tokenRefreshes, .tokenRefreshFailures)
         }

@@ -4,6 +4,7 @@ import Glibc
 import ImageFetcher
 import LinuxSupport
 import Logging
+import NIOConcurrencyHelpers
 import NIOCore
 import RESP
 import SocketLoops
@@ -27,9 +28,7 @@ enum Daemon {
     private static var restAtStart: Double { 0.5 }
 
     /// Serves until SIGTERM or SIGINT. Called on the main thread, which it blocks.
-    /// - Parameters:
-    ///   - logLevel: over the configuration's.
-    ///   - reload: reads the configuration anew.
+    /// - Parameter logLevel: over the configuration's.
     static func run(
         _ wanted: Configuration, environment: [String: String], logLevel: Logger.Level?,
         reload: @escaping @Sendable () throws -> Configuration
@@ -37,22 +36,21 @@ enum Daemon {
         let live = LiveConfiguration(wanted)
         let log = Logger(label: "thumbcached") { label in
             StructuredLog(
-                label: label, threshold: { logLevel ?? live.current.configuration.log.level },
+                label: label, threshold: { logLevel ?? live.withLockedValue { $0.log.level } },
                 isJournal: Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"]))
         }
         let accounts = LiveAccounts(log: log)
         accounts.read()
         let accountOf: @Sendable (UInt32) -> UInt32 = { accounts.account(of: $0) }
         let (configuration, descriptors) = try DescriptorBudget.fit(wanted, log: log)
-        live.replace(by: configuration)
+        live.withLockedValue { $0 = configuration }
 
         // The store first: its locks say whether this daemon may be at all.
         for path in [configuration.storage.cache, configuration.storage.state, configuration.storage.runtime] {
             if let path { try makeDirectories(path, mode: 0o700) }
         }
         let store = try DiskStore(
-            configuration: configuration.store(
-                openDirectories: descriptors.directories),
+            configuration: configuration.store(openDirectories: descriptors.directories),
             accountOf: accountOf, yield: backgroundYield().yield, log: log)
         try endWhatABootEnds(store, environment, configuration, log)
         try store.start(after: restAtStart)
@@ -76,13 +74,12 @@ enum Daemon {
         let writes = WriteBehind(
             writer: writing, time: time, yield: backgroundYield().yield, limits: .init(tier: memory.capacity)
         ) { fetcher.isBusy }
-        let budget = MemoryBudget(limits: { live.current.memoryLimits }, accountOf: accountOf)
+        let budget = MemoryBudget(limits: { live.withLockedValue { $0.memoryLimits } }, accountOf: accountOf)
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: fetcher, memory: memory, budget: budget, disk: disk,
-            judging: judging,
-            writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks, time: time,
+            judging: judging, writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks, time: time,
             framing: framing, counters: CacheCounters(), yield: backgroundYield().yield,
-            settings: { live.current.cacheSettings })
+            settings: { live.withLockedValue { $0.cacheSettings } })
         let sessions = UserSessions(services: services, log: log)
         let logout = EndingService(sessions: sessions, log: log)
         let pendingLogouts = store.logoutMarkers.map {
@@ -93,7 +90,7 @@ enum Daemon {
             sessions: sessions, services: services, store: store, fetcher: fetcher, registry: registry, live: live)
         let context = ServerContext(
             services: services, sessions: sessions, endingService: logout, pendingLogouts: pendingLogouts, info: info,
-            registry: registry, loops: group, limits: { live.current.serverLimits }, log: log)
+            registry: registry, loops: group, limits: { live.withLockedValue { $0.serverLimits } }, log: log)
 
         // The log-outs that came while there was no daemon, before anybody is served.
         do {
@@ -114,7 +111,7 @@ enum Daemon {
         watchdog?.start()
         pendingLogouts?.watch()
         try Serving(
-            socket: socket, context: context, admins: configuration.adminRule, overflowUID: overflowUID(log),
+            socket: socket, context: context, admins: configuration.access.admins, overflowUID: overflowUID(log),
             reload: Reload(load: reload, live: live, accounts: accounts, fetcher: fetcher, log: log),
             notifier: notifier, log: log
         ).run(on: tasks)
@@ -166,7 +163,7 @@ enum Daemon {
 }
 
 /// Why the daemon does not start, or ends.
-struct DaemonError: Error, CustomStringConvertible {
+struct DaemonError: Error, Equatable, CustomStringConvertible {
     let description: String
 
     init(_ description: String) { self.description = description }

@@ -72,8 +72,7 @@ struct Serving: Sendable {
     }
 }
 
-/// Reads the configuration again on SIGHUP: limits, origins and the log level take effect at once; a file that is not
-/// good changes nothing.
+/// Reads the configuration again on SIGHUP: limits, origins and the log level take effect at once.
 struct Reload: Sendable {
     let load: @Sendable () throws -> Configuration
     let live: LiveConfiguration
@@ -84,9 +83,9 @@ struct Reload: Sendable {
     func run() {
         do {
             let new = try load()
-            let old = live.current.configuration
+            let old = live.withLockedValue { $0 }
             let merged = try DescriptorBudget.fit(new.reloaded(over: old), log: log).configuration
-            live.replace(by: merged)
+            live.withLockedValue { $0 = merged }
             fetcher.update(merged.fetcher)
             accounts.read()
             let ignored = new.changesNeedingRestart(from: old)
@@ -102,8 +101,7 @@ struct Reload: Sendable {
     }
 }
 
-/// What the main thread waits for while the daemon serves. However often something is told before it is looked at, it
-/// is one event.
+/// What the main thread waits for while the daemon serves. Told twice before it is looked at, it is one event.
 final class DaemonEvents: Sendable {
     /// The first in this list goes first.
     enum Event: CaseIterable, Sendable {
@@ -117,9 +115,7 @@ final class DaemonEvents: Sendable {
     private let events = NIOLockedValueBox<Set<Event>>([])
     private let isTold = Semaphore()
 
-    func tell(_ event: Event) {
-        if events.withLockedValue({ $0.insert(event).inserted }) { isTold.signal() }
-    }
+    func tell(_ event: Event) { if events.withLockedValue({ $0.insert(event).inserted }) { isTold.signal() } }
 
     /// Blocks until there is one, and takes it.
     func next() -> Event {
@@ -132,8 +128,7 @@ final class DaemonEvents: Sendable {
         }
     }
 
-    /// Turns signals into events from now on, on a thread that waits for nothing else: sigwait(3). Until then they end
-    /// the process.
+    /// Turns signals into events, on a thread that waits for nothing else: sigwait(3). Until then they end the process.
     ///
     /// Called on the main thread, which is the only one that signals are delivered to (see `startThread`).
     func takeSignals() throws(SystemError) {

@@ -21,8 +21,7 @@ struct LiveAccounts: Sendable {
 
     func account(of uid: UInt32) -> UInt32 { state.withLockedValue { $0.accounts.account(of: uid) } }
 
-    /// The same of a uid that connects. If it is in nobody's range the file is looked at behind it, so that its next
-    /// connection is known.
+    /// The same of a uid that connects. If it is in nobody's range the file is looked at, for its next connection.
     /// - Parameters:
     ///   - now: nanoseconds of a clock that nobody sets.
     ///   - pool: where files are looked at; names of accounts may be looked up there, which can take long.

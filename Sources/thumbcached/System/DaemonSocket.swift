@@ -15,7 +15,7 @@ struct DaemonSocket: Sendable {
             return
         }
         guard let path = configuration.path else {
-            throw SocketError("no socket was passed and none is configured: set socket.path, or XDG_RUNTIME_DIR")
+            throw DaemonError("no socket was passed and none is configured: set socket.path, or XDG_RUNTIME_DIR")
         }
         if let slash = path.lastIndex(of: "/"), slash != path.startIndex {
             try makeDirectories(String(path[..<slash]), mode: 0o755)
@@ -28,14 +28,9 @@ struct DaemonSocket: Sendable {
     func remove() throws { try own?.remove() }
 }
 
-/// Why there is no socket to listen on: what was found and what would be right.
-struct SocketError: Error, Equatable, CustomStringConvertible {
-    let description: String
-
-    init(_ description: String) { self.description = description }
-
-    init(_ action: String, _ path: String, _ code: Int32 = errno) {
-        description = "cannot \(action) \(path): \(SystemError(action, code: code).reason)"
+extension DaemonError {
+    fileprivate init(_ action: String, _ path: String, _ code: Int32 = errno) {
+        self.init("cannot \(action) \(path): \(SystemError(action, code: code).reason)")
     }
 }
 
@@ -52,38 +47,38 @@ struct SocketActivation: Sendable {
     /// The descriptor of the passed socket, which from here on a program that is started does not inherit; nil where
     /// none is passed, or to another process.
     /// - Throws: When more than one is passed, or one that is not a listening Unix stream socket.
-    func descriptor() throws(SocketError) -> Int32? {
+    func descriptor() throws(DaemonError) -> Int32? {
         guard let passed = environment["LISTEN_FDS"], environment["LISTEN_PID"] == "\(pid)" else { return nil }
         guard let count = Int(passed), count >= 0 else {
-            throw SocketError("LISTEN_FDS is \(quoted(passed)); it has to be the number of sockets passed")
+            throw DaemonError("LISTEN_FDS is \(quoted(passed)); it has to be the number of sockets passed")
         }
         if count == 0 { return nil }
         guard count == 1 else {
-            throw SocketError("\(count) sockets are passed by LISTEN_FDS; thumbcached takes one, so pass only that")
+            throw DaemonError("\(count) sockets are passed by LISTEN_FDS; thumbcached takes one, so pass only that")
         }
         let expected = "it has to be a listening Unix stream socket, as ListenStream= with a path makes it"
         let family = try option(SO_DOMAIN)
         guard family == AF_UNIX else {
-            throw SocketError("the passed socket is of address family \(family), not a Unix socket; \(expected)")
+            throw DaemonError("the passed socket is of address family \(family), not a Unix socket; \(expected)")
         }
         guard try option(SO_TYPE) == Int32(SOCK_STREAM.rawValue) else {
-            throw SocketError("the passed socket is no stream socket; \(expected)")
+            throw DaemonError("the passed socket is no stream socket; \(expected)")
         }
         guard try option(SO_ACCEPTCONN) == 1 else {
-            throw SocketError("the passed socket does not listen; \(expected), with Accept=no")
+            throw DaemonError("the passed socket does not listen; \(expected), with Accept=no")
         }
         guard fcntl(first, F_SETFD, FD_CLOEXEC) == 0 else {
-            throw SocketError("the passed socket cannot be kept from being inherited: \(SystemError("fcntl").reason)")
+            throw DaemonError("the passed socket cannot be kept from being inherited: \(SystemError("fcntl").reason)")
         }
         return first
     }
 
-    private func option(_ name: Int32) throws(SocketError) -> Int32 {
+    private func option(_ name: Int32) throws(DaemonError) -> Int32 {
         var value: Int32 = 0
         var size = socklen_t(MemoryLayout<Int32>.size)
         guard getsockopt(first, SOL_SOCKET, name, &value, &size) == 0 else {
             let reason = SystemError("getsockopt").reason
-            throw SocketError("LISTEN_FDS says that descriptor \(first) is a socket, but it is not: \(reason)")
+            throw DaemonError("LISTEN_FDS says that descriptor \(first) is a socket, but it is not: \(reason)")
         }
         return value
     }
@@ -106,19 +101,19 @@ struct ListeningSocket: Sendable {
     ///   - mode: Permission bits of the socket file; connecting takes the permission to write.
     ///   - owner: Whose stale sockets may be removed: the daemon's own uid.
     /// - Throws: Says what stands in the way. Nothing that was there is changed then.
-    init(path: String, mode: UInt32, owner: UInt32 = geteuid()) throws(SocketError) {
+    init(path: String, mode: UInt32, owner: UInt32 = geteuid()) throws(DaemonError) {
         guard path.hasPrefix("/"), !path.hasSuffix("/"), !path.utf8.contains(0) else {
-            throw SocketError("\(quoted(path)) is not the absolute path of a file")
+            throw DaemonError("\(quoted(path)) is not the absolute path of a file")
         }
         let address: UnixAddress
         do throws(SystemError) {
             address = try UnixAddress(path)
         } catch {
             let (count, most) = (path.utf8.count, UnixAddress.longestPath)
-            throw SocketError("\(quoted(path)) is \(count) bytes long; a Unix socket's path has \(most) at most")
+            throw DaemonError("\(quoted(path)) is \(count) bytes long; a Unix socket's path has \(most) at most")
         }
         let lock = try SocketLock(for: path)
-        do throws(SocketError) {
+        do throws(DaemonError) {
             try Self.makeWay(path, address, owner)
             (descriptor, identity) = try Self.listen(path, address, mode)
         } catch {
@@ -131,26 +126,26 @@ struct ListeningSocket: Sendable {
 
     /// Removes the socket file, if what is at the path is still this socket, and gives back the lock. For the stop.
     /// - Returns: Whether it was there, and was removed.
-    @discardableResult func remove() throws(SocketError) -> Bool {
+    @discardableResult func remove() throws(DaemonError) -> Bool {
         defer { lock.release() }
         guard try identify(path) == identity else { return false }
-        guard unlink(path) == 0 else { throw SocketError("remove", path) }
+        guard unlink(path) == 0 else { throw DaemonError("remove", path) }
         return true
     }
 
     /// Removes a stale socket of that owner's; throws for everything else that is there.
-    private static func makeWay(_ path: String, _ address: UnixAddress, _ owner: UInt32) throws(SocketError) {
+    private static func makeWay(_ path: String, _ address: UnixAddress, _ owner: UInt32) throws(DaemonError) {
         var status = stat()
         guard lstat(path, &status) == 0 else {
             if errno == ENOENT { return }
-            throw SocketError("look at", path)
+            throw DaemonError("look at", path)
         }
         let advice = "move it away, or set socket.path"
         guard status.st_mode & S_IFMT == S_IFSOCK else {
-            throw SocketError("\(path) is taken by \(kind(status.st_mode)); \(advice)")
+            throw DaemonError("\(path) is taken by \(kind(status.st_mode)); \(advice)")
         }
         guard status.st_uid == owner else {
-            throw SocketError("\(path) is a socket of uid \(status.st_uid), not of this daemon's; \(advice)")
+            throw DaemonError("\(path) is a socket of uid \(status.st_uid), not of this daemon's; \(advice)")
         }
         // Connects and hangs up: 0, or why not.
         let descriptor = try makeSocket(path)
@@ -161,19 +156,19 @@ struct ListeningSocket: Sendable {
         // Gone in the meantime.
         case ENOENT: return
         case 0, EAGAIN:
-            throw SocketError("\(path) is in use: another process listens on it; stop that, or set socket.path")
-        case EPROTOTYPE: throw SocketError("\(path) is a socket of another kind, not of thumbcached's; \(advice)")
-        default: throw SocketError("connect to", path, code)
+            throw DaemonError("\(path) is in use: another process listens on it; stop that, or set socket.path")
+        case EPROTOTYPE: throw DaemonError("\(path) is a socket of another kind, not of thumbcached's; \(advice)")
+        default: throw DaemonError("connect to", path, code)
         }
-        guard unlink(path) == 0 || errno == ENOENT else { throw SocketError("remove the stale socket", path) }
+        guard unlink(path) == 0 || errno == ENOENT else { throw DaemonError("remove the stale socket", path) }
     }
 
     private static func listen(
         _ path: String, _ address: UnixAddress, _ mode: UInt32
-    ) throws(SocketError) -> (Int32, FileIdentity) {
+    ) throws(DaemonError) -> (Int32, FileIdentity) {
         let descriptor = try makeSocket(path)
         guard address.withSocketAddress({ bind(descriptor, $0, $1) }) == 0 else {
-            let error = SocketError("make the socket", path)
+            let error = DaemonError("make the socket", path)
             close(descriptor)
             throw error
         }
@@ -183,7 +178,7 @@ struct ListeningSocket: Sendable {
         guard fchmodat(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW) == 0, Glibc.listen(descriptor, 4096) == 0,
             let identity = try identify(path)
         else {
-            let error = SocketError("set up the socket", path)
+            let error = DaemonError("set up the socket", path)
             unlink(path)
             close(descriptor)
             throw error
@@ -192,10 +187,10 @@ struct ListeningSocket: Sendable {
     }
 
     /// Non-blocking: a probe of a socket whose queue is full must not wait.
-    private static func makeSocket(_ path: String) throws(SocketError) -> Int32 {
+    private static func makeSocket(_ path: String) throws(DaemonError) -> Int32 {
         let kind = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
         let descriptor = socket(AF_UNIX, kind, 0)
-        guard descriptor >= 0 else { throw SocketError("make a socket for", path) }
+        guard descriptor >= 0 else { throw DaemonError("make a socket for", path) }
         return descriptor
     }
 
@@ -210,18 +205,17 @@ struct ListeningSocket: Sendable {
     }
 }
 
-/// The lock file of a socket, locked as long as the daemon lives. The kernel gives the lock back however the process
-/// ends.
+/// The lock file of a socket, locked for as long as the daemon lives, however it ends.
 private struct SocketLock {
     private let path: String
     private let descriptor: Int32
 
-    init(for socket: String) throws(SocketError) {
+    init(for socket: String) throws(DaemonError) {
         path = "\(socket).lock"
         while true {
             let descriptor = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0o600)
-            guard descriptor >= 0 else { throw SocketError("make the lock file", path) }
-            do throws(SocketError) {
+            guard descriptor >= 0 else { throw DaemonError("make the lock file", path) }
+            do throws(DaemonError) {
                 if try Self.take(descriptor, path, socket) {
                     self.descriptor = descriptor
                     return
@@ -241,26 +235,26 @@ private struct SocketLock {
         close(descriptor)
     }
 
-    private static func take(_ descriptor: Int32, _ path: String, _ socket: String) throws(SocketError) -> Bool {
+    private static func take(_ descriptor: Int32, _ path: String, _ socket: String) throws(DaemonError) -> Bool {
         var status = stat()
-        guard fstat(descriptor, &status) == 0 else { throw SocketError("look at the lock file", path) }
+        guard fstat(descriptor, &status) == 0 else { throw DaemonError("look at the lock file", path) }
         guard status.st_mode & S_IFMT == S_IFREG else {
-            throw SocketError(
+            throw DaemonError(
                 "\(path), where the socket's lock file goes, is no plain file; move it away, or set socket.path")
         }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
-            if errno != EWOULDBLOCK { throw SocketError("lock", path) }
-            throw SocketError("\(socket) is in use: another thumbcached holds its lock")
+            if errno != EWOULDBLOCK { throw DaemonError("lock", path) }
+            throw DaemonError("\(socket) is in use: another thumbcached holds its lock")
         }
         return try identify(path) == FileIdentity(status)
     }
 }
 
 /// What is at a path, a symbolic link itself included; nil where nothing is.
-private func identify(_ path: String) throws(SocketError) -> FileIdentity? {
+private func identify(_ path: String) throws(DaemonError) -> FileIdentity? {
     do throws(SystemError) {
         return try FileIdentity.of(path)
     } catch {
-        throw SocketError("look at", path, error.code)
+        throw DaemonError("look at", path, error.code)
     }
 }

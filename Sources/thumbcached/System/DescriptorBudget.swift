@@ -21,8 +21,7 @@ struct DescriptorBudget: Equatable, Sendable {
     private static let fewestDownloads = 8
     /// Besides the admins'.
     private static let fewestConnections = 8
-    /// Sockets that one download, or one token request, can take: that of the transfer, and what libcurl resolves its
-    /// host with.
+    /// Sockets that one download or token request can take: its own, and what libcurl resolves its host with.
     private static let perTransfer = 2
 
     /// What everything takes that has no limit of its own: standard streams, log, locks and roots of the store, the
@@ -41,13 +40,18 @@ struct DescriptorBudget: Equatable, Sendable {
 
     /// - Parameter limit: descriptors that the process may have (getrlimit(2), RLIMIT_NOFILE).
     /// - Throws: when not even the least fits.
-    init(_ configuration: Configuration, limit: Int, diskThreads: Int) throws(TooFewDescriptors) {
+    init(_ configuration: Configuration, limit: Int, diskThreads: Int) throws(DaemonError) {
         let limits = configuration.limits
         let fixed = Self.fixed(threads: configuration.threads, diskThreads: diskThreads)
         let fewest = min(limits.connections, limits.adminConnections + Self.fewestConnections)
         let fewestDownloads = min(limits.downloads, Self.fewestDownloads)
         var rest = limit - fixed - Self.fewestDirectories - Self.perTransfer * fewestDownloads - fewest
-        guard rest >= 0 else { throw TooFewDescriptors(limit: limit, least: limit - rest) }
+        guard rest >= 0 else {
+            throw DaemonError(
+                "the process may have only \(limit) open files; with this configuration it needs at least "
+                    + "\(limit - rest): raise LimitNOFILE= in the unit (ulimit -n in a shell), or lower "
+                    + "limits.admin-connections or threads")
+        }
 
         // In reverse order of sacrifice: what is left for the last is what the first did not take.
         func take(_ wanted: Int, _ size: Int) -> Int {
@@ -65,8 +69,7 @@ struct DescriptorBudget: Equatable, Sendable {
         let limits = configuration.limits
         return [
             ("limits.connections", limits.connections, connections), ("limits.downloads", limits.downloads, downloads),
-        ]
-        .filter { $1 > $2 }.map { "\($0): \($2) instead of \($1)" }
+        ].filter { $1 > $2 }.map { "\($0): \($2) instead of \($1)" }
     }
 
     /// The configuration, with no more than there are descriptors for.
@@ -81,7 +84,7 @@ struct DescriptorBudget: Equatable, Sendable {
 
     /// Sees to it that a configuration fits the process: raises the soft limit as far as it is needed and allowed, and
     /// where that is not enough lowers the configuration, with a warning.
-    /// - Throws: ``TooFewDescriptors``; ``SystemError`` when the system does not say.
+    /// - Throws: when not even the least fits; ``SystemError`` when the system does not say.
     static func fit(
         _ configuration: Configuration, log: Logger
     ) throws -> (configuration: Configuration, budget: DescriptorBudget) {
@@ -104,15 +107,5 @@ struct DescriptorBudget: Equatable, Sendable {
                 ])
         }
         return (budget.applied(to: configuration), budget)
-    }
-}
-
-struct TooFewDescriptors: Error, Equatable, CustomStringConvertible {
-    let limit: Int
-    let least: Int
-
-    var description: String {
-        "the process may have only \(limit) open files; with this configuration it needs at least \(least): raise "
-            + "LimitNOFILE= in the unit (ulimit -n in a shell), or lower limits.admin-connections or threads"
     }
 }

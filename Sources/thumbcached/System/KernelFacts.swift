@@ -10,16 +10,13 @@ enum KernelFacts {
 
     /// What the kernel has for the overflow uid unless somebody sets another.
     static let defaultOverflowUID: UInt32 = 65_534
-    /// Where a unit that hides /proc/sys from the daemon (`ProcSubset=pid`) can pass the id of the boot: `%b` of
-    /// systemd.unit(5).
+    /// In which a unit that hides /proc/sys (`ProcSubset=pid`) can pass the id of the boot: `%b` of systemd.unit(5).
     static let bootIDVariable = "THUMBCACHED_BOOT_ID"
 
     /// The id of this boot of the machine, also in a container: 32 hexadecimal digits, as the environment has them,
     /// else those of random(4), boot_id.
     /// - Throws: when there is none in the environment and the file cannot be read, or what is found is no id.
-    static func bootID(
-        environment: [String: String], file path: String = bootIDFile
-    ) throws(SystemError) -> String {
+    static func bootID(environment: [String: String], file path: String = bootIDFile) throws(SystemError) -> String {
         let passed = environment[bootIDVariable].flatMap { $0.isEmpty ? nil : $0 }
         let found = if let passed { passed } else { try word(path) }
         let id = found.lowercased().filter { $0 != "-" }

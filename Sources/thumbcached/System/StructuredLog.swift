@@ -1,6 +1,7 @@
 import Glibc
 import LinuxSupport
 import Logging
+import RESP
 
 /// Log records on standard error: one line, one write. Handed to each logger; nothing is registered globally.
 ///
@@ -13,7 +14,8 @@ struct StructuredLog: LogHandler {
     let threshold: @Sendable () -> Logger.Level
     let isJournal: Bool
     var output = StandardError()
-    var clock = UTCTime.wallClock
+    /// Nanoseconds since 1970.
+    var clock: @Sendable () -> Int64 = { nanoseconds(of: CLOCK_REALTIME) }
     var metadata: Logger.Metadata = [:]
     var metadataProvider: Logger.MetadataProvider?
     /// Set on this logger alone.
@@ -37,12 +39,10 @@ struct StructuredLog: LogHandler {
         if let provided = metadataProvider?.get() { all.merge(provided) { $1 } }
         if let own = event.metadata { all.merge(own) { $1 } }
         if let error = event.error { all["error"] = .string("\(error)") }
-        let start: String
-        if isJournal {
-            start = "<\(event.level.priority)>"
-        } else {
-            let now = clock()
-            start = "time=\(UTCTime.format(seconds: now.seconds, nanoseconds: now.nanoseconds)) "
+        var start = "<\(event.level.priority)>"
+        if !isJournal {
+            let (seconds, rest) = clock().quotientAndRemainder(dividingBy: 1_000_000_000)
+            start = "time=\(UTCTime.format(seconds: seconds, milliseconds: rest / 1_000_000)) "
         }
         let fields = all.sorted { $0.key < $1.key }.map { (key: $0.key, value: $0.value.description) }
         return start
@@ -95,17 +95,8 @@ enum LogFormat {
     private static func value(_ text: String) -> String {
         let scalars = text.unicodeScalars
         if !scalars.isEmpty, scalars.allSatisfy(isPlain), scalars.count <= longestValue { return text }
-        var result = "\""
-        for scalar in scalars.prefix(longestValue) {
-            switch scalar {
-            case "\"", "\\": result += "\\\(scalar)"
-            case "\n": result += "\\n"
-            case "\t": result += "\\t"
-            case "\r": result += "\\r"
-            default: result += oneLine(String(scalar))
-            }
-        }
-        return result + (scalars.count > longestValue ? "…\"" : "\"")
+        let shown = escaped(scalars.prefix(longestValue), hidden: { oneLine(String($0)) })
+        return "\"\(shown)\(scalars.count > longestValue ? "…" : "")\""
     }
 
     /// Needs no quotes.
@@ -114,27 +105,14 @@ enum LogFormat {
     }
 }
 
-/// Times in UTC.
 enum UTCTime {
-    /// Seconds and nanoseconds since 1970.
-    typealias WallClock = @Sendable () -> (seconds: Int64, nanoseconds: Int64)
-
-    static let wallClock: WallClock = {
-        let now = nanoseconds(of: CLOCK_REALTIME)
-        return (now / 1_000_000_000, now % 1_000_000_000)
-    }
-
-    /// RFC 3339, to the millisecond: `2026-11-21T11:04:05.006Z`.
-    static func format(seconds: Int64, nanoseconds: Int64) -> String {
+    /// RFC 3339, of a moment since 1970: `2026-11-21T11:04:05.006Z`.
+    static func format(seconds: Int64, milliseconds: Int64) -> String {
         var (moment, parts) = (time_t(seconds), tm())
         gmtime_r(&moment, &parts)
-        let numbers = [
-            (Int(parts.tm_year) + 1900, 4), (Int(parts.tm_mon) + 1, 2), (Int(parts.tm_mday), 2),
-            (Int(parts.tm_hour), 2), (Int(parts.tm_min), 2), (Int(parts.tm_sec), 2), (Int(nanoseconds / 1_000_000), 3),
-        ].map { number, width in
-            let digits = "\(number)"
-            return String(repeating: "0", count: max(0, width - digits.count)) + digits
+        let text = String(unsafeUninitializedCapacity: 64) {
+            $0.withMemoryRebound(to: CChar.self) { strftime($0.baseAddress, $0.count, "%04Y-%m-%dT%H:%M:%S", &parts) }
         }
-        return "\(numbers[0])-\(numbers[1])-\(numbers[2])T\(numbers[3]):\(numbers[4]):\(numbers[5]).\(numbers[6])Z"
+        return "\(text).\("\(1_000 + milliseconds)".dropFirst())Z"
     }
 }

@@ -1,8 +1,7 @@
 import Glibc
 import LinuxSupport
 
-/// Tells systemd how the daemon is doing: sd_notify(3), by hand, since the protocol is one datagram and documented to
-/// stay as it is.
+/// Tells systemd how the daemon is doing: sd_notify(3), by hand, since the protocol is one datagram.
 ///
 /// A value made from the environment. Without NOTIFY_SOCKET, as when a person starts the daemon, it does nothing.
 struct SystemdNotifier: Sendable, Equatable {
@@ -20,8 +19,7 @@ struct SystemdNotifier: Sendable, Equatable {
 
     /// Where to send; nil for nowhere. An `@` stands for the NUL that an abstract address begins with.
     private let name: String?
-    /// Milliseconds in which ``Message/watchdog`` is due: half the time after which systemd gives up. Nil where nobody
-    /// waits for it.
+    /// Milliseconds in which ``Message/watchdog`` is due: half of what systemd waits. Nil where nobody waits for it.
     let watchdogInterval: Int64?
 
     init(environment: [String: String], pid: Int32 = getpid()) {

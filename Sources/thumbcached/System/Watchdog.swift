@@ -31,8 +31,7 @@ struct Watchdog: Sendable {
     }
 
     let checks: [HealthCheck]
-    /// Milliseconds between beats. The second beat is the first that feeds: twice this must be less than what systemd
-    /// waits for.
+    /// Milliseconds between beats. The second is the first that feeds: systemd has to wait for longer than twice this.
     let pause: Int64
     let time: any Timekeeping
     /// Tells systemd that the daemon is alive. Must not block. Where it throws, the next one comes in time.

@@ -13,6 +13,8 @@ extension MemoryBudgetTests {
         let client = try await daemon.connectWithAlice()
         try await client.send(put("bob", size: size))
         #expect(try await client.reply() == .ok)
+        // What the PUT took is given back by then.
+        try await pass(client)
         return client
     }
 

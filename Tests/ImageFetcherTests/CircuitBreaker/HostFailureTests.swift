@@ -15,13 +15,6 @@ import Testing
         return origin
     }
 
-    /// Not asked after one failure, for a millisecond.
-    private var brief: Origin {
-        var origin = Origin.test()
-        origin.breaker = BreakerPolicy(failures: 1, backoff: 1, backoffMax: 1)
-        return origin
-    }
-
     enum Trouble: String, CaseIterable, Sendable {
         case broken = "500 Internal Server Error"
         case badGateway = "502 Bad Gateway"
@@ -298,73 +291,6 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(3)))
-    func `F37: exactly one request finds out whether a host is back, and then all are sent`() async throws {
-        let isBroken = NIOLockedValueBox(true)
-        let arrived = Gate()
-        let release = Gate()
-        let server = try TestOrigin([
-            "/a": { _, peer in
-                guard !isBroken.withLockedValue({ $0 }) else { return peer.answer([], status: "500 Broken") }
-                arrived.open()
-                release.block()
-                peer.answer(TestImage.png)
-            }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
-            let origin = brief
-            _ = await fetcher.outcome(server.url("/a"), of: origin)
-            isBroken.withLockedValue { $0 = false }
-            async let probe = asked(fetcher, server.url("/a"), of: origin)
-            await arrived.opened()
-            for _ in 0..<20 {
-                let other = await fetcher.outcome(server.url("/a"), of: origin)
-                #expect(other.sentence.contains("one request is finding out"), "\(other)")
-            }
-            #expect(server.requests.count == 2)
-            release.open()
-            let found = await probe
-            #expect(found.kind == "image")
-            for _ in 0..<5 {
-                let after = await fetcher.outcome(server.url("/a"), of: origin)
-                #expect(after.kind == "image")
-            }
-            #expect(fetcher.statistics.hostsOpen == 0)
-        }
-    }
-
-    @Test(.timeLimit(.minutes(3)))
-    func `F37: when the request that finds out is cancelled, another finds out`() async throws {
-        let arrived = Gate()
-        let server = try TestOrigin([
-            "/broken": { _, peer in peer.answer([], status: "500 Broken") },
-            "/hang": { _, peer in
-                arrived.open()
-                peer.waitForEnd()
-            },
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
-            let origin = brief.at(server.url("/"))
-            _ = await fetcher.outcome(server.url("/broken"), of: origin)
-            let target = DownloadTarget(url: server.url("/hang"), isNamedByClient: false)
-            let download = Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare)
-            var probe: (any DownloadHandle)?
-            while probe == nil {
-                do {
-                    probe = try fetcher.start(download, onEnd: { _ in })
-                } catch {
-                    await Task.yield()
-                }
-            }
-            await arrived.opened()
-            probe?.cancel()
-            let next = await asked(fetcher, server.url("/a"), of: origin)
-            #expect(next.kind == "image")
-        }
-    }
-
     @Test func `F37: a redirect to a host that may not be asked is not followed`() async throws {
         let broken = try TestOrigin(["/a": { _, peer in peer.answer([], status: "500 Broken") }])
         let fine = try TestOrigin(["/away": { _, peer in peer.redirect(to: broken.url("/a")) }])
@@ -382,15 +308,6 @@ import Testing
             #expect(fine.requests.count == 2 && broken.requests.count == 1)
             let near = await fetcher.outcome(fine.url("/b"), of: origin)
             #expect(near.kind == "image")
-        }
-    }
-
-    /// What becomes of a download that the host is asked for, after as many as are rejected.
-    private func asked(_ fetcher: CurlImageFetcher, _ url: String, of origin: Origin) async -> DownloadOutcome {
-        while true {
-            let outcome = await fetcher.outcome(url, of: origin)
-            if !outcome.isRejected { return outcome }
-            await Task.yield()
         }
     }
 }

@@ -5,15 +5,79 @@ import Testing
 @testable import ImageFetcher
 @testable import ThumbnailCache
 
-/// The one request that finds out for all whether a host can be reached again.
+/// The one request that finds out for all whether a host works again.
 @Suite(.timeLimit(.minutes(3))) struct ProbeTests {
+    /// Not asked after one failure, for a millisecond.
+    private var brief: Origin {
+        var origin = Origin.test()
+        origin.breaker = BreakerPolicy(failures: 1, backoff: 1, backoffMax: 1)
+        return origin
+    }
+
+    @Test func `F37: exactly one request finds out whether a host is back, and then all are sent`() async throws {
+        let isBroken = NIOLockedValueBox(true)
+        let arrived = Gate()
+        let release = Gate()
+        let server = try TestOrigin([
+            "/a": { _, peer in
+                guard !isBroken.withLockedValue({ $0 }) else { return peer.answer([], status: "500 Broken") }
+                arrived.open()
+                release.block()
+                peer.answer(TestImage.png)
+            }
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let origin = brief
+            _ = await fetcher.outcome(server.url("/a"), of: origin)
+            isBroken.withLockedValue { $0 = false }
+            async let probe = asked(fetcher, server.url("/a"), of: origin)
+            await arrived.opened()
+            for _ in 0..<20 {
+                let other = await fetcher.outcome(server.url("/a"), of: origin)
+                #expect(other.sentence.contains("one request is finding out"), "\(other)")
+            }
+            #expect(server.requests.count == 2)
+            release.open()
+            let found = await probe
+            #expect(found.kind == "image")
+            for _ in 0..<5 {
+                let after = await fetcher.outcome(server.url("/a"), of: origin)
+                #expect(after.kind == "image")
+            }
+            #expect(fetcher.statistics.hostsOpen == 0)
+        }
+    }
+
+    @Test func `F37: when the request that finds out is cancelled, another finds out`() async throws {
+        let arrived = Gate()
+        let server = try TestOrigin([
+            "/broken": { _, peer in peer.answer([], status: "500 Broken") },
+            "/hang": { _, peer in
+                arrived.open()
+                peer.waitForEnd()
+            },
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let origin = brief.at(server.url("/"))
+            _ = await fetcher.outcome(server.url("/broken"), of: origin)
+            let target = DownloadTarget(url: server.url("/hang"), isNamedByClient: false)
+            let download = Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare)
+            let probe = await start(fetcher, download)
+            await arrived.opened()
+            probe.cancel()
+            let next = await asked(fetcher, server.url("/a"), of: origin)
+            #expect(next.kind == "image")
+        }
+    }
+
     @Test func `F68: who finds out with something slow, and cancels it, keeps nobody else from the host`() async throws
     {
         let port = try TestSocket.freePort()
         let url = "http://127.0.0.1:\(port)"
-        var origin = Origin.test().at(url + "/")
-        origin.breaker = BreakerPolicy(failures: 1, backoff: 1, backoffMax: 1)
-        try await withFetcher { [origin] fetcher in
+        let origin = brief.at(url + "/")
+        try await withFetcher { fetcher in
             let down = await fetcher.outcome(url + "/a", of: origin, uid: 3)
             #expect(down.kind == "origin" && !down.isRejected, "\(down)")
 
@@ -29,16 +93,33 @@ import Testing
             defer { server.stop() }
             let target = DownloadTarget(url: url + "/slow", isNamedByClient: false)
             let download = Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare)
-            var slow: (any DownloadHandle)?
-            while slow == nil {
-                do { slow = try fetcher.start(download, onEnd: { _ in }) } catch { await Task.yield() }
-            }
+            let slow = await start(fetcher, download)
             await arrived.opened()
             let meanwhile = await fetcher.outcome(url + "/a", of: origin, uid: 2)
             #expect(meanwhile.kind == "image", "\(meanwhile)")
-            slow?.cancel()
+            slow.cancel()
             let after = await fetcher.outcome(url + "/a", of: origin, uid: 2)
             #expect(after.kind == "image", "\(after)")
+        }
+    }
+
+    /// What becomes of a download that the host is asked for, after as many as are rejected.
+    private func asked(_ fetcher: CurlImageFetcher, _ url: String, of origin: Origin) async -> DownloadOutcome {
+        while true {
+            let outcome = await fetcher.outcome(url, of: origin)
+            if !outcome.isRejected { return outcome }
+            await Task.yield()
+        }
+    }
+
+    /// A download that the host is asked for, after as many as are rejected.
+    private func start(_ fetcher: CurlImageFetcher, _ download: Download) async -> any DownloadHandle {
+        while true {
+            do {
+                return try fetcher.start(download, onEnd: { _ in })
+            } catch {
+                await Task.yield()
+            }
         }
     }
 

@@ -74,12 +74,7 @@ import Testing
         let release = Gate()
         let outcomes = NIOLockedValueBox<[String]>([])
         try await withFetcher {
-            // Asked on the thread itself, so that nothing else happens there until it answers.
-            $0.resolverOverrides = {
-                stuck.open()
-                release.block()
-                return []
-            }
+            $0.hold(at: stuck, until: release)
         } _: { fetcher in
             let first = try start(fetcher, server.url("/a"), into: outcomes)
             await stuck.opened()

@@ -21,6 +21,18 @@ func withFetcher(
     try await body(fetcher)
 }
 
+extension FetcherConfiguration {
+    /// Has the fetcher's thread open `stuck` when it sets a request up, and do nothing else until `release` is open.
+    mutating func hold(at stuck: Gate, until release: Gate) {
+        // Asked on the thread itself.
+        resolverOverrides = {
+            stuck.open()
+            release.block()
+            return []
+        }
+    }
+}
+
 extension Origin {
     /// The template of an origin that is wherever a test's download goes.
     static let anywhere = "http://127.0.0.1/{profile}"

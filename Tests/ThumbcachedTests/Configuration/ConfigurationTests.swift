@@ -1,3 +1,4 @@
+import DaemonServer
 import DiskStore
 import Foundation
 import Logging
@@ -167,7 +168,7 @@ import Testing
             connectionsPerUID: 10,
             adminConnections: 2, usersPerUID: 3, sessionsPerUser: 4, downloads: 6,
             downloadsPerUID: 6, queuePerUID: 0, negativeEntries: 0)
-        expected.access.admins = Admins(uids: [1000, 12], gids: [10, 34])
+        expected.access.admins = AdminRule(uids: [1000, 12], gids: [10, 34])
         expected.log.level = .debug
         #expect(configuration == expected)
     }

@@ -11,7 +11,7 @@ import Testing
             let path = "\(directory)/s"
             try prepare(path)
             let before = try FileIdentity.of(path)
-            let error = #expect(throws: SocketError.self) {
+            let error = #expect(throws: DaemonError.self) {
                 try ListeningSocket(path: path, mode: 0o666, owner: owner)
             }
             #expect(try FileIdentity.of(path) == before, "what was there is there still")
@@ -101,7 +101,7 @@ import Testing
         try Fixture.withDirectory { directory in
             let path = "\(directory)/s"
             let first = try ListeningSocket(path: path, mode: 0o666)
-            let error = #expect(throws: SocketError.self) { try ListeningSocket(path: path, mode: 0o666) }
+            let error = #expect(throws: DaemonError.self) { try ListeningSocket(path: path, mode: 0o666) }
             #expect(error?.description == "\(path) is in use: another thumbcached holds its lock")
             let (client, code) = try UnixSocket.connect(path)
             #expect(code == 0)
@@ -142,11 +142,11 @@ import Testing
 
     @Test func `F49: a path that no socket can have is refused before anything is made`() throws {
         let long = "/tmp/" + String(repeating: "x", count: 103)
-        let error = #expect(throws: SocketError.self) { try ListeningSocket(path: long, mode: 0o666) }
+        let error = #expect(throws: DaemonError.self) { try ListeningSocket(path: long, mode: 0o666) }
         #expect(error?.description.hasSuffix("is 108 bytes long; a Unix socket's path has 107 at most") == true)
 
         for path in ["relative", "/tmp/", ""] {
-            #expect(throws: SocketError("\"\(path)\" is not the absolute path of a file")) {
+            #expect(throws: DaemonError("\"\(path)\" is not the absolute path of a file")) {
                 try ListeningSocket(path: path, mode: 0o666)
             }
         }
@@ -163,16 +163,16 @@ import Testing
     }
 
     @Test func `F49: where nothing may be made, the error says what could not be`() throws {
-        let proc = #expect(throws: SocketError.self) { try ListeningSocket(path: "/proc/s", mode: 0o666) }
+        let proc = #expect(throws: DaemonError.self) { try ListeningSocket(path: "/proc/s", mode: 0o666) }
         #expect(proc?.description.hasPrefix("cannot make the lock file /proc/s.lock: ") == true)
-        let absent = #expect(throws: SocketError.self) {
+        let absent = #expect(throws: DaemonError.self) {
             try ListeningSocket(path: "/nonexistent/a/s", mode: 0o666)
         }
         #expect(
             absent?.description == "cannot make the lock file /nonexistent/a/s.lock: No such file or directory")
         try Fixture.withDirectory { directory in
             try Data().write(to: URL(filePath: "\(directory)/file"))
-            let below = #expect(throws: SocketError.self) {
+            let below = #expect(throws: DaemonError.self) {
                 try ListeningSocket(path: "\(directory)/file/s", mode: 0o666)
             }
             #expect(below?.description == "cannot make the lock file \(directory)/file/s.lock: Not a directory")
@@ -183,12 +183,12 @@ import Testing
         try Fixture.withDirectory { directory in
             let path = "\(directory)/s"
             try #require(mkfifo(path + ".lock", 0o600) == 0)
-            let error = #expect(throws: SocketError.self) { try ListeningSocket(path: path, mode: 0o666) }
+            let error = #expect(throws: DaemonError.self) { try ListeningSocket(path: path, mode: 0o666) }
             #expect(error?.description.contains("is no plain file; move it away") == true)
             #expect(mode(path + ".lock") != nil)
             unlink(path + ".lock")
             try #require(symlink("/etc/passwd", path + ".lock") == 0)
-            #expect(throws: SocketError.self) { try ListeningSocket(path: path, mode: 0o666) }
+            #expect(throws: DaemonError.self) { try ListeningSocket(path: path, mode: 0o666) }
         }
     }
 

@@ -16,7 +16,7 @@ import Testing
             Logger(label: "x") { label in
                 var log = StructuredLog(label: label, threshold: { level.value }, isJournal: isJournal)
                 log.output = output
-                log.clock = { (seconds: 1_795_259_045, nanoseconds: 6_999_999) }
+                log.clock = { 1_795_259_045_006_999_999 }
                 return log
             }
         }
@@ -153,7 +153,7 @@ import Testing
             (-2_203_891_200, "1900-03-01T00:00:00.000Z"), (-62_135_596_800, "0001-01-01T00:00:00.000Z"),
         ] as [(Int64, String)])
     func `times are right where calendars are hard`(_ seconds: Int64, _ text: String) {
-        #expect(UTCTime.format(seconds: seconds, nanoseconds: 0) == text)
+        #expect(UTCTime.format(seconds: seconds, milliseconds: 0) == text)
     }
 
     @Test func `every day of eight hundred years is the one that Foundation says`() throws {
@@ -166,8 +166,8 @@ import Testing
             let date = [(parts.year ?? 0, 4), (parts.month ?? 0, 2), (parts.day ?? 0, 2)].map { number, width in
                 String(repeating: "0", count: width - "\(number)".count) + "\(number)"
             }.joined(separator: "-")
-            guard UTCTime.format(seconds: day * 86_400, nanoseconds: 0) == "\(date)T00:00:00.000Z" else {
-                Issue.record("day \(day) is \(date), not \(UTCTime.format(seconds: day * 86_400, nanoseconds: 0))")
+            guard UTCTime.format(seconds: day * 86_400, milliseconds: 0) == "\(date)T00:00:00.000Z" else {
+                Issue.record("day \(day) is \(date), not \(UTCTime.format(seconds: day * 86_400, milliseconds: 0))")
                 return
             }
         }

@@ -88,7 +88,7 @@ import Testing
     }
 
     private func refusal(_ environment: [String: String], first: Int32) -> String? {
-        #expect(throws: SocketError.self) {
+        #expect(throws: DaemonError.self) {
             try SocketActivation(environment: environment, pid: 7, first: first).descriptor()
         }?.description.replacing("\(first)", with: "N")
     }

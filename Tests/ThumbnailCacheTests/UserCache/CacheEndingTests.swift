@@ -200,7 +200,7 @@ import Testing
         gate.open()
         try (await purged).get()
         #expect(await cache.outcome(Self.query).hasPrefix("new from"))
-        await cache.storesEnded()
+        await world.services.writes.finish()
         #expect(world.store.held(by: .alice) == ["new"])
     }
 
