@@ -168,10 +168,12 @@ if Context.environment["THUMBCACHED_BENCH"] != nil {
 
 if isFuzzing {
     let fuzzers: [(name: String, underTest: [Target.Dependency])] = [
+        ("AnswerFuzzer", ["ImageFetcher", "ThumbnailCache"]),
         ("DecoderFuzzer", ["RESP", "ThumbcacheProtocol", nioCore]),
         ("EntryFuzzer", ["DiskStore", "ThumbnailCache", nioCore]),
         ("SnifferFuzzer", ["ThumbnailCache", nioCore]),
         ("TokenAnswerFuzzer", ["ImageFetcher", "ThumbnailCache"]),
+        ("URLFuzzer", ["ImageFetcher", "ThumbnailCache", nioCore]),
     ]
     let present = fuzzers.filter {
         FileManager.default.fileExists(atPath: "\(Context.packageDirectory)/Tests/Fuzz/\($0.name)")

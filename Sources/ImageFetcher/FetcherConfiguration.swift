@@ -14,7 +14,7 @@ public struct FetcherConfiguration: Sendable {
     public var queuePerUID = 1024
     /// Bytes of a token that an endpoint issues. A session file has room for no more than the default's most.
     public var maximumTokenBytes = 8 << 10
-    /// Names of the origins that are configured, or nil. Idle connections of others are closed.
+    /// Names of the origins that are configured; idle connections of others are closed. Nil: none are.
     public var origins: Set<String>?
     /// What the fetcher calls itself to an origin.
     public var userAgent: String

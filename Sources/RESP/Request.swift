@@ -29,7 +29,8 @@ public struct Request: Sendable {
         return Request(frame: ByteBuffer(bytes: frame.readableBytesView), arguments: arguments)
     }
 
-    /// Zeroes the bytes, for everybody who shares them: for a request that held a secret.
+    /// Zeroes the bytes, for everybody who shares them: for a request that held a secret, when all of it
+    /// is copied that is to stay.
     public func wipe() { frame.wipeReadableBytesOfAll() }
 
     /// Lends the bytes of an argument, without touching a reference count. They must not be kept.

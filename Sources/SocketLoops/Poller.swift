@@ -52,7 +52,8 @@ final class Poller {
         epoll = clinux_epoll_create()
         alarm = clinux_eventfd()
         found = .allocate(capacity: Int(CLINUX_READY_AT_ONCE))
-        // Each wake is told once (EPOLLET), so that nobody has to read it, and to nobody: no entry has the serial 0.
+        // Each wake is told once (EPOLLET), so that nobody has to read it, and to nobody: its tag is that of descriptor
+        // 0, which no handler watches.
         let isWatched =
             epoll >= 0 && alarm >= 0 && clinux_epoll_add(epoll, alarm, CLINUX_EPOLLIN | CLINUX_EPOLLET, 0) == 0
         guard isWatched else { throw IOError(errnoCode: errno, reason: "no event loop could be started") }

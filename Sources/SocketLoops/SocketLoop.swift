@@ -155,7 +155,7 @@ public final class SocketLoop: EventLoop {
     private func run() {
         var now = NIODeadline.now()
         while let pause = fallAsleep(at: now) {
-            let ready = poller.wait(for: pause)
+            let ready = poller.wait(for: pause.time)
             round.begin(at: .now())
             poller.tell(ready)
             now = wakeUpAndWork()
@@ -163,13 +163,16 @@ public final class SocketLoop: EventLoop {
         end()
     }
 
-    /// How long to wait for the sockets at most, `.some(nil)` being until something comes; nil if the loop is to end.
-    private func fallAsleep(at now: NIODeadline) -> TimeAmount?? {
+    /// How long to wait for the sockets at most: until something comes if nil.
+    private struct Pause { let time: TimeAmount? }
+
+    /// Nil if the loop is to end.
+    private func fallAsleep(at now: NIODeadline) -> Pause? {
         state.withLockedValue { state in
             guard state.phase == .running else { return nil }
-            let pause = state.tasks.pause(from: now)
-            state.isAsleep = pause != .zero
-            return .some(pause)
+            let pause = Pause(time: state.tasks.pause(from: now))
+            state.isAsleep = pause.time != .zero
+            return pause
         }
     }
 

@@ -73,7 +73,7 @@ public final class FakeVault: ImageVault {
     }
 
     public func write(_ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool {
-        let isPlaced = try work {
+        try work {
             if let late = try store.pass(.seal) { throw late }
             if let late = try store.pass(.appear) { throw late }
             return commitLock.withLock {
@@ -84,9 +84,9 @@ public final class FakeVault: ImageVault {
                 return true
             }
         }
-        if isPlaced { store.note(.makeRoom) }
-        return isPlaced
     }
+
+    public func makeRoom(keeping slot: Slot) { store.note(.makeRoom) }
 
     public func remove(
         _ profiles: [OpaqueID], fence: (OpaqueID) -> Void, removed: (OpaqueID) -> Void

@@ -168,14 +168,16 @@ extension Connection {
     private func put(_ command: PutCommand, into cache: UserCache, ticket: ReplyQueue.Ticket) {
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
-        let answer = { @Sendable reply in loop.execute { me.value.endBarrier(ticket, with: reply) } }
         context.services.disk.submit(for: peer.uid) {
+            let reply: ByteBuffer
             do throws(CacheFailure) {
                 let slot = Slot(profile: OpaqueID(command.profile), size: command.size)
-                try cache.put(slot, command.image, timeToLive: command.ttl) { answer(.ok) }
+                try cache.put(slot, command.image, timeToLive: command.ttl)
+                reply = .ok
             } catch {
-                answer(.error(CommandError(error)))
+                reply = .error(CommandError(error))
             }
+            loop.execute { me.value.endBarrier(ticket, with: reply) }
         }
     }
 }

@@ -25,7 +25,7 @@ extension Connection {
         let ticket = startBarrier()
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         // In the loop's next turn, when it is known whether the peer was gone before its command was read: one that
-        // died while the daemon was away may be owed a log-out, which was honoured before anybody was served.
+        // died while the daemon was away may have been logged out since, before anybody was served.
         eventLoop.execute {
             if me.value.isClosed { me.value.endBarrier() } else { me.value.logIn(request, session, ticket) }
         }
@@ -139,7 +139,7 @@ extension Connection {
         let loops = context.loops
         run {
             let reply = try await work()
-            // By then what the cache had answered has been handed to connections of other loops, too (I3).
+            // Else what the cache had answered could reach connections of other loops behind the receipt (I3).
             if loops.loops.count > 1 { try await loops.barrier() }
             return reply
         } then: { connection, result in

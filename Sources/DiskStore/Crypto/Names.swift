@@ -1,7 +1,7 @@
 import LinuxSupport
 
-/// Bytes that nobody can tell from random ones, in words of 64 bits, and the name that they are on disk: their digits, in
-/// lower-case hexadecimal.
+/// Bytes that nobody can tell from random ones, in words of 64 bits, and the name that they are on disk: their digits,
+/// in lower-case hexadecimal.
 package struct HexName<let wordCount: Int>: Hashable, Sendable {
     private var words: InlineArray<wordCount, UInt64>
 

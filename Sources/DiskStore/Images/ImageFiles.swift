@@ -90,8 +90,12 @@ final class ImageFiles: Sendable {
 
     /// Gives a generation's directory to the trash. It must not be in use any more.
     func discard(_ generation: Generation) throws {
-        let usage = forget(generation)
-        defer { maintenance.wake() }
+        let usage = ledger.withLockedValue { $0.counted(of: generation.number) }
+        defer {
+            // Behind the move, so that whichever of two does it knows what it held.
+            forget(generation)
+            maintenance.wake()
+        }
         guard let directory = try existingDirectory(of: generation.owner.uid) else { return }
         defer { removeDirectoryIfEmpty(of: generation.owner.uid) }
         do {
@@ -101,8 +105,7 @@ final class ImageFiles: Sendable {
         }
     }
 
-    /// Returns what it held, as far as it was counted; nothing the second time.
-    private func forget(_ generation: Generation) -> Usage {
+    private func forget(_ generation: Generation) {
         known.withLockedValue { known in
             known.byPerson[generation.owner]?.removeAll { $0 === generation }
             if known.byPerson[generation.owner]?.isEmpty == true { known.byPerson[generation.owner] = nil }
@@ -111,7 +114,7 @@ final class ImageFiles: Sendable {
         underWay.forget(generation)
         disk.directories.removeAll(of: generation.number)
         disk.forgetFailedSyncs(of: generation.number)
-        return ledger.withLockedValue { $0.close(generation.number) } ?? Usage()
+        ledger.withLockedValue { _ = $0.close(generation.number) }
     }
 
     /// Holds the commit lock of an address.
@@ -120,8 +123,8 @@ final class ImageFiles: Sendable {
     }
 }
 
-/// Who uses how much: per generation and in all. A value; its owner locks it. Uids are put together to accounts where
-/// shares are compared.
+/// Who uses how much: per generation, per uid and in all. A value; its owner locks it. Uids are put together to
+/// accounts where shares are compared.
 ///
 /// After a start a generation's buckets are counted one after another. A change in a bucket that is not counted yet is
 /// ignored: its count, made with that bucket's entries standing still, will see it.
@@ -134,7 +137,13 @@ struct UsageLedger {
         var isCounted: Bool { counted == 256 }
     }
 
+    private struct Owner {
+        var bytes = 0
+        var generations: Set<UInt64> = []
+    }
+
     private var accounts: [UInt64: Account] = [:]
+    private var owners: [UInt32: Owner] = [:]
     /// All that is counted so far.
     private(set) var total = Usage()
 
@@ -142,6 +151,7 @@ struct UsageLedger {
     /// - Parameter isEmpty: for a generation just made; of any other nothing is counted yet.
     mutating func open(_ generation: UInt64, uid: UInt32, isEmpty: Bool) {
         accounts[generation] = Account(uid: uid, counted: isEmpty ? 256 : 0)
+        owners[uid, default: Owner()].generations.insert(generation)
     }
 
     /// Ends an account. Returns what was counted.
@@ -149,6 +159,8 @@ struct UsageLedger {
         guard let account = accounts[generation] else { return nil }
         change(generation, images: -account.usage.images, bytes: -account.usage.bytes)
         accounts[generation] = nil
+        owners[account.uid]?.generations.remove(generation)
+        if owners[account.uid]?.generations.isEmpty == true { owners[account.uid] = nil }
         return account.usage
     }
 
@@ -165,8 +177,10 @@ struct UsageLedger {
     }
 
     private mutating func change(_ generation: UInt64, images: Int, bytes: Int) {
+        guard let uid = accounts[generation]?.uid else { return }
         accounts[generation]?.usage.images += images
         accounts[generation]?.usage.bytes += bytes
+        owners[uid]?.bytes += bytes
         total.images += images
         total.bytes += bytes
     }
@@ -190,7 +204,7 @@ struct UsageLedger {
     /// store back to its quota, but not so much that it falls below its share itself (I8). Whoever uses most *is* over
     /// its share: when all use more than the quota together, somebody uses more than an equal part of it.
     ///
-    /// Costs a look or two at each generation.
+    /// Costs a look at each uid that has a cache, and at the generations of the account that gives.
     /// - Parameters:
     ///   - accountOf: the account that a uid counts for. Asked each time, since a reload may change it.
     ///   - passingOver: generations that have nothing to give. Then it is the turn of the account's next one, and of
@@ -201,15 +215,14 @@ struct UsageLedger {
         let excess = total.bytes - quota
         guard excess > 0 else { return nil }
         var used: [UInt32: Int] = [:]
-        for generation in accounts.values { used[accountOf(generation.uid), default: 0] += generation.usage.bytes }
+        for (uid, owner) in owners { used[accountOf(uid), default: 0] += owner.bytes }
         let share = quota / max(1, used.count)
         var overShare = used.filter { $0.value > share }
         while let (account, bytes) = overShare.max(by: { $0.value < $1.value }) {
-            let able = accounts.filter {
-                $1.usage.bytes > 0 && !passingOver.contains($0) && accountOf($1.uid) == account
-            }
-            if let largest = able.max(by: { $0.value.usage.bytes < $1.value.usage.bytes }) {
-                return (largest.key, min(excess, bytes - share))
+            let generations = owners.filter { accountOf($0.key) == account }.flatMap(\.value.generations)
+            let able = generations.filter { counted(of: $0).bytes > 0 && !passingOver.contains($0) }
+            if let largest = able.max(by: { counted(of: $0).bytes < counted(of: $1).bytes }) {
+                return (largest, min(excess, bytes - share))
             }
             overShare[account] = nil
         }

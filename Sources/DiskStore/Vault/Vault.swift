@@ -46,24 +46,25 @@ final class Vault: ImageVault {
     }
 
     func write(_ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool {
-        let placed: EntryAddress? = try whileOpen {
+        try whileOpen {
             try storeErrors("writing an image") {
                 let (address, entry) = try seal(slot, image)
-                let isPlaced = try entry.withUnsafeBytes { entry in
+                return try entry.withUnsafeBytes { entry in
                     try files.write(entry, at: address, in: generation, isCurrent: isCurrent, committed: committed)
                 }
-                return isPlaced ? address : nil
             }
         }
-        guard let placed else { return false }
-        // A purge of this user does not wait until others' images are gone.
+    }
+
+    /// Outside of the gate: a purge of this user does not wait until others' images are gone.
+    func makeRoom(keeping slot: Slot) {
         do {
-            if try !files.makeRoom(after: generation, keeping: placed) { files.maintenance.wake() }
+            let address = try withCrypter { try $0.address(of: slot) }
+            if try files.makeRoom(after: generation, keeping: address) { return }
         } catch {
-            // The image is written; being over a quota for a while is no reason to say that it is not.
-            files.maintenance.wake()
+            // Closed, or it cannot be done now. To be over a quota for a while hurts nobody.
         }
-        return true
+        files.maintenance.wake()
     }
 
     private func seal(_ slot: Slot, _ image: Image) throws -> (EntryAddress, entry: [UInt8]) {

@@ -239,13 +239,14 @@ enum CommandName: Int, CaseIterable {
         let server = ["loading", "stale"]
         func takes(
             _ summary: String, _ group: String, _ flags: [String], _ arguments: CommandArgument...,
-            parts: [CommandSpecification] = []
+            parts: [CommandSpecification] = [], mayStandAlone: Bool = true
         ) -> CommandSpecification {
             CommandSpecification(
                 name: name, summary: summary, group: group, flags: flags, arguments: arguments, subcommands: parts,
-                mayStandAlone: self != .client)
+                mayStandAlone: mayStandAlone)
         }
         func part(_ part: String, _ summary: String, _ arguments: CommandArgument...) -> CommandSpecification {
+            // CLIENT's and COMMAND's.
             let (group, flags) = self == .client ? ("connection", ["noscript"] + server) : ("server", server)
             return CommandSpecification(
                 name: "\(name)|\(part)", summary: summary, group: group, flags: flags, arguments: arguments)
@@ -307,7 +308,7 @@ enum CommandName: Int, CaseIterable {
                         "setinfo", "Says which library the client uses",
                         .oneOf("attribute", .word("LIB-NAME", "lib-name"), .word("LIB-VER", "lib-ver")),
                         .string("value")),
-                ])
+                ], mayStandAlone: false)
         case .command:
             takes(
                 "Returns what commands there are", "server", server,

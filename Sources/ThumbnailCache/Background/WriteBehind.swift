@@ -104,17 +104,22 @@ public final class WriteBehind: Sendable {
         if state.withLockedValue({ !$0.waiting.isEmpty && !$0.isWriting }) { goOn() }
     }
 
-    /// Has all that waits written now, and at once what is still to come; returns when what waits is written. For a
-    /// stop, which has the time for it.
+    /// Has all that waits written now, and at once what is still to come; returns when nothing waits. For a stop, which
+    /// has the time for it.
     func finish() async {
-        let isDone = state.withLockedValue { state in
-            state.isHurried = true
-            return state.waiting.isEmpty && !state.isWriting
+        while hurry() {
+            timeIsUp()
+            // One thread writes: as a rule that is behind what waits.
+            await writer.value(for: Self.everybody) {}
         }
-        if isDone { return }
-        timeIsUp()
-        // One thread writes: that is behind what waits.
-        await writer.value(for: Self.everybody) {}
+    }
+
+    /// Whether there is something to write.
+    private func hurry() -> Bool {
+        state.withLockedValue { state in
+            state.isHurried = true
+            return !state.waiting.isEmpty || state.isWriting
+        }
     }
 
     /// Whose turn the writing is: the uids take theirs in the line of what is to be written.

@@ -80,8 +80,11 @@ public protocol ImageVault: AnyObject, Sendable {
     /// Seals and writes an image. `isCurrent` is asked once at most, with the slot's commit lock held, right before the
     /// entry appears under its name; when it answers false nothing is left behind and the result is false. So it is,
     /// and nobody is asked, when a removal of the profile has overtaken the write.
-    /// `committed` runs with that lock still held, right after the entry appeared and before room is made for it.
+    /// `committed` runs with that lock still held, right after the entry appeared. Others wait for it.
     func write(_ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool
+
+    /// Has other images go, as far as the quotas are exceeded: behind each write. May take long.
+    func makeRoom(keeping slot: Slot)
 
     /// Removes every size of the profiles named. `fence` runs with the commit lock of each profile held, before its
     /// entries go, so that no write that began earlier can appear after them; `removed` with that lock still held, when
@@ -91,7 +94,7 @@ public protocol ImageVault: AnyObject, Sendable {
     /// Removes the image in one slot, if there is one and `isCurrent`, asked with the slot's commit lock held, agrees.
     func drop(_ slot: Slot, isCurrent: () -> Bool) throws
 
-    /// What is held; nil while it is not yet counted after a start.
+    /// What is held; nil while it is not yet counted after a start, and once it is discarded.
     var usage: Usage? { get }
 
     /// Refuses new work, waits until what has begun has ended, then wipes the keys. Idempotent.

@@ -225,7 +225,11 @@ public final class EndingService: Sendable {
         }
         for entry in entries {
             await entry.lock.withLock {
-                if entry.cache != nil { await services.writes.finish() }
+                if let cache = entry.cache {
+                    // What was downloaded is on its way to be written when whoever waited for it has it.
+                    await services.endings.value(for: entry.owner.uid) { cache.drainDeliveries() }
+                    await services.writes.finish()
+                }
                 let (cache, retry) = entry.change { $0.stop() }
                 retry?.cancel()
                 if let cache { _ = await services.endings.value(for: entry.owner.uid) { cache.close(.shuttingDown) } }

@@ -16,15 +16,25 @@ extension UserCache {
         var memory = MemoryChange()
     }
 
+    /// A change of the state of which what follows is still to be done. An ending waits for it.
+    struct Change {
+        fileprivate let consequences: Consequences
+        fileprivate let delivery: DrainGroup
+    }
+
     /// Changes the state under the lock, lets go of it, and does what follows. An ending that comes in between waits
     /// until the answers are with whoever asked.
-    func change(_ body: (inout State) -> Consequences) {
-        let (consequences, delivery) = state.withLockedValue { state in
-            (body(&state), state.beginDelivery())
-        }
-        apply(consequences.memory)
-        perform(consequences.effects)
-        delivery.leave()
+    func change(_ body: (inout State) -> Consequences) { finish(begin(body)) }
+
+    /// For ``finish(_:)``, once and soon.
+    func begin(_ body: (inout State) -> Consequences) -> Change {
+        state.withLockedValue { Change(consequences: body(&$0), delivery: $0.beginDelivery()) }
+    }
+
+    func finish(_ change: Change) {
+        apply(change.consequences.memory)
+        perform(change.consequences.effects)
+        change.delivery.leave()
     }
 
     func perform(_ effects: [RequestCoordinator.Effect]) {
@@ -136,11 +146,12 @@ extension UserCache {
     private func store(_ flight: FlightID) {
         guard let image = toStore(flight) else { return }
         do {
-            _ = try vault.write(
+            let isWritten = try vault.write(
                 flight.slot, image,
                 isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayStore(flight) } },
                 committed: {})
             state.withLockedValue { $0.coordinator.stored(flight) }
+            if isWritten { vault.makeRoom(keeping: flight.slot) }
         } catch StoreError.closed {
             // Purged or logged out meanwhile: nothing is to be kept.
         } catch {
@@ -217,6 +228,9 @@ extension UserCache {
         return entries
     }
 
+    /// Returns when all answers that were decided before are with whoever asked. Blocks: call it on a pool.
+    func drainDeliveries() { state.withLockedValue { $0.replaceDeliveries() }.drain() }
+
     /// Removes the images of some profiles, in every size. Blocks on the disk: call it on a pool.
     ///
     /// No write that began earlier can appear afterwards: the fence is set with the profile's commit lock held (I3).
@@ -228,7 +242,7 @@ extension UserCache {
         defer {
             services.memory.remove(entries)
             perform(effects)
-            state.withLockedValue { $0.replaceDeliveries() }.drain()
+            drainDeliveries()
         }
         do {
             let usage = try vault.remove(

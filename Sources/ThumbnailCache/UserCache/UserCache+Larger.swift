@@ -42,10 +42,14 @@ extension UserCache {
     private func larger(than slot: Slot) -> Lookup {
         var lookup = Lookup()
         do {
+            // Before the listing: what is written meanwhile is known from here or from there.
+            let onTheirWay = state.withLockedValue { $0.coordinator.largerSlots(than: slot, onDisk: []).map(\.size) }
             let sizes = try isBeingRemoved(slot.profile) ? [] : vault.sizes(of: slot.profile)
             lookup.isComplete = sizes != nil
             let now = services.time.now
-            let slots = state.withLockedValue { $0.coordinator.largerSlots(than: slot, onDisk: sizes ?? []) }
+            let slots = state.withLockedValue {
+                $0.coordinator.largerSlots(than: slot, onDisk: (sizes ?? []) + onTheirWay)
+            }
             for slot in slots.prefix(Self.mostLookedAt) {
                 let inMemory = state.withLockedValue { $0.coordinator.storing(slot) ?? $0.memory[slot]?.served }
                 let read = inMemory == nil ? try vault.read(slot, framing: services.framing) : nil

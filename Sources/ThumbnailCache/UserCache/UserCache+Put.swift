@@ -4,27 +4,23 @@ import NIOCore
 extension UserCache {
     /// Stores an image that a client already has. Blocks on the disk: call it on a pool.
     ///
-    /// It wins over every download of the slot that began before it is on disk; their waiters get its image (I7).
-    /// - Parameters:
-    ///   - timeToLive: seconds; nil for an image that stays fresh until it is replaced, purged or evicted.
-    ///   - done: called once it is put, before room is made for it, which may take long. Must not block.
+    /// It wins over every download of the slot that began before it is on disk; their waiters get its image (I7). Room
+    /// is made for it behind that, which may take long.
+    /// - Parameter timeToLive: seconds; nil for an image that stays fresh until it is replaced, purged or evicted.
     /// - Throws: ``CacheFailure/cancelled`` when a purge or log-out overtook it, `shuttingDown` when the stop did;
     ///   `badImage`, `tooLarge`, `noSpace`, `inputOutput`.
-    public func put(
-        _ slot: Slot, _ bytes: ByteBuffer, timeToLive: Int64?, done: () -> Void = {}
-    ) throws(CacheFailure) {
+    public func put(_ slot: Slot, _ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) {
         let slot = slot.detached()
         let image = try judge(bytes, timeToLive: timeToLive)
         let ticket: UInt64? = state.withLockedValue { $0.isOpen ? $0.coordinator.putBegan(slot) : nil }
         guard let ticket else { throw ending }
         defer { state.withLockedValue { $0.coordinator.putEnded(slot) } }
 
-        func isPut() {
-            services.counters.count(.puts)
-            done()
-        }
         var verdict = PendingPuts.Verdict.cancelled
+        var change: Change?
         do {
+            // Whatever becomes of the write: an ending waits for it.
+            defer { change.map(finish) }
             _ = try vault.write(
                 slot, image,
                 isCurrent: {
@@ -34,14 +30,13 @@ extension UserCache {
                     return verdict == .commit
                 },
                 committed: {
-                    change { state in
+                    change = begin { state in
                         guard state.isOpen else { return Consequences() }
                         state.invalidateLookups(of: slot.profile)
                         let effects = state.coordinator.putCommitted(
                             slot, ticket: ticket, image, now: services.time.now)
                         return Consequences(effects: effects, memory: remember(image, in: slot, &state))
                     }
-                    isPut()
                 })
         } catch StoreError.closed {
             throw ending
@@ -49,11 +44,9 @@ extension UserCache {
             services.counters.count(.storeFailures)
             throw CacheFailure(error)
         }
-        switch verdict {
-        case .commit: break
-        case .superseded: isPut()
-        case .cancelled: throw ending
-        }
+        guard verdict != .cancelled else { throw ending }
+        services.counters.count(.puts)
+        if change != nil { services.disk.submit(for: owner.uid) { self.vault.makeRoom(keeping: slot) } }
     }
 
     /// What whoever came too late is told: that a purge or log-out overtook it, or that the daemon is stopping.

@@ -6,7 +6,7 @@ import ThumbnailCache
 
 /// All that can be configured, with the defaults. Names follow the keys of the file: `limits.users-per-uid` is
 /// ``Limits/usersPerUID``. What each key means, and why it has its default, stands in `docs/configuration.md`. Sizes
-/// are in bytes and times in milliseconds; paths are absolute.
+/// are in bytes and times in milliseconds, unless it is said otherwise; paths are absolute.
 struct Configuration: Equatable, Sendable {
     /// Event loops.
     var threads = 1
@@ -58,14 +58,15 @@ struct Configuration: Equatable, Sendable {
         var id = CommandLimits().id
         /// Elements of one request.
         var arguments = 1024
-        /// Of one connection, not processed yet.
+        /// Bytes of one connection that are received and not processed yet.
         var input = 16 << 20
-        /// Of one connection, not read yet.
+        /// Bytes of one connection's replies that its peer has not read yet.
         var output = 16 << 20
-        /// What is kept because of one account: requests, replies, users, sessions, missing images.
+        /// Bytes of what is kept because of one account: requests, replies, users, sessions, missing images.
         var memoryPerUID = 64 << 20
+        /// The same of all accounts together.
         var memory = 256 << 20
-        /// For which a peer may read nothing, or leave a frame unfinished.
+        /// Milliseconds for which a peer may read nothing, or leave a frame unfinished.
         var stall: Int64 = 30_000
         var token = CommandLimits().token
         /// In total, the admins' among them.

@@ -54,7 +54,7 @@ extension Daemon {
             },
             "fetch": { peer, figures in
                 fetchLines(
-                    fetcher.statistics, origins: live.withLockedValue { $0.origins.keys.sorted() },
+                    fetcher.statistics, origins: live.withLockedValue { $0.origins }.keys.sorted(),
                     traffic: peer.isAdmin ? (counters: counters, memoryHits: figures().memoryHits) : nil)
             },
             "sessions": { peer, figures in

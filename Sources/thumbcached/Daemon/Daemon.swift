@@ -162,7 +162,7 @@ enum Daemon {
     }
 }
 
-/// Why the daemon does not start, or ends.
+/// Why the daemon does not start or ends, cannot take over a configuration, or cannot remove its socket.
 struct DaemonError: Error, Equatable, CustomStringConvertible {
     let description: String
 

@@ -158,7 +158,8 @@ func picture(_ seed: UInt8, count: Int = 1000, url: String? = nil) -> Image {
 extension ImageVault {
     @discardableResult
     func put(_ slot: Slot, _ image: Image) throws -> Bool {
-        try write(slot, image, isCurrent: { true }, committed: {})
+        defer { makeRoom(keeping: slot) }
+        return try write(slot, image, isCurrent: { true }, committed: {})
     }
 
     @discardableResult

@@ -1,7 +1,8 @@
 /// Tells whether what clients saw can be explained: by an order in which the commands of each user ran one after
 /// another, each somewhere between its request and its reply (Herlihy and Wing, Linearizability, 1990), and in which no
-/// image came behind an ending that it is older than. But for a read that overlaps a PUT, which may have the PUT's image
-/// before that has its place in the order, as a regular register lets it (Lamport, On Interprocess Communication, 1986).
+/// image came behind an ending that it is older than. But for a read that overlaps a PUT, which may have the PUT's
+/// image before that has its place in the order, as a regular register lets it (Lamport, On Interprocess Communication,
+/// 1986).
 ///
 /// The search is Wing and Gong's (Testing and Verifying Concurrent Objects, 1993): it goes through the orders that the
 /// times allow and passes over what it has come to before.

@@ -5,7 +5,8 @@ import Testing
 @testable import ImageFetcher
 @testable import ThumbnailCache
 
-/// The one request that finds out for all whether a host works again.
+/// The one request that finds out whether a host is back: for all whether it can be reached, for a uid whether it
+/// answers.
 @Suite(.timeLimit(.minutes(3))) struct ProbeTests {
     /// Not asked after one failure, for a millisecond.
     private var brief: Origin {

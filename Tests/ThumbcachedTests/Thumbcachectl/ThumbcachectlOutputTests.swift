@@ -109,7 +109,9 @@ import Testing
     }
 
     @Test func `F23: ids are printed one a line, whatever is in them`() throws {
-        let ids = ["alice@example.org", "a\nb", "\u{1b}[2J", "back\\slash", "Zoë", "\u{202e}x", "\""]
+        let ids = [
+            "alice@example.org", "a\nb", "\u{1b}[2J", "back\\slash", "Zoë", "\u{202e}x", "\u{2028}", "\u{e000}", "\"",
+        ]
         let reply = "*\(ids.count)\r\n" + ids.map { "$\($0.utf8.count)\r\n\($0)\r\n" }.joined()
         let run = try Thumbcachectl.run(["users"], against: PlayedDaemon(replies: [reply]))
         #expect(
@@ -120,13 +122,16 @@ import Testing
                 back\\\\slash
                 Zoë
                 \\xe2\\x80\\xaex
+                \\xe2\\x80\\xa8
+                \\xee\\x80\\x80
                 "
 
                 """)
         let json = try Thumbcachectl.run(["users", "--json"], against: PlayedDaemon(replies: [reply]))
         #expect(
             json.text
-                == #"["alice@example.org","a\nb","\u001b[2J","back\\slash","Zoë","\u202ex","\""]"# + "\n")
+                == #"["alice@example.org","a\nb","\u001b[2J","back\\slash","Zoë","\u202ex","\u2028","\ue000","\""]"#
+                + "\n")
         let decoded = try JSONSerialization.jsonObject(with: Data(json.output)) as? [String]
         #expect(decoded == ids)
     }

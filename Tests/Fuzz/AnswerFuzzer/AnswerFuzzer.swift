@@ -1,0 +1,67 @@
+@testable import ImageFetcher
+@testable import ThumbnailCache
+
+/// Feeds the reader of an origin's answers with lines and a body that anybody may have written, and what it keeps of the
+/// header to the rules of freshness. Nothing may trap, no image is larger than it may be, and no time lies outside of
+/// what the rest of the program reckons with.
+@_cdecl("LLVMFuzzerTestOneInput")
+public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
+    let bytes = UnsafeRawBufferPointer(start: start, count: count)
+    let isConditional = bytes.first.map { $0 & 1 == 1 } ?? false
+    let limits = ResponseReader.Limits(header: 4_096, value: 256, values: 4, discarded: 512, image: 1_024)
+    var reader = ResponseReader(host: "h", isConditional: isConditional, framing: .bare, limits: limits)
+    var rest = bytes[...]
+    while reader.finalStatus == nil, let end = rest.firstIndex(of: 0x0A) {
+        // As libcurl hands a line over: in memory of its own, whose end is the line's.
+        let line = Array(rest[...end])
+        guard line.withUnsafeBytes({ reader.header($0) }) else { break }
+        rest = rest[(end + 1)...]
+    }
+    let body = Array(rest)
+    if reader.finalStatus != nil { _ = body.withUnsafeBytes { reader.body($0) } }
+    switch reader.verdict(isWhole: true) {
+    case .image(let image, let headers):
+        precondition(image.count <= limits.image, "an image is larger than it may be")
+        judge(headers)
+    case .missing(let headers), .notModified(let headers): judge(headers)
+    case .redirect, .failed, nil: break
+    }
+    return 0
+}
+
+private func judge(_ headers: ResponseHeaders) {
+    let now: Int64 = 1_700_000_000
+    let origin = Origin(name: "o", url: "https://h/{profile}")
+    let time = ResponseTime(now: now, wallClock: now)
+    let redirected = ResponseHeaders(headers.fields, delay: 3, redirects: [headers])
+    for headers in [headers, redirected] {
+        let freshness = StoragePolicy(StoredFields(headers), headers, origin: origin, at: time).freshness
+        precondition(freshness.initialAge >= 0 && freshness.lifetime ?? 0 >= 0, "a time is negative")
+        precondition(freshness.staleWhileRevalidate >= 0 && freshness.staleIfError >= 0, "a window is negative")
+        for moment in [Int64.min / 2, 0, now, .max / 2] { _ = freshness.state(at: moment) }
+        let until = NegativePolicy.believedUntil(headers, origin: origin, at: time)
+        precondition(until >= now, "believed until before now")
+    }
+    for value in headers.fields.values.joined() {
+        if let date = HTTPDate.seconds(value, now: now) {
+            // The years that four digits can name.
+            precondition(-62_167_219_200...253_402_300_800 ~= date, "a date is out of its range")
+        }
+    }
+}
+
+@_silgen_name("LLVMFuzzerRunDriver")
+func runDriver(
+    _ argumentCount: UnsafeMutablePointer<CInt>,
+    _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?>,
+    _ test: @convention(c) (UnsafePointer<UInt8>?, Int) -> CInt
+) -> CInt
+
+@_cdecl("AnswerFuzzer_main")
+public func main(
+    _ argumentCount: CInt, _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
+) -> CInt {
+    var count = argumentCount
+    var arguments = arguments
+    return runDriver(&count, &arguments, testOneInput)
+}
