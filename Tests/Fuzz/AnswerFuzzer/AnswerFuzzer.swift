@@ -38,7 +38,7 @@ private func judge(_ headers: ResponseHeaders) {
         let freshness = StoragePolicy(StoredFields(headers), headers, origin: origin, at: time).freshness
         precondition(freshness.initialAge >= 0 && freshness.lifetime ?? 0 >= 0, "a time is negative")
         precondition(freshness.staleWhileRevalidate >= 0 && freshness.staleIfError >= 0, "a window is negative")
-        for moment in [Int64.min / 2, 0, now, .max / 2] { _ = freshness.state(at: moment) }
+        for moment: Int64 in [.min / 2, 0, now, .max / 2] { _ = freshness.state(at: moment) }
         let until = NegativePolicy.believedUntil(headers, origin: origin, at: time)
         precondition(until >= now, "believed until before now")
     }
