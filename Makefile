@@ -155,10 +155,13 @@ tsan: ## tests under ThreadSanitizer
 	$(TSAN_OPTIONS) tools/run-tests --sanitize=thread --scratch-path .build-tsan \
 	    --filter 'EndToEndTests.*(LogoutTests|RaceTests|HistoryTests|1,000 GETs|stop)'
 
+# Foundation's Process copies 256 bytes of each entry of /proc/self/fd, which are shorter. The sanitizer looks at what
+# is copied in code that was not built with it, too, unless it is told not to. Leaks are not looked for: Swift hides the
+# pointers that weak references go through, and programs that exit leave what libraries hold.
 asan: ## tests under AddressSanitizer
 	@tools/install-dependencies build test
 	$(OWN_TMPDIR) swift build --build-tests --sanitize=address --scratch-path .build-asan
-	tools/run-tests --sanitize=address --scratch-path .build-asan --skip EndToEndTests
+	ASAN_OPTIONS=replace_intrin=0:detect_leaks=0 tools/run-tests --sanitize=address --scratch-path .build-asan --skip EndToEndTests
 
 fuzz: ## every fuzzer in Tests/Fuzz for FUZZ_SECONDS, under AddressSanitizer
 	@tools/install-dependencies build

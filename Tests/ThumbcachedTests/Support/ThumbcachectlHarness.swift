@@ -73,7 +73,8 @@ enum Thumbcachectl {
         let process = Process()
         process.executableURL = program
         process.arguments = arguments
-        process.environment = environment
+        // Built with AddressSanitizer it would end with another status for what the library of options leaves behind.
+        process.environment = environment.merging(["ASAN_OPTIONS": "detect_leaks=0"]) { given, _ in given }
         process.standardInput = try FileHandle(forReadingFrom: try file("in", input))
         process.standardError = try FileHandle(forWritingTo: err)
         let pseudoterminal = terminal ? try Pseudoterminal() : nil
