@@ -167,6 +167,7 @@ if Context.environment["THUMBCACHED_BENCH"] != nil {
 }
 
 if isFuzzing {
+    package.targets.append(.target(name: "CFuzzMain", path: "Tests/CFuzzMain", cSettings: cRules))
     let fuzzers: [(name: String, underTest: [Target.Dependency])] = [
         ("AnswerFuzzer", ["ImageFetcher", "ThumbnailCache"]),
         ("DecoderFuzzer", ["RESP", "ThumbcacheProtocol", nioCore]),
@@ -180,7 +181,7 @@ if isFuzzing {
     }
     package.targets += present.map { fuzzer in
         .executableTarget(
-            name: fuzzer.name, dependencies: fuzzer.underTest, path: "Tests/Fuzz/\(fuzzer.name)",
+            name: fuzzer.name, dependencies: fuzzer.underTest + ["CFuzzMain"], path: "Tests/Fuzz/\(fuzzer.name)",
             swiftSettings: swiftRules + fuzzRules,
             linkerSettings: [.unsafeFlags(["-sanitize=fuzzer,address"])])
     }

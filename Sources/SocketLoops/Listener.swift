@@ -9,6 +9,7 @@ public final class Listener: PollHandler, Sendable {
     let descriptor: CInt
     let loop: SocketLoop
     private let log: Logger
+    private let pause: TimeAmount
     private let accept: @Sendable (CInt) -> CInt
     private let taken: @Sendable (CInt) -> Void
     private let closed: EventLoopPromise<Void>
@@ -19,17 +20,17 @@ public final class Listener: PollHandler, Sendable {
     /// Since the last connection that was taken, one could not be: told once, however long it lasts.
     private nonisolated(unsafe) var isShort = false
 
-    static var pause: TimeAmount { .milliseconds(100) }
     /// Connections taken before other sockets have their turn.
     private static var atOnce: Int { 64 }
 
     private init(
-        _ descriptor: CInt, loop: SocketLoop, log: Logger, accept: @escaping @Sendable (CInt) -> CInt,
-        taken: @escaping @Sendable (CInt) -> Void
+        _ descriptor: CInt, loop: SocketLoop, log: Logger, pause: TimeAmount,
+        accept: @escaping @Sendable (CInt) -> CInt, taken: @escaping @Sendable (CInt) -> Void
     ) {
         self.descriptor = descriptor
         self.loop = loop
         self.log = log
+        self.pause = pause
         self.accept = accept
         self.taken = taken
         closed = loop.makePromise()
@@ -38,15 +39,16 @@ public final class Listener: PollHandler, Sendable {
     /// Starts taking connections of a socket that listens, whoever made it.
     /// - Parameters:
     ///   - descriptor: is the listener's from now on, and is closed should this fail.
+    ///   - pause: when descriptors or memory are short, until it tries again.
     ///   - accept: accept4(2) for a socket that does not block and is closed on exec.
     ///   - taken: gets each connection, on `loop`, and owns it.
     /// - Throws: ``IOError`` if it is none.
     public static func start(
-        on descriptor: CInt, loop: SocketLoop, log: Logger,
+        on descriptor: CInt, loop: SocketLoop, log: Logger, pause: TimeAmount = .milliseconds(100),
         accept: @escaping @Sendable (CInt) -> CInt = { clinux_accept($0) },
         taken: @escaping @Sendable (CInt) -> Void
     ) async throws -> Listener {
-        let listener = Listener(descriptor, loop: loop, log: log, accept: accept, taken: taken)
+        let listener = Listener(descriptor, loop: loop, log: log, pause: pause, accept: accept, taken: taken)
         do {
             guard fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0 else {
                 throw IOError(errnoCode: errno, reason: "fcntl: let descriptor \(descriptor) not block")
@@ -107,7 +109,7 @@ public final class Listener: PollHandler, Sendable {
         }
         (isPaused, isShort) = (true, true)
         watch(for: [])
-        loop.scheduleTask(in: Self.pause) {
+        loop.scheduleTask(in: pause) {
             self.isPaused = false
             self.watch(for: .readable)
         }

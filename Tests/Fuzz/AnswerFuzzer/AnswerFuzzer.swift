@@ -49,19 +49,3 @@ private func judge(_ headers: ResponseHeaders) {
         }
     }
 }
-
-@_silgen_name("LLVMFuzzerRunDriver")
-func runDriver(
-    _ argumentCount: UnsafeMutablePointer<CInt>,
-    _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?>,
-    _ test: @convention(c) (UnsafePointer<UInt8>?, Int) -> CInt
-) -> CInt
-
-@_cdecl("AnswerFuzzer_main")
-public func main(
-    _ argumentCount: CInt, _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
-) -> CInt {
-    var count = argumentCount
-    var arguments = arguments
-    return runDriver(&count, &arguments, testOneInput)
-}

@@ -1,36 +1,16 @@
-import Glibc
 import NIOCore
 import RESP
 import ThumbcacheProtocol
 
-/// libFuzzer's own `main`, to which this program's is handed on. It declares no header.
-@_silgen_name("LLVMFuzzerRunDriver")
-private func runFuzzer(
-    _ count: UnsafeMutablePointer<Int32>,
-    _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>>,
-    _ testOneInput: @convention(c) (UnsafePointer<UInt8>?, Int) -> Int32
-) -> Int32
-
-// SwiftPM calls the entry of an executable target by the target's name.
-@_cdecl("DecoderFuzzer_main")
-public func decoderFuzzerMain(
-    _ count: Int32, _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
-) -> Int32 {
-    var count = count
-    var arguments = arguments
-    return runFuzzer(&count, &arguments, testOneInput)
-}
-
-// The name that libFuzzer's `main`, which is linked in and not used, looks for.
-@_cdecl("LLVMFuzzerTestOneInput")
-public func testOneInput(_ bytes: UnsafePointer<UInt8>?, _ length: Int) -> Int32 {
-    testOne(UnsafeBufferPointer(start: bytes, count: length))
-    return 0
-}
-
 /// F22: whatever arrives, and however it is cut, is read or refused, never trapped on; and the cutting changes nothing.
 ///
 /// The first byte says which decoder is meant, the second how the others are cut.
+@_cdecl("LLVMFuzzerTestOneInput")
+public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
+    testOne(UnsafeBufferPointer(start: start, count: count))
+    return 0
+}
+
 private func testOne(_ input: UnsafeBufferPointer<UInt8>) {
     guard input.count > 2 else { return }
     let bytes = Array(input.dropFirst(2))

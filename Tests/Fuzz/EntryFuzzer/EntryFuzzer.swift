@@ -26,19 +26,3 @@ public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     StoreFileNames.read(bytes)
     return 0
 }
-
-@_silgen_name("LLVMFuzzerRunDriver")
-func runDriver(
-    _ argumentCount: UnsafeMutablePointer<CInt>,
-    _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?>,
-    _ test: @convention(c) (UnsafePointer<UInt8>?, Int) -> CInt
-) -> CInt
-
-@_cdecl("EntryFuzzer_main")
-public func main(
-    _ argumentCount: CInt, _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
-) -> CInt {
-    var count = argumentCount
-    var arguments = arguments
-    return runDriver(&count, &arguments, testOneInput)
-}

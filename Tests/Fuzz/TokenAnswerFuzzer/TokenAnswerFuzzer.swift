@@ -27,19 +27,3 @@ private func check(_ token: Secret, _ characters: ClosedRange<UInt8>, _ longest:
     precondition(1...longest ~= token.count, "a token is empty or too long")
     token.withBytes { precondition($0.allSatisfy(characters.contains), "a token holds what none can have") }
 }
-
-@_silgen_name("LLVMFuzzerRunDriver")
-func runDriver(
-    _ argumentCount: UnsafeMutablePointer<CInt>,
-    _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?>,
-    _ test: @convention(c) (UnsafePointer<UInt8>?, Int) -> CInt
-) -> CInt
-
-@_cdecl("TokenAnswerFuzzer_main")
-public func main(
-    _ argumentCount: CInt, _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
-) -> CInt {
-    var count = argumentCount
-    var arguments = arguments
-    return runDriver(&count, &arguments, testOneInput)
-}

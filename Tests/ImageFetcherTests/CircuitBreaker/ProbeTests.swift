@@ -7,7 +7,7 @@ import Testing
 
 /// The one request that finds out whether a host is back: for all whether it can be reached, for a uid whether it
 /// answers.
-@Suite(.timeLimit(.minutes(3))) struct ProbeTests {
+@Suite(.timeLimit(.minutes(5))) struct ProbeTests {
     /// Not asked after one failure, for a millisecond.
     private var brief: Origin {
         var origin = Origin.test()

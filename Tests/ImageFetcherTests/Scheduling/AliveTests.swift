@@ -6,7 +6,7 @@ import Testing
 @testable import ThumbnailCache
 
 /// Signs of life of the fetcher's thread, which systemd's watchdog rests on (F48).
-@Suite(.timeLimit(.minutes(2))) struct AliveTests {
+@Suite(.timeLimit(.minutes(5))) struct AliveTests {
     private func sign(_ fetcher: CurlImageFetcher) async {
         await withCheckedContinuation { continuation in fetcher.whenAlive { continuation.resume() } }
     }

@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(3)))
+    @Test(.timeLimit(.minutes(5)))
     func `F68: an origin that hangs for one uid serves another meanwhile, images and tokens`() async throws {
         let server = try TestOrigin(["/hang": { _, peer in peer.waitForEnd() }])
         let endpoint = try TokenServer {

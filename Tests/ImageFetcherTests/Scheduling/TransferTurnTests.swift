@@ -7,7 +7,7 @@ import Testing
 @testable import ThumbnailCache
 
 /// How the downloads' loop shares out its time.
-@Suite(.timeLimit(.minutes(1))) struct TransferTurnTests {
+@Suite(.timeLimit(.minutes(5))) struct TransferTurnTests {
     private func start(
         _ fetcher: CurlImageFetcher, _ url: String, of origin: Origin = .test(), uid: UInt32,
         onEnd: @escaping @Sendable (DownloadOutcome) -> Void = { _ in }

@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(3)))
+    @Test(.timeLimit(.minutes(5)))
     func `F37, F68: when a breaker opens, what its uid has waiting is told at once, and others' goes on`() async throws
     {
         let open = Gate()

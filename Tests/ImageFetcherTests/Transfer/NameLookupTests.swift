@@ -6,7 +6,7 @@ import Testing
 @testable import ThumbnailCache
 
 /// How many names are looked up at once, those among them that nobody waits for any more.
-@Suite(.timeLimit(.minutes(3))) struct NameLookupTests {
+@Suite(.timeLimit(.minutes(5))) struct NameLookupTests {
     private final class Clock {
         var now = NIODeadline.uptimeNanoseconds(0)
     }

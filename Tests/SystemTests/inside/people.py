@@ -25,9 +25,21 @@ class Person:
     def manager_runs(self):
         return property_of(f"user@{self.uid}.service", "ActiveState") not in ("inactive", "failed")
 
+    @property
+    def slice(self):
+        return f"user-{self.uid}.slice"
+
+    def stop_slice(self):
+        """What logind leaves to systemd, which may forget it."""
+        wait_until(
+            f"{self.name} has neither session nor manager",
+            lambda: not self.has_sessions() and not self.manager_runs(),
+        )
+        systemctl("stop", self.slice)
+
     def is_away(self):
         """Whether nothing of the user runs or is being stopped: no session opens in a slice that stops."""
-        return property_of(f"user-{self.uid}.slice", "ActiveState") == "inactive" and not self.manager_runs()
+        return property_of(self.slice, "ActiveState") == "inactive" and not self.manager_runs()
 
     def has_sessions(self):
         return attempt("loginctl", "show-user", "--property=Sessions", "--value", self.name).stdout.strip() != ""
@@ -93,6 +105,7 @@ class People:
             if person.manager_runs():
                 attempt("loginctl", "terminate-user", person.name)
         for person in self.everybody:
+            person.stop_slice()
             wait_until(f"the user manager of {person.name} has ended", person.is_away)
         self.clear_reports()
 

@@ -7,7 +7,7 @@ import Testing
 
 @testable import thumbcached
 
-@Suite(.timeLimit(.minutes(2))) struct WatchdogTests {
+@Suite(.timeLimit(.minutes(5))) struct WatchdogTests {
     /// An check that answers when the test has it answer.
     private final class TestOrgan: Sendable {
         private let asked = NIOLockedValueBox<[@Sendable () -> Void]>([])

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ThumbnailCache
 
-@Suite(.timeLimit(.minutes(1))) struct AsyncFIFOLockTests {
+@Suite(.timeLimit(.minutes(5))) struct AsyncFIFOLockTests {
     @Test func `one at a time, in the order they came`() async throws {
         let lock = AsyncFIFOLock()
         let log = EventLog()

@@ -6,7 +6,7 @@ import Testing
 
 /// RFC 9111 section 4.1 for the one field in which two requests for a URL can differ: what an answer that varies by
 /// Authorization was for, it is for no other token, but for those that a refresh made of it.
-@Suite(.timeLimit(.minutes(2))) struct VaryAuthorizationTests {
+@Suite(.timeLimit(.minutes(5))) struct VaryAuthorizationTests {
     private static let varies = ["vary": ["Accept, authorization"], "etag": ["\"1\""]]
 
     private static func daemon(memory: Int = 1 << 20) -> Daemon {

@@ -5,7 +5,7 @@ import Testing
 @testable import ThumbnailCache
 
 /// A purge or log-out that could not be made durable (I4, F7, F8, F61).
-@Suite(.timeLimit(.minutes(1))) struct BrokenEndingTests {
+@Suite(.timeLimit(.minutes(5))) struct BrokenEndingTests {
     private let daemon = Daemon()
     private static let closed =
         "the end of this user's cache could not be made durable and is being tried again: EIO"

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ThumbnailCache
 
-@Suite(.timeLimit(.minutes(1))) struct LogoutTests {
+@Suite(.timeLimit(.minutes(5))) struct LogoutTests {
     private let daemon = Daemon()
 
     @Test func `F66: log-outs and purges wait behind no log-in, also where the disk is asked who there is`()

@@ -5,7 +5,7 @@ import Testing
 @testable import ThumbnailCache
 
 /// Log-outs that came while the daemon was down, stuck or refusing (F46).
-@Suite(.timeLimit(.minutes(1))) struct PendingLogoutTests {
+@Suite(.timeLimit(.minutes(5))) struct PendingLogoutTests {
     private let markers = FakeMarkers()
 
     private func pending(_ daemon: Daemon) -> PendingLogouts {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ThumbnailCache
 
-@Suite(.timeLimit(.minutes(1))) struct PurgeTests {
+@Suite(.timeLimit(.minutes(5))) struct PurgeTests {
     private let daemon = Daemon()
 
     @Test func `I3: a purge empties the cache, the user stays logged in, and F42: what is put after it is kept`()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ThumbnailCache
 
-@Suite(.timeLimit(.minutes(1))) struct ShutDownTests {
+@Suite(.timeLimit(.minutes(5))) struct ShutDownTests {
     private let daemon = Daemon()
 
     @Test func `a stopping daemon closes every cache, answers who waits, and leaves who is logged in on disk`()

@@ -5,7 +5,7 @@ import Testing
 @testable import ThumbnailCache
 
 /// Renewed tokens and a disk that does not take them.
-@Suite(.timeLimit(.minutes(2))) struct AccessTokenKeepingTests {
+@Suite(.timeLimit(.minutes(5))) struct AccessTokenKeepingTests {
     private let world = FakeWorld()
 
     @Test func `I8: however many renewed tokens cannot be made durable, one try waits, and the first success ends it`()

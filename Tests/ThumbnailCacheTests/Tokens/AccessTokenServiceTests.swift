@@ -6,7 +6,7 @@ import Testing
 @testable import ThumbnailCache
 
 /// Tokens as log-ins, downloads and log-outs go with them, over fakes.
-@Suite(.timeLimit(.minutes(2))) struct AccessTokenServiceTests {
+@Suite(.timeLimit(.minutes(5))) struct AccessTokenServiceTests {
     private let daemon = AccessTokenServiceTests.daemon()
 
     private static func daemon(disk: any BlockingPool = ImmediatePool(), lifecycle: any BlockingPool = ImmediatePool())

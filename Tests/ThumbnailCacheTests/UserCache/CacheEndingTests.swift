@@ -6,7 +6,7 @@ import Testing
 
 @testable import ThumbnailCache
 
-@Suite(.timeLimit(.minutes(1))) struct CacheEndingTests {
+@Suite(.timeLimit(.minutes(5))) struct CacheEndingTests {
     private static let slot = Slot(profile: OpaqueID("bob"))
     private static let query = ImageQuery(slot: slot)
 

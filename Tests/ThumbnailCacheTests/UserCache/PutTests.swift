@@ -4,7 +4,7 @@ import Testing
 
 @testable import ThumbnailCache
 
-@Suite(.timeLimit(.minutes(1))) struct PutTests {
+@Suite(.timeLimit(.minutes(5))) struct PutTests {
     private static let slot = Slot(profile: OpaqueID("bob"))
     private let world = FakeWorld()
 

@@ -47,6 +47,17 @@ def wait_until_manager_has_ended(person):
     wait_until(f"the manager of {person.name} has ended", lambda: not person.manager_runs())
 
 
+def wait_until_ended(machine, person, *accounts):
+    """The caches have ended. Not until the hook is inactive: systemd 252 may forget to stop the slice of a user whose
+    manager ended before the sessions did, and as long as that is there, so is the hook.
+    """
+    wait_until(f"nothing of {person.name} is on disk", lambda: not machine.daemon.traces(person.uid))
+    person.stop_slice()
+    wait_until_gone(machine, person)
+    for account in accounts or ("mail",):
+        check_ended(machine, person, account)
+
+
 def with_two_sessions(end, words):
     """A scenario: the manager ends, programs log in again, and then one session after the other ends."""
 
@@ -66,9 +77,7 @@ def with_two_sessions(end, words):
         second.check_well()
         check(machine.daemon.held(alice, "chat") == 1, "images are gone before the last session has ended")
         second.log_out()
-        wait_until_gone(machine, alice)
-        for account in ("mail", "chat"):
-            check_ended(machine, alice, account)
+        wait_until_ended(machine, alice, "mail", "chat")
 
     scenario.__doc__ = f"F71: a user's manager {words}; sessions keep their caches, and the last of them ends all"
     return scenario
@@ -99,8 +108,7 @@ def lingering(machine):
     wait_until("alice has no session", lambda: not alice.has_sessions())
     check(machine.daemon.held(alice) == 8, "the cache of a lingering user ended with the session")
     kill(alice)
-    wait_until_gone(machine, alice)
-    check_ended(machine, alice)
+    wait_until_ended(machine, alice)
 
 
 def terminated(machine):
@@ -110,12 +118,7 @@ def terminated(machine):
         machine.people.login(alice, kind=kind, session=kind)
     kill(alice)
     run("loginctl", "terminate-user", alice.name)
-    # Not until the hook is inactive: systemd 252 forgets to stop the slice, and as long as that is there, so is the
-    # hook.
-    wait_until("nothing of alice is on disk", lambda: not machine.daemon.traces(alice.uid))
-    check_ended(machine, alice)
-    systemctl("stop", f"user-{alice.uid}.slice")
-    wait_until_gone(machine, alice)
+    wait_until_ended(machine, alice)
 
 
 def stopped(machine):
@@ -129,8 +132,7 @@ def stopped(machine):
     ask("LOGIN", "chat@alice.example", uid=alice.uid)
     ask("PUT", "chat@alice.example", "contact-0", picture("one"), uid=alice.uid)
     application.log_out()
-    wait_until_gone(machine, alice)
-    check_ended(machine, alice, "chat")
+    wait_until_ended(machine, alice, "chat")
 
 
 def isolated(machine):
@@ -165,8 +167,7 @@ def upgraded(machine):
     application.wait_for_hits()
     application.check_well(closed=None)
     application.log_out()
-    wait_until_gone(machine, alice)
-    check_ended(machine, alice)
+    wait_until_ended(machine, alice)
 
 
 def older_package(folder):
