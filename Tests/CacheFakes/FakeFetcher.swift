@@ -94,9 +94,6 @@ public final class FakeFetcher: ImageFetching {
         let download = FakeDownload(request: request, onEnd: onEnd, log: log)
         let (refusal, answer, pool) = state.withLockedValue { ($0.refusal, $0.answer, $0.answersOn) }
         if let refusal { throw refusal }
-        if let outcome = answer?(request) {
-            if let pool { pool.submit(for: request.uid) { download.end(outcome) } } else { download.end(outcome) }
-        }
         let due = state.withLockedValue { state in
             state.downloads.append(download)
             let count = state.downloads.count
@@ -105,6 +102,10 @@ public final class FakeFetcher: ImageFetching {
             return due
         }
         for (_, continuation) in due { continuation.resume() }
+        // It is on the list by now: whoever gets the answer may look there.
+        if let outcome = answer?(request) {
+            if let pool { pool.submit(for: request.uid) { download.end(outcome) } } else { download.end(outcome) }
+        }
         return download
     }
 }
