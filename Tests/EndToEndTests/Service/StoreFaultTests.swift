@@ -14,13 +14,17 @@ extension EndToEnd {
         static let canMount =
             (try? ChildProcess(mountNamespace + ["mount", "-t", "tmpfs", "tmpfs", "/mnt"]).waitForEnd(within: 10)) == 0
 
-        /// A daemon all of whose directories lie on a file system of its own, and where that is seen from here.
         private func daemonOnSmallDisk(_ machine: Machine, megabytes: Int) throws -> (Daemon, directory: String) {
+            try daemonOnDisk(machine, mount: "-t tmpfs -o size=\(megabytes)m,mode=0700 tmpfs")
+        }
+
+        /// A daemon all of whose directories lie on a file system of its own, and where that is seen from here.
+        private func daemonOnDisk(_ machine: Machine, mount words: String) throws -> (Daemon, directory: String) {
             let disk = try machine.makeDirectory("disk")
             let daemon = Daemon(machine, "daemon")
             for kind in ["cache", "state", "runtime"] { daemon.settings["storage", kind] = "\(disk)/\(kind)" }
             daemon.settings["memory", "tier"] = "0"
-            let script = "mount -t tmpfs -o size=\(megabytes)m,mode=0700 tmpfs \"$0\" && exec \"$@\""
+            let script = "mount \(words) \"$0\" && exec \"$@\""
             daemon.wrapper = Self.mountNamespace + ["sh", "-c", script, disk]
             try daemon.start()
             return (daemon, "/proc/\(daemon.pid)/root\(disk)")
@@ -87,6 +91,37 @@ extension EndToEnd {
         }
 
         // MARK: A disk that fails
+
+        static let hasLoopDevices = geteuid() == 0 && FileManager.default.fileExists(atPath: "/dev/loop-control")
+
+        @Test(.enabled(if: canMount && hasLoopDevices, "only root may mount an ext4 from a file"))
+        func `I4, I9, F13: on a disk that becomes read-only hits are served, and what must be durable is IOERR`()
+            throws
+        {
+            try withMachine { machine in
+                let image = machine.path("ext4")
+                for words in [["truncate", "-s", "16M", image], ["mkfs.ext4", "-q", image]] {
+                    #expect(try machine.run(words).status == 0)
+                }
+                let (daemon, disk) = try daemonOnDisk(machine, mount: "-o loop \(image)")
+                let client = try daemon.connect()
+                for user in ["alice", "eve"] {
+                    #expect(try client.call("LOGIN", user) == .ok)
+                    #expect(try client.call("PUT", user, "bob", Picture.gif("bob")) == .ok)
+                }
+                // As after an error of the disk: ext4(5), "abort".
+                let inside = ["nsenter", "--target", "\(daemon.pid)", "--mount", "mount", "-o", "remount,abort"]
+                #expect(try machine.run(inside + [machine.path("disk")]).status == 0)
+                let files = Files.under(disk).count
+                #expect(try client.call("PUT", "eve", "dave", Picture.gif("dave")).code == "IOERR")
+                #expect(try client.call("LOGIN", "carol").code == "IOERR")
+                for ending in ["LOGOUT", "PURGE"] { #expect(try client.call(ending, "alice").code == "IOERR") }
+                // No receipt, and no image either; who asked for nothing is served.
+                #expect(try client.call("GET", "alice", "bob").code == "IOERR")
+                #expect(try client.call("GET", "eve", "bob") == .bulk(Picture.gif("bob")))
+                #expect(Files.under(disk).count == files)
+            }
+        }
 
         static let canTrace =
             (try? ChildProcess(["strace", "-o", "/dev/null", "true"]).waitForEnd(within: 10)) == 0
