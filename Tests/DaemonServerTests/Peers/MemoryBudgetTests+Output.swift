@@ -9,7 +9,7 @@ import ThumbnailCache
 /// Replies that are not read.
 extension MemoryBudgetTests {
     /// A client of alice, who has an image of so many bytes.
-    private func connectWithImage(_ daemon: TestDaemon, size: Int = large) async throws -> TestClient {
+    func connectWithImage(_ daemon: TestDaemon, size: Int = large) async throws -> TestClient {
         let client = try await daemon.connectWithAlice()
         try await client.send(put("bob", size: size))
         #expect(try await client.reply() == .ok)
