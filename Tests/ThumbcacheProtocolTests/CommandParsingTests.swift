@@ -24,7 +24,8 @@ import Testing
         ),
         ("GET alice bob WAIT 0", .get(with(get) { $0.wait = 0 })),
         ("GET alice bob WAIT 600000", .get(with(get) { $0.wait = 600_000 })),
-        ("GET alice bob CACHED", .get(with(get) { $0.cachedOnly = true })),
+        ("GET alice bob CACHED", .get(with(get) { $0.download = .never })),
+        ("GET alice bob nowait", .get(with(get) { $0.download = .behind })),
         ("GET alice bob META", .get(with(get) { $0.meta = true })),
         ("GET alice bob IFNOT \(digest)", .get(with(get) { $0.ifNot = bytes(digest) })),
         (
@@ -34,7 +35,7 @@ import Testing
                     $0.size = 7
                     $0.url = "x:y"
                     $0.wait = 5
-                    $0.cachedOnly = true
+                    $0.download = .never
                     $0.ifNot = bytes(digest)
                     $0.meta = true
                 })
@@ -46,7 +47,7 @@ import Testing
                 with(mget) {
                     $0.size = 9
                     $0.wait = 8
-                    $0.cachedOnly = true
+                    $0.download = .never
                 })
         ),
         ("MGET alice 1 bob", .mget(MGetCommand(user: bytes("alice"), profiles: [bytes("bob")]))),

@@ -30,7 +30,7 @@ import Testing
         #expect(
             try request([bytes("MGET"), alice, bytes("3"), profile, bytes("x"), profile, bytes("CACHED")])
                 == .mget(
-                    with(MGetCommand(user: alice, profiles: [profile, bytes("x"), profile])) { $0.cachedOnly = true }))
+                    with(MGetCommand(user: alice, profiles: [profile, bytes("x"), profile])) { $0.download = .never }))
         #expect(
             try request([bytes("PUT"), alice, profile, bytes("image"), bytes("SIZE"), bytes("5")])
                 == .put(with(PutCommand(user: alice, profile: profile, image: bytes("image"))) { $0.size = 5 }))

@@ -5,8 +5,8 @@ import Testing
 @testable import ThumbcacheProtocol
 
 @Suite struct RefusalTests {
-    static let getSyntax = "GET user profile [SIZE px] [URL url] [WAIT ms] [CACHED] [IFNOT digest] [META]"
-    static let getOptions = "expected SIZE, URL, WAIT, CACHED, IFNOT or META"
+    static let getSyntax = "GET user profile [SIZE px] [URL url] [WAIT ms] [CACHED|NOWAIT] [IFNOT digest] [META]"
+    static let getOptions = "expected SIZE, URL, WAIT, CACHED, NOWAIT, IFNOT or META"
     static let purgeSyntax = "PURGE user|* [count profile [profile ...]] [UID uid]"
 
     static let refused: [(line: String, message: String)] = [
@@ -28,7 +28,7 @@ import Testing
         (
             "MGET alice 1",
             "wrong number of arguments for 'mget': "
-                + "MGET user count profile [profile ...] [SIZE px] [WAIT ms] [CACHED]"
+                + "MGET user count profile [profile ...] [SIZE px] [WAIT ms] [CACHED|NOWAIT]"
         ),
         ("PUT alice bob", "wrong number of arguments for 'put': PUT user profile image [SIZE px] [TTL seconds]"),
         ("PURGE", "wrong number of arguments for 'purge': \(purgeSyntax)"),
@@ -52,7 +52,8 @@ import Testing
         ),
         ("COMMAND COUNT x", "wrong number of arguments for 'command': COMMAND COUNT|INFO [name ...]|DOCS [name ...]"),
         // Options.
-        ("GET alice bob NOWAIT", "bad option 'NOWAIT' for 'get': \(getOptions)"),
+        ("GET alice bob CACHED NOWAIT", "bad option 'NOWAIT' for 'get': CACHED and NOWAIT exclude each other"),
+        ("MGET alice 1 bob NOWAIT CACHED", "bad option 'CACHED' for 'mget': CACHED and NOWAIT exclude each other"),
         ("GET alice bob TTL 5", "bad option 'TTL' for 'get': \(getOptions)"),
         ("GET alice bob SIZE 5 carol", "bad option (argument 5) for 'get': \(getOptions)"),
         ("GET alice bob carol", "bad option (argument 3) for 'get': \(getOptions)"),
@@ -61,7 +62,7 @@ import Testing
         ("STAT alice SIZE 64", "bad option (argument 3) for 'stat': expected SIZE"),
         ("STAT alice bob WAIT 1", "bad option 'WAIT' for 'stat': expected SIZE"),
         ("PUT alice bob x CACHED", "bad option 'CACHED' for 'put': expected SIZE or TTL"),
-        ("MGET alice 1 bob META", "bad option 'META' for 'mget': expected SIZE, WAIT or CACHED"),
+        ("MGET alice 1 bob META", "bad option 'META' for 'mget': expected SIZE, WAIT, CACHED or NOWAIT"),
         ("LOGOUT alice HOLD", "bad option 'HOLD' for 'logout': expected SESSION or UID"),
         ("PURGE alice SESSION x", "bad option 'SESSION' for 'purge': expected UID"),
         ("HELLO 3 HOLD", "bad option 'HOLD' for 'hello': expected AUTH or SETNAME"),
@@ -118,7 +119,7 @@ import Testing
         (
             "MGET alice bob carol",
             "the count of profiles is not a whole number of decimal digits: "
-                + "MGET user count profile [profile ...] [SIZE px] [WAIT ms] [CACHED]"
+                + "MGET user count profile [profile ...] [SIZE px] [WAIT ms] [CACHED|NOWAIT]"
         ),
         ("MGET alice 0 bob", "the count of profiles is 0: expected at least 1"),
         ("MGET alice 2 bob", "the count of profiles is 2, more than the arguments that follow (1)"),
@@ -130,7 +131,7 @@ import Testing
             "MGET alice 99999999999999999999 bob",
             "the count of profiles is 99999999999999999999, more than the arguments that follow (1)"
         ),
-        ("MGET alice 1 bob carol", "bad option (argument 4) for 'mget': expected SIZE, WAIT or CACHED"),
+        ("MGET alice 1 bob carol", "bad option (argument 4) for 'mget': expected SIZE, WAIT, CACHED or NOWAIT"),
         ("PURGE alice bob", "the count of profiles is not a whole number of decimal digits: \(purgeSyntax)"),
         ("PURGE alice -1 bob", "the count of profiles is not a whole number of decimal digits: \(purgeSyntax)"),
         ("PURGE alice 0", "the count of profiles is 0: expected at least 1"),

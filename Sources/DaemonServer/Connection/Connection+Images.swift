@@ -47,7 +47,7 @@ extension Connection {
                 return reply(ticket, .error(CommandError(error)))
             }
         }
-        let query = ImageQuery(slot: slot, named: named, cachedOnly: command.cachedOnly, largerWillDo: true)
+        let query = ImageQuery(slot: slot, named: named, download: command.download.ofQuery, largerWillDo: true)
         ask(cache, query, shape, wait: command.wait, after: lookup, ticket: ticket)
     }
 
@@ -55,7 +55,7 @@ extension Connection {
         let header = ByteBuffer.reply { $0.writeArrayHeader(count: command.profiles.count) }
         let queries = command.profiles.map {
             ImageQuery(
-                slot: Slot(profile: OpaqueID($0), size: command.size), cachedOnly: command.cachedOnly,
+                slot: Slot(profile: OpaqueID($0), size: command.size), download: command.download.ofQuery,
                 largerWillDo: true)
         }
         let batch = { @Sendable cache in
@@ -92,7 +92,7 @@ extension Connection {
                 }
             }
         }
-        let query = ImageQuery(slot: Slot(profile: OpaqueID(profile), size: command.size), cachedOnly: true)
+        let query = ImageQuery(slot: Slot(profile: OpaqueID(profile), size: command.size), download: .never)
         let shape = ImageReplyShape(keys: MetaKey.stat)
         guard let cache = context.sessions.openCache(owner(command.user)) else {
             // There is nothing of who is not logged in: STAT is null where GET would be an error.
@@ -178,6 +178,16 @@ extension Connection {
                 reply = .error(CommandError(error))
             }
             loop.execute { me.value.endBarrier(ticket, with: reply) }
+        }
+    }
+}
+
+extension DownloadChoice {
+    fileprivate var ofQuery: ImageQuery.Download {
+        switch self {
+        case .awaited: .awaited
+        case .behind: .behind
+        case .never: .never
         }
     }
 }

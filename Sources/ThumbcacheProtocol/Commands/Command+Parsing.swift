@@ -49,7 +49,7 @@ extension GetCommand {
             case .size: size = try arguments.size()
             case .url: url = try arguments.url()
             case .wait: wait = try arguments.wait()
-            case .cached: cachedOnly = true
+            case .cached, .noWait: download = try arguments.downloadChoice(option, instead: download)
             case .ifNot: ifNot = try arguments.digest()
             case .meta: meta = true
             default: throw arguments.notTaken()
@@ -65,7 +65,7 @@ extension MGetCommand {
             switch option {
             case .size: size = try arguments.size()
             case .wait: wait = try arguments.wait()
-            case .cached: cachedOnly = true
+            case .cached, .noWait: download = try arguments.downloadChoice(option, instead: download)
             default: throw arguments.notTaken()
             }
         }
@@ -255,12 +255,12 @@ enum CommandName: Int, CaseIterable {
         case .get:
             takes(
                 "Returns an image, from the cache or else from the user's origin", "images", ["readonly"],
-                .string("user"), .string("profile"), .size, .option("URL", "url"), .wait, .flag("CACHED"),
+                .string("user"), .string("profile"), .size, .option("URL", "url"), .wait, .download,
                 .option("IFNOT", "digest"), .flag("META"))
         case .mget:
             takes(
                 "Returns several images, downloading side by side those that are missing", "images", ["readonly"],
-                .string("user"), .integer("count"), .string("profile").multiple, .size, .wait, .flag("CACHED"))
+                .string("user"), .integer("count"), .string("profile").multiple, .size, .wait, .download)
         case .put:
             takes(
                 "Stores an image that the client has", "images", ["write", "denyoom"],
@@ -328,5 +328,9 @@ extension CommandArgument {
     fileprivate static var target: CommandArgument { .oneOf("target", .string("user"), .word("*", "all")) }
     fileprivate static var size: CommandArgument { .option("SIZE", "px", .integer) }
     fileprivate static var wait: CommandArgument { .option("WAIT", "ms", .integer) }
+    /// `[CACHED|NOWAIT]`
+    fileprivate static var download: CommandArgument {
+        .oneOf("download", .word("CACHED", "cached"), .word("NOWAIT", "nowait")).optional
+    }
     fileprivate static var uid: CommandArgument { .option("UID", "uid", .integer) }
 }

@@ -27,7 +27,7 @@ public enum Command: Sendable, Equatable {
     case info([String])
 }
 
-/// `GET user profile [SIZE px] [URL u] [WAIT ms] [CACHED] [IFNOT digest] [META]`
+/// `GET user profile [SIZE px] [URL u] [WAIT ms] [CACHED|NOWAIT] [IFNOT digest] [META]`
 public struct GetCommand: Sendable, Equatable {
     public var user: ByteBuffer
     public var profile: ByteBuffer
@@ -35,7 +35,7 @@ public struct GetCommand: Sendable, Equatable {
     /// Printable ASCII; what it points to is not yet checked.
     public var url: String?
     public var wait: Int64?
-    public var cachedOnly = false
+    public var download = DownloadChoice.awaited
     /// 64 lower-case hexadecimal digits.
     public var ifNot: ByteBuffer?
     public var meta = false
@@ -44,14 +44,23 @@ public struct GetCommand: Sendable, Equatable {
     public var isPlain: Bool { url == nil && ifNot == nil && !meta }
 }
 
-/// `MGET user count profile [profile ...] [SIZE px] [WAIT ms] [CACHED]`
+/// What a request for an image may ask of the network.
+public enum DownloadChoice: Sendable, Equatable {
+    case awaited
+    /// `NOWAIT`: what is held is the answer, and what is missing or stale is downloaded behind it.
+    case behind
+    /// `CACHED`
+    case never
+}
+
+/// `MGET user count profile [profile ...] [SIZE px] [WAIT ms] [CACHED|NOWAIT]`
 public struct MGetCommand: Sendable, Equatable {
     public var user: ByteBuffer
     /// At least one; the same one may stand there twice.
     public var profiles: [ByteBuffer]
     public var size: UInt16 = 0
     public var wait: Int64?
-    public var cachedOnly = false
+    public var download = DownloadChoice.awaited
 }
 
 /// `PUT user profile image [SIZE px] [TTL seconds]`

@@ -48,6 +48,18 @@ extension Arguments {
 
     mutating func size() throws(CommandError) -> UInt16 { UInt16(try number(in: CommandLimits.size, "pixels")) }
     mutating func wait() throws(CommandError) -> Int64 { Int64(try number(in: CommandLimits.wait, "milliseconds")) }
+    /// - Parameter earlier: what an option before it has chosen.
+    func downloadChoice(
+        _ option: Option, instead earlier: DownloadChoice
+    ) throws(CommandError) -> DownloadChoice {
+        let choice = option == .cached ? DownloadChoice.never : .behind
+        guard earlier == .awaited || earlier == choice else {
+            throw CommandError(
+                .err, "bad option '\(current.name)' for '\(command.name)': CACHED and NOWAIT exclude each other")
+        }
+        return choice
+    }
+
     mutating func ttl() throws(CommandError) -> Int64 { Int64(try number(in: CommandLimits.ttl, "seconds")) }
     mutating func uid() throws(CommandError) -> UInt32 {
         UInt32(try number(in: CommandLimits.uid, "a user of this machine"))

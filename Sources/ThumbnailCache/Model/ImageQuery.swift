@@ -1,23 +1,32 @@
 /// What a GET asks of a user's cache.
 public struct ImageQuery: Sendable {
+    /// What it may ask of the network.
+    public enum Download: Sendable {
+        /// It waits for what is missing.
+        case awaited
+        /// What is held is the answer, fresh or stale, or nothing; what is missing or stale is downloaded behind it.
+        case behind
+        /// What is held is the answer, and nobody is asked.
+        case never
+    }
+
     public let slot: Slot
     /// The URL that the client named, judged and normalised; nil to take what is held, or ask the user's origin.
     public let named: DownloadTarget?
-    /// Never touches the network: fresh or stale, or nothing.
-    public let cachedOnly: Bool
+    public let download: Download
     /// Whether a larger image will do where there is none of the size. Never for who names no size, or a URL.
     public let largerWillDo: Bool
 
-    public init(slot: Slot, named: DownloadTarget? = nil, cachedOnly: Bool = false, largerWillDo: Bool = false) {
+    public init(slot: Slot, named: DownloadTarget? = nil, download: Download = .awaited, largerWillDo: Bool = false) {
         self.slot = slot
         self.named = named
-        self.cachedOnly = cachedOnly
+        self.download = download
         self.largerWillDo = largerWillDo && named == nil && slot.size > 0
     }
 
     /// The same, apart from the request it came with.
     func detached() -> ImageQuery {
-        ImageQuery(slot: slot.detached(), named: named, cachedOnly: cachedOnly, largerWillDo: largerWillDo)
+        ImageQuery(slot: slot.detached(), named: named, download: download, largerWillDo: largerWillDo)
     }
 
     /// Whether an image held in the slot is the one asked for: with a URL, only one that came from there.

@@ -96,40 +96,50 @@ struct RequestCoordinator: Sendable {
             let answer = [Effect.answer(waiter, .success(served))]
             switch held.image.record.freshness.state(at: now) {
             case .fresh: return answer
-            case _ where query.cachedOnly: return answer
-            case .staleServable: return answer + refresh(query, held: served, route: route, now: now)
+            case _ where query.download == .never: return answer
+            case .staleServable: return answer + refresh(query, held: served, served, route, now)
             case .staleOnError: fallback = served
             case .expired: break
             }
+            if query.download == .behind { return answer + refresh(query, held: served, fallback, route, now) }
         }
-        if query.cachedOnly && !query.largerWillDo { return [.answer(waiter, .success(nil))] }
+        if query.download == .never && !query.largerWillDo { return [.answer(waiter, .success(nil))] }
         switch target(of: query, route) {
         case .success(nil): return answerNone(waiter, route, now)
         case .success where isAbsent(query, route, now): return answerNone(waiter, route, now)
-        case _ where query.cachedOnly: return [.answer(waiter, .success(nil))]
+        case _ where query.download == .never: return [.answer(waiter, .success(nil))]
+        case _ where query.download == .behind:
+            return [.answer(waiter, .success(nil))] + refresh(query, held: held, nil, route, now)
         case .failure(let failure): return [answer(waiter, failedBy: failure, fallback: fallback)]
         case .success(let target?):
-            let ownsSlot = held.map { query.accepts($0.image) } ?? true
-            let basis = basis(in: held?.image, at: target, now)
-            let flight = wait(waiter, for: .download(target.url)) { flight in
-                (flight.held, flight.basis, flight.ownsSlot) = (fallback, basis, ownsSlot)
-            }
+            let begin = beginning(query, at: target, held: held, fallback, now)
+            let flight = wait(waiter, for: .download(target.url), begin: begin)
             return flight.map { [.download($0, target)] } ?? []
         }
     }
 
-    /// Downloads anew, behind the back of whoever was served the stale image, unless that has just failed.
-    private mutating func refresh(_ query: ImageQuery, held: ServedImage, route: Route, now: Int64) -> [Effect] {
+    /// Downloads behind the back of whoever was answered with what is held, unless that has just failed.
+    private mutating func refresh(
+        _ query: ImageQuery, held: ServedImage?, _ fallback: ServedImage?, _ route: Route, _ now: Int64
+    ) -> [Effect] {
         guard case .success(let target?) = target(of: query, route), !isAbsent(query, route, now),
             !negativeCache.hasJustFailed(query.slot, url: target.url, at: now)
         else { return [] }
-        let basis = basis(in: held.image, at: target, now)
-        let flight = start(query.slot, .download(target.url)) { flight in
-            (flight.held, flight.basis, flight.ownsSlot) = (held, basis, true)
-        } join: {
-            $0.isBackground = true
-        }
+        let begin = beginning(query, at: target, held: held, fallback, now)
+        let flight = start(query.slot, .download(target.url), begin: begin) { $0.isBackground = true }
         return flight.map { [.download($0, target)] } ?? []
+    }
+
+    /// How a download begins.
+    /// - Parameters:
+    ///   - held: what is in the slot, whether or not it is what was asked for.
+    ///   - fallback: what may be served should the download fail.
+    private func beginning(
+        _ query: ImageQuery, at target: DownloadTarget, held: ServedImage?, _ fallback: ServedImage?, _ now: Int64
+    ) -> (inout Flight) -> Void {
+        let ownsSlot = held.map { query.accepts($0.image) } ?? true
+        let basis = basis(in: held?.image, at: target, now)
+        return { ($0.held, $0.basis, $0.ownsSlot) = (fallback, basis, ownsSlot) }
     }
 
     /// What a download can be conditional on: the image held, if it came from there and there is something to ask with.

@@ -35,6 +35,9 @@ struct Get: DaemonCommand {
     @Flag(help: "Do not download: what is held, fresh or stale, or nothing.")
     var cached = false
 
+    @Flag(help: "The same, and download what is missing or stale behind it.")
+    var noWait = false
+
     @Flag(help: "Print a description of the image.")
     var meta = false
 
@@ -47,6 +50,7 @@ struct Get: DaemonCommand {
     func validate() throws {
         try thumbcachectl.validate(user: user)
         try thumbcachectl.validate("size", size, in: CommandLimits.size, "pixels")
+        if cached && noWait { throw ValidationError("--cached and --no-wait exclude each other") }
         if output?.isEmpty == true { throw ValidationError("--output is empty; name a file") }
     }
 
@@ -57,10 +61,12 @@ struct Get: DaemonCommand {
         if printsImage, isTerminal(STDOUT_FILENO) {
             throw Failure(.usage, "an image is not written to a terminal; name a file with --output, or use a pipe")
         }
-        let options = option("SIZE", size) + option("URL", url) + flag("CACHED", cached) + flag("META", wantsMeta)
+        let options =
+            option("SIZE", size) + option("URL", url) + flag("CACHED", cached) + flag("NOWAIT", noWait)
+            + flag("META", wantsMeta)
         let reply = try environment.ask(words("GET", user, profile) + options, daemon)
         guard let image = (wantsMeta ? reply[MetaKey.image.rawValue] : reply)?.bytes else {
-            let reason = cached ? "none is held" : "neither the cache nor the origin has one"
+            let reason = cached || noWait ? "none is held" : "neither the cache nor the origin has one"
             throw try environment.noImage(format, "there is no such image: \(reason)")
         }
         let bytes = Array(image.readableBytesView)

@@ -125,6 +125,20 @@ import ThumbnailCache
         }
     }
 
+    @Test func `NOWAIT is answered with what is held, and a log-out ends the download behind it (I3)`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice()
+            #expect(try await client.call("GET", "alice", "bob", "NOWAIT") == .null)
+            #expect(try await client.call("MGET", "alice", "2", "bob", "carol", "NOWAIT") == .array([.null, .null]))
+            await daemon.fetcher.started(2)
+            #expect(daemon.fetcher.downloads.map(\.url) == ["bob", "carol"].map { TestDaemon.url($0) })
+            daemon.finish("carol")
+            try await eventually { try await client.call("GET", "alice", "carol", "CACHED") == image("carol") }
+            #expect(try await client.call("LOGOUT", "alice")["cancelled"] == .integer(1))
+            #expect(daemon.fetcher.downloads.map(\.isCancelled) == [true, false])
+        }
+    }
+
     @Test func `MGET side by side: all downloads are under way before the first has ended`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()

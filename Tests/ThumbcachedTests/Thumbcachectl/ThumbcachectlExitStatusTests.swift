@@ -113,7 +113,7 @@ import Testing
         (["get", "alice", "bob"], "_\r\n"),
         (["get", "alice", "bob", "--meta"], "_\r\n"),
         (["get", "alice", "bob"], "$-1\r\n"),
-        (["get", "alice", "bob", "--cached"], "_\r\n"),
+        (["get", "alice", "bob", "--cached"], "_\r\n"), (["get", "alice", "bob", "--no-wait"], "_\r\n"),
         (["stat", "alice", "bob"], "_\r\n"),
         (["stat", "alice"], "*-1\r\n"),
     ])

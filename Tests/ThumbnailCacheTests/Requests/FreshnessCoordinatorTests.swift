@@ -10,13 +10,13 @@ import Testing
 
     struct Case: Sendable, CustomTestStringConvertible {
         let age: Int64
-        let cached: Bool
+        let download: ImageQuery.Download
         let effects: [String]
-        var testDescription: String { "\(age) s old\(cached ? ", CACHED" : "")" }
+        var testDescription: String { "\(age) s old, download \(download)" }
 
-        init(_ age: Int64, cached: Bool = false, _ effects: [String]) {
+        init(_ age: Int64, download: ImageQuery.Download = .awaited, _ effects: [String]) {
             self.age = age
-            self.cached = cached
+            self.download = download
             self.effects = effects
         }
     }
@@ -29,17 +29,21 @@ import Testing
         Case(4_200, [download]),
         Case(7_199, [download]),
         Case(7_200, [download]),
-        Case(3_599, cached: true, ["a: held from disk"]),
-        Case(3_600, cached: true, ["a: held from disk, stale"]),
-        Case(4_200, cached: true, ["a: held from disk, stale"]),
-        Case(1_000_000, cached: true, ["a: held from disk, stale"]),
+        Case(3_599, download: .never, ["a: held from disk"]),
+        Case(3_600, download: .never, ["a: held from disk, stale"]),
+        Case(4_200, download: .never, ["a: held from disk, stale"]),
+        Case(1_000_000, download: .never, ["a: held from disk, stale"]),
+        Case(3_599, download: .behind, ["a: held from disk"]),
+        Case(3_600, download: .behind, ["a: held from disk, stale", download]),
+        Case(4_200, download: .behind, ["a: held from disk, stale", download]),
+        Case(1_000_000, download: .behind, ["a: held from disk, stale", download]),
     ]
 
     @Test(arguments: cases)
     func `an image on disk is served or asked for anew by its age`(given: Case) {
         var bench = CoordinatorBench()
         bench.now += given.age
-        #expect(bench.get("a", cached: given.cached) == ["read"])
+        #expect(bench.get("a", download: given.download) == ["read"])
         #expect(bench.readEnds(.sample("held")) == given.effects)
     }
 
@@ -49,7 +53,7 @@ import Testing
         bench.now += given.age
         bench.memory = .sample("held")
         #expect(
-            bench.get("a", cached: given.cached)
+            bench.get("a", download: given.download)
                 == given.effects.map { $0.replacingOccurrences(of: "disk", with: "memory") })
     }
 
@@ -110,9 +114,40 @@ import Testing
 
     @Test func `CACHED waits for no download and starts none`() {
         var bench = CoordinatorBench()
-        #expect(bench.get("a", cached: true) == ["read"])
+        #expect(bench.get("a", download: .never) == ["read"])
         #expect(bench.readEnds() == ["a: null"])
         #expect(bench.coordinator.isIdle)
+    }
+
+    @Test func `NOWAIT waits for no download, and starts one`() {
+        var bench = CoordinatorBench()
+        #expect(bench.get("a", download: .behind) == ["read"])
+        #expect(bench.readEnds() == ["a: null", Self.download])
+        #expect(bench.get("b", download: .behind) == ["read"])
+        #expect(bench.readEnds() == ["b: null"])
+        #expect(bench.finishes(.image(.sample("new"), storable: true)) == ["store new"])
+    }
+
+    @Test func `NOWAIT asks no origin again that has just failed, or has no image`() {
+        for result in [.failed(.timedOut("late")), .missing(until: CoordinatorBench.start + 60, family: 0)]
+            as [RequestCoordinator.DownloadResult]
+        {
+            var bench = CoordinatorBench()
+            _ = bench.get("a", download: .behind)
+            _ = bench.readEnds()
+            _ = bench.finishes(result)
+            _ = bench.get("b", download: .behind)
+            #expect(bench.readEnds().map { $0.contains(Self.download) } != true)
+        }
+    }
+
+    @Test func `an image that may not be served stale is none, to who waits for what NOWAIT began`() {
+        var bench = CoordinatorBench()
+        bench.now += 7_200
+        bench.memory = .sample("held")
+        #expect(bench.get("a", download: .behind) == ["a: held from memory, stale", Self.download])
+        #expect(bench.get("b") == [])
+        #expect(bench.finishes(.failed(.timedOut("late"))) == ["b: timeout"])
     }
 
     @Test func `without an origin there is what is held, or null`() {
@@ -135,7 +170,7 @@ import Testing
         #expect(bench.readEnds(.sample("held")) == ["a: held from disk"])
         _ = bench.get("b")
         #expect(bench.readEnds()?.first?.hasPrefix("b: invalid") == true)
-        _ = bench.get("c", cached: true)
+        _ = bench.get("c", download: .never)
         #expect(bench.readEnds() == ["c: null"])
     }
 

@@ -40,11 +40,11 @@ import Testing
         var bench = CoordinatorBench()
         _ = bench.get("a", larger: true)
         #expect(bench.readEnds() == [Self.download])
-        _ = bench.get("b", cached: true, larger: true)
+        _ = bench.get("b", download: .never, larger: true)
         #expect(bench.readEnds() == ["b: null"])
         #expect(bench.finishes(.missing(until: bench.now + 60)) == ["find larger", "drop"])
         #expect(bench.largerEnds(.sample("96")) == ["a: 96 from disk"])
-        #expect(bench.get("c", cached: true, larger: true) == ["find larger"])
+        #expect(bench.get("c", download: .never, larger: true) == ["find larger"])
         #expect(bench.get("d", larger: true) == [])
     }
 

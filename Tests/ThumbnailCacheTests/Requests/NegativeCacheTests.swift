@@ -115,7 +115,7 @@ import Testing
         _ = bench.readEnds(.sample("held"))
         // Not remembered: a negative time to live of zero.
         _ = bench.finishes(.missing(until: bench.now))
-        #expect(bench.get("b", cached: true) == ["b: null"])
+        #expect(bench.get("b", download: .never) == ["b: null"])
         #expect(bench.get("c") == ["download \(CoordinatorBench.usual)"])
     }
 

@@ -32,14 +32,14 @@ struct CoordinatorBench {
 
     /// A GET by somebody with a name.
     mutating func get(
-        _ name: String, url: String? = nil, cached: Bool = false, larger: Bool = false,
+        _ name: String, url: String? = nil, download: ImageQuery.Download = .awaited, larger: Bool = false,
         slot: Slot = CoordinatorBench.slot
     ) -> [String] {
         let id = WaiterID(number: coordinator.nextNumber())
         waiters[name] = id
         let named = url.map { DownloadTarget(url: $0, isNamedByClient: true) }
         let waiter = Waiter(
-            id: id, query: ImageQuery(slot: slot, named: named, cachedOnly: cached, largerWillDo: larger)
+            id: id, query: ImageQuery(slot: slot, named: named, download: download, largerWillDo: larger)
         ) { _ in }
         let held = memory.map { ServedImage($0, from: .memory, at: now) }
         return tell(coordinator.get(waiter, memory: held, route: route, now: now))

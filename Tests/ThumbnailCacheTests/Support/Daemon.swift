@@ -66,7 +66,7 @@ struct Daemon {
         }
         let slot = Slot(profile: OpaqueID(profile))
         if let served = cache.hit(slot) { return CoordinatorBench.tell(.success(served)) }
-        return await cache.outcome(ImageQuery(slot: slot, cachedOnly: cached))
+        return await cache.outcome(ImageQuery(slot: slot, download: cached ? .never : .awaited))
     }
 
     func users(_ uid: UInt32 = 1000) async throws(CacheFailure) -> [String] {

@@ -120,7 +120,7 @@ import Testing
         #expect(daemon.store.calls(.read) == 0)
         daemon.fetcher.downloads[0].end(SampleImage.downloaded("one"))
         #expect(answers.told == ["one from origin"])
-        let cached = ImageQuery(slot: Slot(profile: OpaqueID("dora")), cachedOnly: true)
+        let cached = ImageQuery(slot: Slot(profile: OpaqueID("dora")), download: .never)
         cache.get(cached, after: cache.lookAtDisk(cached), resolve: answers.take)
         #expect(answers.told.last == "null" && daemon.store.calls(.read) == 0)
     }

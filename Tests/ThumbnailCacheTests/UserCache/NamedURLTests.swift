@@ -24,7 +24,7 @@ import Testing
         bench.memory = .sample("held")
         #expect(bench.get("a", url: Self.other) == ["download \(Self.other)"])
         #expect(bench.get("b", url: CoordinatorBench.usual) == ["b: held from memory"])
-        #expect(bench.get("c", url: Self.other, cached: true) == ["c: null"])
+        #expect(bench.get("c", url: Self.other, download: .never) == ["c: null"])
     }
 
     @Test func `a GET without a URL takes what is held, wherever it came from`() {

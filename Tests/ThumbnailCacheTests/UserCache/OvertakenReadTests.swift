@@ -7,12 +7,12 @@ import Testing
     private static let other = "https://other.test/x"
 
     /// A download is under way for a slot whose image was on disk and has left memory, and somebody looks on disk.
-    private func reading(_ name: String, url: String? = nil, cached: Bool = false) -> CoordinatorBench {
+    private func reading(_ name: String, url: String? = nil, download: ImageQuery.Download = .awaited) -> CoordinatorBench {
         var bench = CoordinatorBench()
         bench.now += 7_300
         _ = bench.get("first")
         _ = bench.readEnds(.sample("old"))
-        _ = bench.get(name, url: url, cached: cached)
+        _ = bench.get(name, url: url, download: download)
         return bench
     }
 
@@ -27,7 +27,7 @@ import Testing
     }
 
     @Test func `so does one who asked for CACHED`() {
-        var bench = reading("a", cached: true)
+        var bench = reading("a", download: .never)
         let new = Image.sample("new", storedAt: bench.now)
         #expect(bench.finishes(.image(new, storable: true))?.contains("a: new from origin") == true)
     }

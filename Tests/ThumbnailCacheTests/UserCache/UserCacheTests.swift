@@ -113,7 +113,7 @@ import Testing
         world.fetcher.answer = { _ in .missing(ResponseHeaders()) }
         #expect(await cache.outcome(Self.query) == "null")
         #expect(world.store.held(by: .alice) == [])
-        #expect(await cache.outcome(ImageQuery(slot: Self.slot, cachedOnly: true)) == "null")
+        #expect(await cache.outcome(ImageQuery(slot: Self.slot, download: .never)) == "null")
     }
 
     @Test func `I7: a 404 from a URL that a client named does not remove what was put`() async throws {
