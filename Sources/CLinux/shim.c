@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
+#include <semaphore.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -15,6 +16,7 @@
 #include <sys/vfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 #include <dirent.h>
 #include <linux/magic.h>
@@ -155,6 +157,18 @@ ptrdiff_t clinux_getdents64(int fd, void *buffer, size_t length) {
 
 void clinux_name_thread(const char *name) {
     prctl(PR_SET_NAME, (unsigned long)name, 0L, 0L, 0L);
+}
+
+int clinux_wait_semaphore(void *semaphore, int64_t milliseconds) {
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += milliseconds / 1000;
+    end.tv_nsec += milliseconds % 1000 * 1000000;
+    if (end.tv_nsec >= 1000000000) {
+        end.tv_sec += 1;
+        end.tv_nsec -= 1000000000;
+    }
+    return sem_clockwait(semaphore, CLOCK_MONOTONIC, &end);
 }
 
 int clinux_set_dumpable(int dumpable) {

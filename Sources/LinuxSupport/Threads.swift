@@ -196,4 +196,7 @@ public final class Semaphore: @unchecked Sendable {
         // Only a signal handler makes it return without one.
         while sem_wait(semaphore) != 0 {}
     }
+
+    /// The same, but for so long at most, by the machine's running time and not by the wall clock (F14).
+    public func wait(milliseconds: Int64) { _ = clinux_wait_semaphore(semaphore, milliseconds) }
 }

@@ -94,6 +94,9 @@ static const int CLINUX_DIRENT_NAME_OFFSET = 19;
 /* Names the calling thread for the system's tools; 15 characters at most. prctl(2), PR_SET_NAME. */
 void clinux_name_thread(const char *name);
 
+/* Waits for a permit of a sem_t for so long at most, by CLOCK_MONOTONIC: sem_clockwait(3). 0, or -1 with errno. */
+int clinux_wait_semaphore(void *semaphore, int64_t milliseconds);
+
 /* Whether the process may leave a core file or be read through /proc: prctl(2), PR_SET_DUMPABLE. */
 int clinux_set_dumpable(int dumpable);
 

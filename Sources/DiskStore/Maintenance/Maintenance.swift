@@ -155,30 +155,35 @@ struct Maintenance: Sendable {
 
 /// How work is handed to the maintenance thread: any number of wakes before it looks are one.
 final class MaintenanceSignal: Sendable {
-    private let isAwake = ConditionLock(value: false)
-    private let stopped = NIOLockedValueBox(false)
+    private let state = NIOLockedValueBox((isAwake: false, isStopped: false))
+    private let wakeup = Semaphore()
 
-    var isStopped: Bool { stopped.withLockedValue { $0 } }
+    var isStopped: Bool { state.withLockedValue { $0.isStopped } }
 
     func wake() {
-        isAwake.lock()
-        isAwake.unlock(withValue: true)
+        let wasAwake = state.withLockedValue { state in
+            defer { state.isAwake = true }
+            return state.isAwake
+        }
+        if !wasAwake { wakeup.signal() }
     }
 
     func stop() {
-        stopped.withLockedValue { $0 = true }
+        state.withLockedValue { $0.isStopped = true }
         wake()
     }
 
     /// Returns after that many seconds, whoever wakes meanwhile, or soon after the stop. By the machine's running time:
-    /// at a start the wall clock, by which a condition waits, may be set back by hours (F14).
+    /// at a start the wall clock may be set back by hours (F14).
     func rest(seconds: Double) {
         let end = NIODeadline.now() + .milliseconds(Int64(seconds * 1_000))
         while !isStopped && .now() < end { usleep(20_000) }
     }
 
-    /// Returns at a wake, or after that many seconds.
+    /// Returns at a wake, or after that many seconds of the machine's running time.
     func wait(seconds: Double) {
-        if isAwake.lock(whenValue: true, timeoutSeconds: seconds) { isAwake.unlock(withValue: false) }
+        wakeup.wait(milliseconds: Int64(seconds * 1_000))
+        // Before anything is looked at: a wake from here on is for the next time.
+        state.withLockedValue { $0.isAwake = false }
     }
 }

@@ -46,15 +46,18 @@ struct SystemTime: Timekeeping {
     private let group: any EventLoopGroup
     /// Nanoseconds that the wall clock was ahead of the machine's running time at the start.
     private let lead: Int64
+    private let read: @Sendable (clockid_t) -> Int64
 
-    init(group: any EventLoopGroup) {
+    /// - Parameter read: a clock, in nanoseconds.
+    init(group: any EventLoopGroup, read: @escaping @Sendable (clockid_t) -> Int64 = nanoseconds(of:)) {
         self.group = group
-        lead = nanoseconds(of: CLOCK_REALTIME) - nanoseconds(of: CLOCK_BOOTTIME)
+        self.read = read
+        lead = read(CLOCK_REALTIME) - read(CLOCK_BOOTTIME)
     }
 
-    var now: Int64 { (nanoseconds(of: CLOCK_BOOTTIME) + lead) / 1_000_000_000 }
+    var now: Int64 { (read(CLOCK_BOOTTIME) + lead) / 1_000_000_000 }
 
-    var wallClock: Int64 { nanoseconds(of: CLOCK_REALTIME) / 1_000_000_000 }
+    var wallClock: Int64 { read(CLOCK_REALTIME) / 1_000_000_000 }
 
     func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any ThumbnailCache.Timer {
         LoopTimer(task: group.next().scheduleTask(in: .milliseconds(milliseconds), work))

@@ -87,7 +87,9 @@ import ThumbnailCache
     }
 
     @Test(arguments: [8, 50])
-    func `F62: an ending does not wait for GETs that fill the queue of its own connection`(_ gets: Int) async throws {
+    func `F62: an ending does not wait for GETs that fill the queue, nor one on another connection for more`(
+        _ gets: Int
+    ) async throws {
         try await TestDaemon.run {
             $0.limits.queuePerUID = 8
         } _: { daemon in

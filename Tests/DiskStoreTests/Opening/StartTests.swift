@@ -274,7 +274,12 @@ func `F51: keys left where the configuration no longer looks are destroyed`(firs
     try tree.withStore(tree.configuration(keys: first)) { store in
         try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
     }
+    let keys = tree.files(under: (first == .disk ? tree.state : tree.runtime) + "/keys")
+        .filter { !$0.hasSuffix("/reserve") }
+    try #require(keys.count == 1)
     try tree.withStore(tree.configuration(keys: second)) { store in
+        // Before anything else is swept.
+        #expect(keys.allSatisfy { !FileManager.default.fileExists(atPath: $0) })
         try #require(try store.load(alice) == nil)
         store.maintain()
         #expect(tree.entries.isEmpty)

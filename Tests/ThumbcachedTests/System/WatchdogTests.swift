@@ -1,4 +1,6 @@
 import CacheFakes
+import ImageFetcher
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
@@ -95,6 +97,33 @@ import Testing
         #expect(meals == 0)
         #expect(check.questions == 0)
         #expect(time.timers == 0)
+    }
+
+    @Test func `F48: every part that must live is asked, and gives its sign by its own work`() async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
+        let tasks = try TaskThreads(named: "test", count: 1)
+        let pool = try FairPool(named: "test", threads: 1) { 0 }
+        let fetcher = CurlImageFetcher(
+            configuration: FetcherConfiguration(), log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        try fetcher.start()
+        let checks = Watchdog.checks(loops: group, tasks: tasks, fetcher: fetcher, pools: [("images", pool)])
+        let vital = ["event loop 0", "event loop 1", "log-ins and log-outs", "downloads"]
+        #expect(checks.filter(\.isVital).map(\.name) == vital)
+        #expect(checks.filter { !$0.isVital }.map(\.name) == ["disk of images"])
+        for check in checks { await withCheckedContinuation { sign in check.ask { sign.resume() } } }
+
+        // Each is silent while what it asks does not come round.
+        let gate = Gate()
+        group.makeIterator().first { _ in true }?.execute { gate.pass() }
+        await gate.reached()
+        let answered = NIOLockedValueBox<Set<String>>([])
+        for check in checks { check.ask { answered.withLockedValue { _ = $0.insert(check.name) } } }
+        while answered.withLockedValue({ $0.count }) < checks.count - 1 { await Task.yield() }
+        #expect(!answered.withLockedValue { $0.contains("event loop 0") })
+        gate.open()
+        fetcher.shutdown()
+        pool.stop()
+        try await group.shutdownGracefully()
     }
 
     @Test func `F48: an event loop that is stuck in its own work starves it`() async throws {

@@ -7,7 +7,9 @@ import Testing
     private static let other = "https://other.test/x"
 
     /// A download is under way for a slot whose image was on disk and has left memory, and somebody looks on disk.
-    private func reading(_ name: String, url: String? = nil, download: ImageQuery.Download = .awaited) -> CoordinatorBench {
+    private func reading(
+        _ name: String, url: String? = nil, download: ImageQuery.Download = .awaited
+    ) -> CoordinatorBench {
         var bench = CoordinatorBench()
         bench.now += 7_300
         _ = bench.get("first")
