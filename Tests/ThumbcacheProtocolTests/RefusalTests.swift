@@ -48,7 +48,7 @@ import Testing
         ("SELECT", "wrong number of arguments for 'select': SELECT index"),
         (
             "CLIENT",
-            "wrong number of arguments for 'client': CLIENT ID|GETNAME|SETNAME name|SETINFO LIB-NAME|LIB-VER value"
+            "wrong number of arguments for 'client': CLIENT ID|LIST|GETNAME|SETNAME name|SETINFO LIB-NAME|LIB-VER value"
         ),
         ("COMMAND COUNT x", "wrong number of arguments for 'command': COMMAND COUNT|INFO [name ...]|DOCS [name ...]"),
         // Options.
@@ -142,9 +142,9 @@ import Testing
         ("SELECT zero", "no database 'zero': there is only 0"),
         (
             "CLIENT NO-EVICT on",
-            "unknown subcommand 'NO-EVICT' of 'client': expected ID, GETNAME, SETNAME or SETINFO"
+            "unknown subcommand 'NO-EVICT' of 'client': expected ID, LIST, GETNAME, SETNAME or SETINFO"
         ),
-        ("CLIENT LIST", "unknown subcommand 'LIST' of 'client': expected ID, GETNAME, SETNAME or SETINFO"),
+        ("CLIENT KILL", "unknown subcommand 'KILL' of 'client': expected ID, LIST, GETNAME, SETNAME or SETINFO"),
         (
             "CLIENT SETINFO LIB-COLOUR red",
             "bad attribute 'LIB-COLOUR' for 'client setinfo': expected LIB-NAME or LIB-VER"

@@ -52,7 +52,7 @@ extension Connection {
             finish()
         case .reset:
             version = .two
-            name = ByteBuffer()
+            registration.client.name("")
             respond(.reply { $0.writeSimpleString("RESET") })
         case .select: respond(.ok)
         case .client(let client): self.client(client)
@@ -73,7 +73,7 @@ extension Connection {
             return respond(.error(CommandError(.err, reason)))
         }
         if let version = command.version.flatMap(RESPVersion.init) { self.version = version }
-        if let name = command.name { self.name = ByteBuffer(bytes: name.readableBytesView) }
+        if let name = command.name { registration.client.name(String(buffer: name)) }
         respond(
             .reply { buffer in
                 buffer.writeMapHeader(count: HelloKey.allCases.count, version: version)
@@ -83,7 +83,7 @@ extension Connection {
                     case .server: buffer.writeBulkString("thumbcached")
                     case .version: buffer.writeBulkString(Version.current)
                     case .proto: buffer.writeRESPInteger(version.rawValue)
-                    case .id: buffer.writeRESPInteger(Int(registration.clientID))
+                    case .id: buffer.writeRESPInteger(Int(registration.client.id))
                     case .mode: buffer.writeBulkString("standalone")
                     case .role: buffer.writeBulkString("master")
                     case .modules: buffer.writeArrayHeader(count: 0)
@@ -94,14 +94,19 @@ extension Connection {
 
     private func client(_ command: ClientCommand) {
         switch command {
-        case .id: respond(.reply { $0.writeRESPInteger(Int(registration.clientID)) })
-        case .getName where name.readableBytes == 0: respond(.reply { $0.writeNull(version: version) })
-        case .getName: respond(.reply { $0.writeBulkString(name) })
+        case .id: respond(.reply { $0.writeRESPInteger(Int(registration.client.id)) })
+        case .list:
+            let text = context.registry.list(for: peer, now: .now())
+            respond(.reply { $0.writeVerbatimString(text, version: version) })
+        case .getName:
+            let name = registration.client.labels.name
+            respond(.reply { name.isEmpty ? $0.writeNull(version: version) : $0.writeBulkString(name) })
         case .setName(let name):
-            self.name = ByteBuffer(bytes: name.readableBytesView)
+            registration.client.name(String(buffer: name))
             respond(.ok)
-        // What client libraries say of themselves; CLIENT LIST is where it will be seen.
-        case .setInfo: respond(.ok)
+        case .setInfo(let key, let value):
+            registration.client.label(key, String(buffer: value))
+            respond(.ok)
         }
     }
 

@@ -61,7 +61,6 @@ final class Connection: StreamHandler {
     let share: LoopShare
 
     var version = RESPVersion.two
-    var name = ByteBuffer()
     var heldSessions: Set<HeldSession> = []
     var batch: Batch?
     /// The cache that this connection asked last. It may have ended since: then there is nothing in it.
@@ -116,7 +115,7 @@ final class Connection: StreamHandler {
             share.begin()
             return share.charge()
         }
-        registration.activity.heard(at: eventLoop.round.began)
+        registration.client.heard(at: eventLoop.round.began)
         reader.append(bytes)
         work()
         reader.keep()

@@ -38,8 +38,7 @@ public final class PeerRegistry: Sendable {
 
     fileprivate struct Member: Sendable {
         let account: UInt32
-        let isEvictable: Bool
-        let activity: ConnectionActivity
+        let client: ConnectedClient
         let tell: @Sendable (Order) -> Void
     }
 
@@ -64,11 +63,9 @@ public final class PeerRegistry: Sendable {
     /// A connection that was let in.
     struct Registration: Sendable {
         let id: UInt64
-        /// The number that the peer is told. It counts the connections of its account, and says nothing of others'.
-        let clientID: UInt64
         let account: UInt32
         let load: PeerLoad
-        let activity: ConnectionActivity
+        let client: ConnectedClient
     }
 
     /// Takes a peer in, or says which limit it is over.
@@ -96,7 +93,7 @@ public final class PeerRegistry: Sendable {
                     return (state.refuse("all \(all) connections are taken (limit connections): try again"), nil)
                 }
             }
-            return (.success(state.take(account, isAdmin: peer.isAdmin, tell)), evicted)
+            return (.success(state.take(account, peer, tell)), evicted)
         }
         if let evicted {
             let reason = "all connections are taken (limit connections), and uid \(evicted.account) has most of them"
@@ -158,6 +155,15 @@ public final class PeerRegistry: Sendable {
 
     var statistics: Statistics { state.withLockedValue { $0.statistics } }
 
+    /// The text of CLIENT LIST: a line for each connection of the caller's own account, to admins for each of all.
+    func list(for peer: Peer, now: NIODeadline) -> String {
+        let account = accountOf(peer.uid)
+        let listed = state.withLockedValue { state in
+            state.connections.filter { peer.isAdmin || $0.value.account == account }
+        }
+        return listed.sorted { $0.key < $1.key }.map { $0.value.client.line(at: now) }.joined()
+    }
+
     /// What INFO says of clients: of the caller's own account, and to admins of all.
     public func lines(for peer: Peer) -> [(name: String, value: String)] {
         let account = accountOf(peer.uid)
@@ -188,33 +194,21 @@ final class PeerLoad: Sendable {
     }
 }
 
-/// When a connection was last heard of: written on its loop, read by whoever looks for the one that is idle longest.
-final class ConnectionActivity: Sendable {
-    private let nanoseconds = Atomic<UInt64>(0)
-
-    func heard(at time: NIODeadline) {
-        nanoseconds.store(time.uptimeNanoseconds, ordering: .relaxed)
-    }
-
-    var last: UInt64 { nanoseconds.load(ordering: .relaxed) }
-}
-
 extension PeerRegistry.State {
     fileprivate mutating func take(
-        _ uid: UInt32, isAdmin: Bool, _ tell: @escaping @Sendable (PeerRegistry.Order) -> Void
+        _ uid: UInt32, _ peer: Peer, _ tell: @escaping @Sendable (PeerRegistry.Order) -> Void
     ) -> PeerRegistry.Registration {
         lastID += 1
         lastClientIDs[uid, default: 0] += 1
-        let activity = ConnectionActivity()
-        connections[lastID] = PeerRegistry.Member(account: uid, isEvictable: !isAdmin, activity: activity, tell: tell)
+        let client = ConnectedClient(id: lastClientIDs[uid] ?? 0, peer: peer)
+        connections[lastID] = PeerRegistry.Member(account: uid, client: client, tell: tell)
         var account = accounts[uid] ?? PeerRegistry.Account()
         account.connections += 1
-        account.evictable += isAdmin ? 0 : 1
+        account.evictable += peer.isAdmin ? 0 : 1
         accounts[uid] = account
         statistics.accepted += 1
         statistics.connections += 1
-        return PeerRegistry.Registration(
-            id: lastID, clientID: lastClientIDs[uid] ?? 0, account: uid, load: account.load, activity: activity)
+        return PeerRegistry.Registration(id: lastID, account: uid, load: account.load, client: client)
     }
 
     fileprivate mutating func refuse(_ reason: String) -> Result<PeerRegistry.Registration, CommandError> {
@@ -226,7 +220,7 @@ extension PeerRegistry.State {
         guard let member = connections.removeValue(forKey: id) else { return nil }
         statistics.connections -= 1
         accounts[member.account]?.connections -= 1
-        accounts[member.account]?.evictable -= member.isEvictable ? 1 : 0
+        accounts[member.account]?.evictable -= member.client.peer.isAdmin ? 0 : 1
         if accounts[member.account]?.connections == 0 { accounts[member.account] = nil }
         return member
     }
@@ -235,8 +229,8 @@ extension PeerRegistry.State {
     fileprivate mutating func evict(inFavourOf own: Int) -> PeerRegistry.Member? {
         let most = accounts.max { $0.value.evictable < $1.value.evictable }
         guard let most, most.value.evictable > own + 1 else { return nil }
-        let idlest = connections.filter { $0.value.account == most.key && $0.value.isEvictable }
-            .min { ($0.value.activity.last, $0.key) < ($1.value.activity.last, $1.key) }
+        let idlest = connections.filter { $0.value.account == most.key && !$0.value.client.peer.isAdmin }
+            .min { ($0.value.client.lastHeard, $0.key) < ($1.value.client.lastHeard, $1.key) }
         guard let idlest else { return nil }
         statistics.evicted += 1
         return remove(idlest.key)

@@ -171,6 +171,7 @@ extension ClientCommand {
     init(_ request: borrowing Request) throws(CommandError) {
         switch try request.subcommand(of: .client) {
         case "ID": self = .id
+        case "LIST": self = .list
         case "GETNAME": self = .getName
         case "SETNAME": self = .setName(try request[2].connectionName("name"))
         default:
@@ -302,6 +303,7 @@ enum CommandName: Int, CaseIterable {
                 "Commands about the connection", "connection", [],
                 parts: [
                     part("id", "Returns the number of the connection"),
+                    part("list", "Returns the connections that there are"),
                     part("getname", "Returns the name of the connection"),
                     part("setname", "Names the connection", .string("name")),
                     part(

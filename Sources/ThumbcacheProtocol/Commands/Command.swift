@@ -126,9 +126,10 @@ public struct HelloCommand: Sendable, Equatable {
     public var name: ByteBuffer?
 }
 
-/// `CLIENT ID|GETNAME|SETNAME n|SETINFO k v`
+/// `CLIENT ID|LIST|GETNAME|SETNAME n|SETINFO k v`
 public enum ClientCommand: Sendable, Equatable {
     case id
+    case list
     case getName
     /// Printable ASCII without spaces; empty takes the name away.
     case setName(ByteBuffer)

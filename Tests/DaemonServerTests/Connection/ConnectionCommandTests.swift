@@ -126,4 +126,31 @@ import Testing
             #expect(try await admin.call("INFO", "memory") == bulk("# Memory\r\nbytes:12\r\n"))
         }
     }
+
+    @Test func `F28: CLIENT LIST has the connections of the caller's account, and for an admin those of all`()
+        async throws
+    {
+        try await TestDaemon.run { daemon in
+            let app = try await daemon.connect()
+            _ = try await app.call("CLIENT", "SETNAME", "contacts")
+            _ = try await app.call("CLIENT", "SETINFO", "LIB-NAME", "redis-py")
+            _ = try await app.call("CLIENT", "SETINFO", "LIB-VER", "5.0")
+            let other = try await daemon.connect(as: Peer(uid: 1001, pid: 7, isAdmin: false))
+            let admin = try await daemon.connect(as: Peer(uid: 0, pid: 1, isAdmin: true))
+            func lines(_ client: TestClient) async throws -> [String] {
+                let text = try #require(try await client.call("CLIENT", "LIST").text)
+                return text.split(separator: "\n").map { line in
+                    line.split(separator: " ").filter { !$0.hasPrefix("age=") && !$0.hasPrefix("idle=") }
+                        .joined(separator: " ")
+                }
+            }
+            let own = "id=1 uid=1000 pid=\(TestDaemon.somebody.pid) admin=0 name=contacts lib-name=redis-py lib-ver=5.0"
+            #expect(try await lines(app) == [own])
+            let others = "id=1 uid=1001 pid=7 admin=0 name= lib-name= lib-ver="
+            #expect(try await lines(other) == [others])
+            #expect(try await lines(admin) == [own, others, "id=1 uid=0 pid=1 admin=1 name= lib-name= lib-ver="])
+            try await app.close()
+            try await eventually { try await lines(admin).count == 2 }
+        }
+    }
 }

@@ -70,15 +70,15 @@ import ThumbcacheProtocol
 
     @Test func `the number of a connection grows, and says nothing of other accounts'`() throws {
         let registry = PeerRegistry { $0 >= 100_000 ? 1000 : $0 }
-        #expect(try enter(registry).clientID == 1)
+        #expect(try enter(registry).client.id == 1)
         for _ in 0..<10 { _ = try enter(registry, as: peer(1001)) }
         let second = try enter(registry)
-        #expect(second.clientID == 2)
+        #expect(second.client.id == 2)
         registry.leave(second.id)
-        #expect(try enter(registry).clientID == 3)
+        #expect(try enter(registry).client.id == 3)
         // Its subordinate uids are the account's own.
-        #expect(try enter(registry, as: peer(100_007)).clientID == 4)
-        #expect(try enter(registry, as: peer(1001)).clientID == 11)
+        #expect(try enter(registry, as: peer(100_007)).client.id == 4)
+        #expect(try enter(registry, as: peer(1001)).client.id == 11)
     }
 
     @Test func `F80: all uids of an account have its share of the connections together`() throws {
@@ -114,7 +114,7 @@ import ThumbcacheProtocol
         let few = try fill(1001, 4..<7)
         // The first was heard of last.
         for (time, registration) in [many[1], few[0], few[1], few[2], many[3], many[2], many[0]].enumerated() {
-            registration.activity.heard(at: .uptimeNanoseconds(UInt64(time + 1)))
+            registration.client.heard(at: .uptimeNanoseconds(UInt64(time + 1)))
         }
         _ = try enter(registry, as: peer(1002), limits: limits)
         #expect(gone.withLockedValue { $0 } == [1])
