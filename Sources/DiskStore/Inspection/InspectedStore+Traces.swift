@@ -6,7 +6,7 @@ extension InspectedStore {
     /// need no key but that of names.
     func traces(of user: OpaqueID, uid: UInt32?) throws -> UserTraces {
         let look = StoreLook(self)
-        let roots = try storeErrors("looking for a user") { try namedRoots() }
+        let roots = namedRoots(look)
         look.markers()
         var uids = Set([uid].compactMap { $0 })
         if uid == nil {
@@ -45,17 +45,21 @@ extension InspectedStore {
     }
 
     /// The directories below whose directories of uids things are named after users.
-    private func namedRoots() throws -> [(InspectedDirectory, UserTraces.Kind)] {
-        var roots: [(FileName, StoreHome, UserTraces.Kind)] = [
-            ("keys", keysHome, .key), ("sessions", state, .session), ("users", cache, .images),
-        ]
-        // Keys that another configuration has left.
-        if try !keysHome.isSame(as: state) { roots.append(("keys", state, .key)) }
-        return try roots.compactMap { name, home, kind in
-            try disk.existingDirectory(name, in: home.directory).map {
-                (InspectedDirectory(directory: $0, path: "\(home.path)/\(name.text)"), kind)
+    private func namedRoots(_ look: StoreLook) -> [(InspectedDirectory, UserTraces.Kind)] {
+        var found: [(InspectedDirectory, UserTraces.Kind)] = []
+        func add(_ name: FileName, in home: StoreHome, _ kind: UserTraces.Kind) {
+            let path = "\(home.path)/\(name.text)"
+            look.attempt(path) {
+                guard let directory = try disk.existingDirectory(name, in: home.directory) else { return }
+                found.append((InspectedDirectory(directory: directory, path: path), kind))
             }
         }
+        add("keys", in: keysHome, .key)
+        add("sessions", in: state, .session)
+        add("users", in: cache, .images)
+        // Keys that another configuration has left.
+        look.attempt(state.path) { if try !keysHome.isSame(as: state) { add("keys", in: state, .key) } }
+        return found
     }
 
     private func existing(_ item: StoreLook.Item) throws -> InspectedDirectory? {

@@ -33,17 +33,24 @@ public struct StoreInspection: Sendable {
     public func report() -> StoreReport {
         let first = StoreLook(store)
         first.walk()
-        var findings = first.findings
+        var report = first.report
+        report.findings = lasting(first.findings).sorted {
+            ($0.path, $0.problem.rawValue) < ($1.path, $1.problem.rawValue)
+        }
+        report.unread = first.unread.sorted { $0.path < $1.path }
+        return report
+    }
+
+    /// Those that are the same at each further look.
+    private func lasting(_ findings: Set<StoreFinding>, opensImages: Bool = true) -> Set<StoreFinding> {
+        var findings = findings
         for look in 1...Self.looks where !findings.isEmpty {
             pause(look)
-            let again = StoreLook(store, at: findings.map(\.path))
+            let again = StoreLook(store, at: findings.map(\.path), opensImages: opensImages)
             again.walk()
             findings.formIntersection(again.findings)
         }
-        var report = first.report
-        report.findings = findings.sorted { ($0.path, $0.problem.rawValue) < ($1.path, $1.problem.rawValue) }
-        report.unread = first.unread.sorted { $0.path < $1.path }
-        return report
+        return findings
     }
 
     /// What there is of a user: everything that bears one of the user's names.
@@ -57,7 +64,21 @@ public struct StoreInspection: Sendable {
             again.traces.removeAll { !found.traces.contains($0) }
             found = again
         }
+        if found.isNothing { found.unread = strangers() }
         return found
+    }
+
+    /// What bears names that were made under another names.key, as far as can be told: of a kind of which nothing here
+    /// fits the keys that are here. Then these are directories of several stores, and a user's names prove nothing.
+    private func strangers() -> [UnreadPart] {
+        let look = StoreLook(store, opensImages: false)
+        look.walk()
+        let kinds: Set<StoreProblem> = [.damagedKey, .sessionWithoutKey, .imagesWithoutKey]
+        let reason = "no key here opens it, so that nobody can tell whose it is: are these directories of one store?"
+        return lasting(
+            look.findings.filter { kinds.subtracting(look.fitting).contains($0.problem) }, opensImages: false
+        )
+        .map { UnreadPart(path: $0.path, reason: reason) }.sorted { $0.path < $1.path }
     }
 }
 

@@ -21,6 +21,8 @@ extension StoreLook {
         guard case .whole(let key, _) = try key(of: owner), key.generation == name.generation else {
             return find(.imagesWithoutKey, item)
         }
+        fitting.insert(.imagesWithoutKey)
+        guard opensImages else { return }
         let opener = EntryOpener(
             owner: EntryHeader.owner(of: Generation(number: 0, owner: owner, id: name.generation, isNew: false)),
             crypter: try Crypter(key: key.imageKey, algorithms: store.algorithms))

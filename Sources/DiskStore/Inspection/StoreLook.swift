@@ -24,11 +24,15 @@ final class StoreLook {
     private(set) var findings: Set<StoreFinding> = []
     private(set) var unread: Set<UnreadPart> = []
     var report = StoreReport()
+    /// What is wrong with nothing, or not with all, of its kind: something of it was found that fits its key.
+    var fitting: Set<StoreProblem> = []
+    let opensImages: Bool
     /// Those looked up so far.
     private var keys: [SealedOwner: KeyLook] = [:]
 
-    init(_ store: InspectedStore, at paths: [String]? = nil) {
+    init(_ store: InspectedStore, at paths: [String]? = nil, opensImages: Bool = true) {
         self.store = store
+        self.opensImages = opensImages
         only = paths.map { paths in
             var only = Set(paths)
             for path in paths {
@@ -202,6 +206,7 @@ final class StoreLook {
             case .none: break
             case .damaged: find(.damagedKey, at: item.path, [.init(item.status)])
             case .whole(_, let state):
+                fitting.insert(.damagedKey)
                 let sessions = try disk.existingDirectory("sessions", in: store.state.directory)
                 let ofUID = try sessions.flatMap { try disk.existingDirectory(item.parent.uidName, in: $0) }
                 let session = try ofUID.flatMap { try disk.status(of: item.name, in: $0) }
@@ -225,6 +230,7 @@ final class StoreLook {
                     file, of: owner, key: key.sessionKey, algorithms: store.algorithms)
                 if let record, try store.names.name(of: Owner(uid: owner.uid, user: record.user)) == owner.user {
                     report.users += 1
+                    fitting.insert(.sessionWithoutKey)
                 } else {
                     find(.damagedSession, at: item.path, [.init(item.status), state])
                 }

@@ -102,7 +102,7 @@ struct Verify: DaemonCommand {
     /// What could not be read decides: nobody knows what is there.
     private func fail(_ unread: [UnreadPart], or reason: String?) throws(Failure) {
         if let first = unread.first {
-            let others = unread.count > 1 ? ", and \(unread.count - 1) other parts cannot be read either" : ""
+            let others = unread.count > 1 ? " (and so on: \(unread.count) in all)" : ""
             throw Failure(.unreachable, PlainText.escape("\(first.path): \(first.reason)\(others)"))
         }
         if let reason { throw Failure(.refused, reason) }

@@ -14,8 +14,8 @@ extension StoreReport {
             unread.isEmpty
             ? findings.isEmpty ? "The store is whole." : "The store is not whole: \(wrong)."
             : "Not all of the store could be read; of what could \(wrong)."
-        return [summary]
-            + ["\(counted(users, "user is", "users are")) logged in, with \(held.phrase("image"))."]
+        let who = users == 0 ? "Nobody is" : counted(users, "user is", "users are")
+        return [summary, "\(who) logged in, with \(held.phrase("image"))."]
             + waiting(trash, pendingLogouts)
             + findings.map { "\($0.path) \($0.what). \($0.problem.remedy)" }
             + unread.map { "\($0.path) could not be read: \($0.reason)" }
@@ -91,7 +91,8 @@ extension Usage {
     fileprivate var value: Value { map(("files", .integer(images)), ("bytes", .integer(bytes))) }
 
     fileprivate func phrase(_ thing: String) -> String {
-        "\(counted(images, thing, thing + "s")) in \(counted(bytes, "byte", "bytes"))"
+        let number = counted(images, thing, thing + "s")
+        return bytes == 0 ? number : "\(number) in \(counted(bytes, "byte", "bytes"))"
     }
 }
 

@@ -96,7 +96,7 @@ import ThumbnailCache
             let path = "\(tree.cache)/\(place)"
             try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
             #expect(try traces(of: alice).traces.map(\.path) == [path])
-            #expect(try traces(of: bob).isNothing)
+            #expect(try traces(of: bob).traces == [])
             try FileManager.default.removeItem(atPath: path)
         }
         #expect(try traces(of: alice).isNothing)
@@ -106,6 +106,29 @@ import ThumbnailCache
         #expect(try traces(of: alice).pendingLogouts == [1000: 1])
         #expect(try !traces(of: alice).isNothing)
         #expect(try traces(of: carol).isNothing, "the log-out of another uid")
+    }
+
+    @Test func `F51: beside what was made under another key of names, nobody is said to be gone`() throws {
+        try tree.withStore(configuration) { store in
+            for owner in [alice, bob] {
+                let vault = try store.commitLogin(owner, .plain)
+                try vault.put(slot("bob"), picture(1))
+                vault.close()
+            }
+        }
+        let other = try TestTree()
+        try other.withStore { try $0.commitLogin(carol, .plain).close() }
+        // The cache of one store, the log-ins of another.
+        var mixed = configuration
+        mixed.stateDirectory = other.state
+        let found = try tree.inspection(mixed).traces(of: alice.user, uid: nil)
+        #expect(found.traces == [])
+        #expect(found.unread.count == 2)
+        #expect(!found.isNothing)
+        // One that is damaged beside one that fits is no stranger.
+        let key = URL(fileURLWithPath: try #require(tree.keyFiles.first))
+        try Data(count: 120).write(to: key)
+        #expect(try traces(of: carol, anyUID: true).isNothing)
     }
 
     @Test func `I3: images that go to the trash a moment behind the receipt are no trace`() throws {
