@@ -26,7 +26,11 @@ extension InspectedStore {
         }
         for (root, kind) in roots {
             look.each(in: root) { item in
-                if let place = try existing(item) { look.each(in: place) { try note($0, kind) } }
+                if let place = try existing(item) {
+                    look.each(in: place) { try note($0, kind) }
+                } else if UInt32(name: item.name) != nil {
+                    look.passOver(item.path, "is no directory")
+                }
             }
         }
         look.attempt(cache.path) {
@@ -50,7 +54,9 @@ extension InspectedStore {
         func add(_ name: FileName, in home: StoreHome, _ kind: UserTraces.Kind) {
             let path = "\(home.path)/\(name.text)"
             look.attempt(path) {
-                guard let directory = try disk.existingDirectory(name, in: home.directory) else { return }
+                guard let status = try disk.status(of: name, in: home.directory) else { return }
+                guard status.kind == .directory else { return look.passOver(path, "is no directory") }
+                let directory = try disk.openDirectory(name, in: home.directory)
                 found.append((InspectedDirectory(directory: directory, path: path), kind))
             }
         }

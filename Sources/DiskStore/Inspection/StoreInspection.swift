@@ -103,6 +103,11 @@ struct InspectedStore: Sendable {
     let names: NamesKey
     let pending: PendingDirectory?
     let costs: DiskCosts
+    /// Of all configured directories, each with a slash behind it.
+    private let paths: [String]
+
+    /// Whether a path is, or is on the way to, one of the directories: one may lie in another.
+    func leads(_ path: String) -> Bool { paths.contains { $0.hasPrefix(path + "/") } }
 
     init(_ configuration: DiskStoreConfiguration, system: any FileSystem, caller: UInt32) throws {
         disk = try Disk(system: system, openDirectories: 1, random: SecureRandom())
@@ -145,6 +150,7 @@ struct InspectedStore: Sendable {
         pending = configuration.pendingLogouts.map {
             PendingDirectory(path: $0, disk: disk, log: silent, daemon: account)
         }
+        paths = [cache.path, state.path, keysHome.path, pending?.path].compactMap { $0.map { "\($0)/" } }
         // Entries of whatever quota, but no more than OpenSSL takes at once.
         costs = DiskCosts(block: system.blockSize(cache.directory.descriptor), longest: 1 << 30)
     }

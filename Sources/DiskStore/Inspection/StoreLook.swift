@@ -73,7 +73,7 @@ final class StoreLook {
                     // Of the file system, where one was made for the store.
                 } else if names.keys.contains(where: { Disk.temporaryName(for: FileName($0)) == item.name }) {
                     temporary(item)
-                } else if !isShared {
+                } else if !isShared, !store.leads(item.path) {
                     find(.foreign, item)
                 }
             }
@@ -105,9 +105,12 @@ final class StoreLook {
         } catch let error as SystemError where error.isOfMedium {
             find(.badMedium, at: path, [], "cannot be read back: \(error)")
         } catch {
-            unread.insert(UnreadPart(path: path, reason: "\(error)"))
+            passOver(path, "\(error)")
         }
     }
+
+    /// Something is not looked into, and nothing is known of what may be in it.
+    func passOver(_ path: String, _ reason: String) { unread.insert(UnreadPart(path: path, reason: reason)) }
 
     func find(_ problem: StoreProblem, at path: String, _ judgedBy: [StoreFinding.FileState], _ detail: String? = nil) {
         findings.insert(StoreFinding(path: path, problem: problem, detail: detail, judgedBy: judgedBy))

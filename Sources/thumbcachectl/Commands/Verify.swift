@@ -109,10 +109,15 @@ struct Verify: DaemonCommand {
     }
 
     private var store: DiskStoreConfiguration {
-        var state = stateDirectory[...]
-        while state.last == "/" { state.removeLast() }
+        /// As paths of what lies in it begin.
+        func trimmed(_ path: String) -> String {
+            var path = path[...]
+            while path.count > 1, path.last == "/" { path.removeLast() }
+            return String(path)
+        }
         return DiskStoreConfiguration(
-            cacheDirectory: cacheDirectory, stateDirectory: stateDirectory, runtimeDirectory: keyDirectory,
-            keys: keyDirectory == nil ? .disk : .runtime, pendingLogouts: pending ?? "\(state)-pending")
+            cacheDirectory: trimmed(cacheDirectory), stateDirectory: trimmed(stateDirectory),
+            runtimeDirectory: keyDirectory.map(trimmed), keys: keyDirectory == nil ? .disk : .runtime,
+            pendingLogouts: trimmed(pending ?? "\(trimmed(stateDirectory))-pending"))
     }
 }

@@ -54,6 +54,26 @@ import ThumbnailCache
         #expect(total.images == 41)
     }
 
+    @Test func `directories that lie in each other, or are one, are no strangers to each other`() throws {
+        for (cache, state, pending) in [("", "", "pending"), ("", "/deep/state", "deep/pending"), ("/c", "", "c/p")] {
+            let tree = try TestTree()
+            var configuration = tree.configuration()
+            configuration.cacheDirectory = tree.root + "/all" + cache
+            configuration.stateDirectory = tree.root + "/all" + state
+            configuration.pendingLogouts = tree.root + "/all/" + pending
+            try tree.withStore(configuration) { store in
+                try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+                mkdir(tree.root + "/all/" + pending, 0o750)
+                #expect(try tree.inspection(configuration).report().problems(in: tree) == [])
+                try plant(tree.root + "/all/stranger")
+                let report = try tree.inspection(configuration).report()
+                #expect(report.problems(in: tree) == ["foreign all/stranger"])
+                #expect(report.users == 1)
+                #expect(report.held.images == 1)
+            }
+        }
+    }
+
     @Test func `nothing is changed by a look, not even a time`() throws {
         try tree.withStore { store in
             try fill(store)

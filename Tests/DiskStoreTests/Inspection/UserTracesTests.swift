@@ -131,6 +131,20 @@ import ThumbnailCache
         #expect(try traces(of: carol, anyUID: true).isNothing)
     }
 
+    @Test(arguments: ["state/keys", "state/keys/1000", "state/sessions/1000", "cache/users", "cache/users/1000"])
+    func `F24: where a link leads elsewhere nothing is followed, and nobody is said to be gone`(place: String) throws {
+        try tree.withStore(configuration) { store in
+            try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+        }
+        let path = "\(tree.root)/\(place)"
+        try FileManager.default.moveItem(atPath: path, toPath: tree.root + "/elsewhere")
+        try #require(symlink(tree.root + "/elsewhere", path) == 0)
+        let found = try traces(of: bob, anyUID: true)
+        #expect(found.traces == [])
+        #expect(found.unread.map(\.path) == [path])
+        #expect(!found.isNothing)
+    }
+
     @Test func `I3: images that go to the trash a moment behind the receipt are no trace`() throws {
         let store = try tree.open(configuration)
         defer { store.shutdown() }
