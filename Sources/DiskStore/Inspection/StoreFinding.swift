@@ -72,9 +72,9 @@ public enum StoreProblem: String, Sendable, CaseIterable {
         case .misplaced: "Nothing: it is served to nobody, and the daemon removes it after its next start."
         case .foreign: "Find out who put it here, and remove it; below users the daemon does so after its next start."
         case .temporary, .imagesWithoutKey, .sessionWithoutKey:
-            "Restart the daemon: it removes what is left over after its start. If it stays, look at the log."
+            "Start the daemon anew: it removes what was left over. If it stays, look at the log."
         case .keyWithoutSession, .damagedKey, .damagedSession:
-            "Restart the daemon: it logs this user out. If it stays, look at the log."
+            "Start the daemon anew: it logs this user out. If it stays, look at the log."
         case .damagedCounter: "Nothing: the next start mends it. If it comes back, look at the disk."
         case .wrongOwner: "Find out who changed it, and give it back with chown."
         case .wrongMode: "Find out who changed it: files have mode 600, directories 700."

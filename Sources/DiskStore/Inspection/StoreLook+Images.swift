@@ -72,9 +72,7 @@ extension StoreLook {
     }
 
     func trash(_ item: Item) throws {
-        // Its contents are no findings, so there is no second look at them.
-        guard let place = try opened(item), isFirst else { return }
-        trash(in: place, depth: 1) { _ in }
+        if let place = try opened(item) { trash(in: place, depth: 1) { _ in } }
     }
 
     /// What waits to be deleted, whatever it is: the trash deletes anything.

@@ -24,7 +24,7 @@ final class StoreLook {
     private(set) var findings: Set<StoreFinding> = []
     private(set) var unread: Set<UnreadPart> = []
     var report = StoreReport()
-    /// What is wrong with nothing, or not with all, of its kind: something of it was found that fits its key.
+    /// What is not wrong with all of its kind: something was found that fits its key.
     var fitting: Set<StoreProblem> = []
     let opensImages: Bool
     /// Those looked up so far.
@@ -43,9 +43,6 @@ final class StoreLook {
             return only
         }
     }
-
-    /// Whether this is the look at everything.
-    var isFirst: Bool { only == nil }
 
     var disk: Disk { store.disk }
 

@@ -209,6 +209,7 @@ import ThumbnailCache
         let report = inspection.report()
         if code == EIO { #expect(report.findings.allSatisfy { $0.problem == .badMedium }) }
         #expect(!(report.findings.isEmpty && report.unread.isEmpty))
+        system.plan { call, _, _ in call == .statusOfName ? nil : nil }
         let traces = try? inspection.traces(of: alice.user, uid: nil)
         #expect(traces?.isNothing != true)
     }
