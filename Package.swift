@@ -106,7 +106,10 @@ let package = Package(
             swiftSettings: swiftRules),
         .executableTarget(
             name: "thumbcachectl",
-            dependencies: ["RESP", "ThumbcacheProtocol", "LinuxSupport", "CLinux", nioCore, arguments],
+            dependencies: [
+                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "LinuxSupport", "CLinux", nioCore,
+                arguments,
+            ],
             swiftSettings: swiftRules),
 
         // Stand-ins for disk, network and clock, which force an overlap and count calls.

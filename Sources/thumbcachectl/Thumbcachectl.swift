@@ -16,7 +16,8 @@ struct Thumbcachectl: ParsableCommand {
             \(SocketPath.ofMachine), else at $XDG_RUNTIME_DIR/\(SocketPath.ofSession).
 
             Exit status: 0 done; 1 the daemon said no, its error is on stderr; 2 wrong usage; 3 the daemon cannot be \
-            reached; 4 there is no such image; 5 the log-out is not done yet, but a marker was left for it.
+            reached; 4 there is no such image; 5 the log-out is not done yet, but a marker was left for it. \
+            For verify, which asks no daemon: 1 something is wrong or left, 3 the store cannot be read.
 
             Example:
               thumbcachectl login alice
@@ -27,6 +28,7 @@ struct Thumbcachectl: ParsableCommand {
         version: "thumbcachectl \(Version.current)",
         subcommands: [
             Login.self, Logout.self, Get.self, Put.self, Purge.self, Stat.self, Users.self, Info.self, Ping.self,
+            Verify.self,
         ])
 
     @OptionGroup var daemon: DaemonOptions

@@ -12,7 +12,7 @@ import ThumbnailCache
 ///     8   key
 ///     40  first half of an HMAC-SHA-256 under the key: damage is noticed
 final class NamesKey: Sendable {
-    private static let fileName: FileName = "names.key"
+    static let fileName: FileName = "names.key"
     private static let size = 56
     private static let magic = Array("TCNAME".utf8) + [0, 1]
     private static let purpose: StaticString = "names.key"
@@ -26,20 +26,27 @@ final class NamesKey: Sendable {
     static func found(
         in home: StoreHome, keys: Directory, disk: Disk, algorithms: Algorithms, random: any RandomSource, log: Logger
     ) throws -> NamesKey {
-        guard let status = try disk.status(of: fileName, in: home.directory) else {
-            let count = try LoginFiles.destroyAll(in: keys, disk)
-            if count > 0 {
-                log.warning("names.key is missing: everybody is logged out", metadata: ["logins": "\(count)"])
-            }
-            return try make(in: home.directory, disk, random, algorithms)
+        if let found = try existing(in: home, of: geteuid(), disk: disk, algorithms: algorithms) { return found }
+        let count = try LoginFiles.destroyAll(in: keys, disk)
+        if count > 0 {
+            log.warning("names.key is missing: everybody is logged out", metadata: ["logins": "\(count)"])
         }
+        return try make(in: home.directory, disk, random, algorithms)
+    }
+
+    /// The key of this store, or nil.
+    /// - Parameter owner: the uid that it must belong to.
+    static func existing(
+        in home: StoreHome, of owner: UInt32, disk: Disk, algorithms: Algorithms
+    ) throws -> NamesKey? {
+        guard let status = try disk.status(of: fileName, in: home.directory) else { return nil }
         func wrong(_ problem: String) -> StoreStartError {
             StoreStartError(
                 "\(home.path)/names.key \(problem). Put the right file back; or remove it, which logs everybody out "
                     + "and throws away all images")
         }
         guard status.kind == .file else { throw wrong("is no plain file") }
-        guard status.owner == geteuid() else { throw wrong("belongs to uid \(status.owner) instead of \(geteuid())") }
+        guard status.owner == owner else { throw wrong("belongs to uid \(status.owner) instead of \(owner)") }
         guard status.permissions & 0o077 == 0 else {
             throw wrong("has mode \(String(status.permissions, radix: 8)) instead of 600")
         }

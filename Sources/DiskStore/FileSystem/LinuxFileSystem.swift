@@ -7,16 +7,22 @@ public struct LinuxFileSystem: FileSystem {
     public init() {}
 
     public func open(_ name: FileName, in directory: Int32, for purpose: OpenPurpose) throws(SystemError) -> Int32 {
-        let flags =
-            switch purpose {
-            case .root: O_RDONLY | O_DIRECTORY
-            case .directory: O_RDONLY | O_DIRECTORY | O_NOFOLLOW
-            case .reading: Self.reading
-            case .creating: O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW
-            case .overwriting: O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
-            case .keeping: O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
-            }
-        return try check(.open, name.withCString { openat(directory, $0, flags | O_CLOEXEC, 0o600) })
+        try open(name, in: directory, Self.flags(for: purpose))
+    }
+
+    func open(_ name: FileName, in directory: Int32, _ flags: Int32) throws(SystemError) -> Int32 {
+        try check(.open, name.withCString { openat(directory, $0, flags | O_CLOEXEC, 0o600) })
+    }
+
+    static func flags(for purpose: OpenPurpose) -> Int32 {
+        switch purpose {
+        case .root: O_RDONLY | O_DIRECTORY
+        case .directory: O_RDONLY | O_DIRECTORY | O_NOFOLLOW
+        case .reading: reading
+        case .creating: O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW
+        case .overwriting: O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
+        case .keeping: O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
+        }
     }
 
     public func openCached(_ path: FileName, in directory: Int32) throws(SystemError) -> Int32 {

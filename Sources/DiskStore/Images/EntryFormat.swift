@@ -1,3 +1,5 @@
+import ThumbnailCache
+
 /// An entry file: the header below, the image and then its record sealed as one text, and the tag.
 ///
 ///     0  "TCE" and the format's version
@@ -53,6 +55,20 @@ extension EntryHeader {
             rest.storeBytes(of: address.size.bigEndian, toByteOffset: 32, as: UInt16.self)
             return try body(UnsafeRawBufferPointer(bound))
         }
+    }
+
+    /// Opens and verifies an entry where it lies. Nil when anything about it is not as it was sealed (I5).
+    /// - Parameter owner: ``owner(of:)``.
+    static func open(
+        _ entry: UnsafeMutableRawBufferPointer, of owner: [UInt8], at address: EntryAddress, with crypter: Crypter
+    ) -> (HeldRecord, imageLength: Int)? {
+        guard let header = EntryHeader(UnsafeRawBufferPointer(entry), fileSize: entry.count) else { return nil }
+        let opened = header.withBound(of: owner, at: address) { bound in
+            crypter.open(UnsafeMutableRawBufferPointer(rebasing: entry[boxStart...]), bound: bound)
+        }
+        guard let opened else { return nil }
+        let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: opened[header.imageLength...]))
+        return record.map { (HeldRecord($0), header.imageLength) }
     }
 
     /// The part of it that all entries of a generation share.

@@ -114,7 +114,7 @@ extension Disk {
 /// A file of zeros beside the keys that takes the room which a purge or a log-out on a full disk needs (F4): blocks and
 /// an inode. It is given up for that and made anew when there is room.
 struct Reserve: Sendable {
-    private static let fileName: FileName = "reserve"
+    static let fileName: FileName = "reserve"
     private static let size = 64 << 10
 
     let disk: Disk

@@ -17,6 +17,8 @@ struct PendingDirectory: LogoutMarkers {
     let path: String
     let disk: Disk
     let log: Logger
+    /// Whom the daemon runs as: beside root nobody but it may write there.
+    var daemon = (uid: geteuid(), gid: getegid())
     /// Names that are no markers and were told of, so that they are told of once.
     private let toldOf = NIOLockedValueBox<Set<FileName>>([])
 
@@ -77,7 +79,8 @@ struct PendingDirectory: LogoutMarkers {
         }
     }
 
-    private func open() throws -> Directory? {
+    /// The directory, which is to be trusted; nil where it is not there.
+    func open() throws -> Directory? {
         let directory: Directory
         let status: FileStatus
         do throws(SystemError) {
@@ -92,18 +95,18 @@ struct PendingDirectory: LogoutMarkers {
                 error.isOfWrongKind
                     ? "is no directory, or a link to one: name the directory itself" : "cannot be opened: \(error)")
         }
-        guard status.owner == 0 || status.owner == geteuid() else {
+        guard status.owner == 0 || status.owner == daemon.uid else {
             throw problem("belongs to uid \(status.owner); it must belong to root")
         }
         // The daemon removes markers by its group. One of the user's own needs no group, and who else is in it nobody
         // knows.
-        let isShared = status.owner == 0 && status.group == getegid()
+        let isShared = status.owner == 0 && status.group == daemon.gid
         guard status.permissions & (isShared ? 0o002 : 0o022) == 0 else {
             let mode = String(status.permissions, radix: 8)
             throw problem(
                 "has mode \(mode) and belongs to gid \(status.group), so that others than root and the daemon "
                     + "can write to it; "
-                    + "it must belong to root and to the daemon's group (gid \(getegid())), with mode 770")
+                    + "it must belong to root and to the daemon's group (gid \(daemon.gid)), with mode 770")
         }
         return directory
     }

@@ -91,18 +91,22 @@ struct StoreHome {
     let path: String
     let directory: Directory
 
-    /// Opens and checks it.
-    static func checked(_ role: String, _ path: String, _ disk: Disk) throws -> StoreHome {
+    /// Opens it, whosever it is.
+    static func opened(_ role: String, _ path: String, _ disk: Disk) throws -> (home: StoreHome, status: FileStatus) {
         guard path.utf8.first == UInt8(ascii: "/"), !path.utf8.contains(0) else {
             throw StoreStartError("the \(role) directory must be an absolute path, not \"\(path)\"")
         }
-        let (directory, status): (Directory, FileStatus)
         do {
-            directory = try disk.openRoot(path)
-            status = try directory.status()
+            let directory = try disk.openRoot(path)
+            return (StoreHome(role: role, path: path, directory: directory), try directory.status())
         } catch {
             throw StoreStartError("the \(role) directory \(path) cannot be opened: \(error)")
         }
+    }
+
+    /// Opens and checks it.
+    static func checked(_ role: String, _ path: String, _ disk: Disk) throws -> StoreHome {
+        let (home, status) = try opened(role, path, disk)
         guard status.owner == geteuid() else {
             throw StoreStartError(
                 "the \(role) directory \(path) belongs to uid \(status.owner); it must belong to uid \(geteuid()), "
@@ -113,7 +117,7 @@ struct StoreHome {
                 "the \(role) directory \(path) has mode \(String(status.permissions, radix: 8)), writable for others; "
                     + "it must have a mode such as 700 or 755")
         }
-        return StoreHome(role: role, path: path, directory: directory)
+        return home
     }
 
     func isSame(as other: StoreHome) throws -> Bool { try directory.status().isSameFile(as: other.directory.status()) }
@@ -165,9 +169,9 @@ final class StoreLocks: Sendable {
 
 /// The file VERSION in the cache directory: a store of a newer format is refused, since what it means is not known; the
 /// images of an unknown older one are thrown away.
-private enum FormatVersion {
+enum FormatVersion {
     private static let current = 1
-    private static let fileName: FileName = "VERSION"
+    static let fileName: FileName = "VERSION"
     private static let prefix = "thumbcached "
 
     enum Found: Equatable {

@@ -12,7 +12,7 @@ import ThumbnailCache
 /// Two copies in the file `starts`, 512 bytes apart, written in turn and in place: a torn write spoils the older one
 /// at most, and a full disk stops none.
 enum StartCounter {
-    private static let fileName: FileName = "starts"
+    static let fileName: FileName = "starts"
     /// Where the count ends. It then stays there: a daemon that starts is worth more than an epoch that grows.
     private static let last: UInt64 = 1 << 20
     private static let slotSize = 40
@@ -44,6 +44,11 @@ enum StartCounter {
             let since2020 = UInt64(max(0, now.subtractingReportingOverflow(1_577_836_800).partialValue))
             return (number - 1) << 32 + half + min(since2020, half / 2)
         }
+    }
+
+    /// Whether the file holds a copy that is none. What is missing is not damaged.
+    static func isDamaged(in state: Directory, disk: Disk, algorithms: Algorithms) throws -> Bool {
+        try disk.contents(of: fileName, in: state, limit: size)?.withBytes { read($0, algorithms).isDamaged } ?? false
     }
 
     /// The larger valid number, and whether a copy is damaged.

@@ -67,24 +67,11 @@ extension Vault {
         builder.buffer.moveWriterIndex(to: start + size)
         let opened = try builder.buffer.withUnsafeMutableReadableBytes { bytes throws(SystemError) in
             let entry = UnsafeMutableRawBufferPointer(rebasing: bytes[start...])
-            return try read(file, entry) == size ? open(entry, at: address, with: crypter) : nil
+            return try read(file, entry) == size ? EntryHeader.open(entry, of: owner, at: address, with: crypter) : nil
         }
         guard let (record, length) = opened else { return nil }
         builder.buffer.moveWriterIndex(to: ImageBytes.Builder.headroom + length)
         return Image(record, bytes: builder.finish(framing))
-    }
-
-    /// Opens and verifies an entry where it lies. Nil when anything about it is not as it was sealed (I5).
-    private func open(
-        _ entry: UnsafeMutableRawBufferPointer, at address: EntryAddress, with crypter: Crypter
-    ) -> (HeldRecord, imageLength: Int)? {
-        guard let header = EntryHeader(UnsafeRawBufferPointer(entry), fileSize: entry.count) else { return nil }
-        let opened = header.withBound(of: owner, at: address) { bound in
-            crypter.open(UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.boxStart...]), bound: bound)
-        }
-        guard let opened else { return nil }
-        let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: opened[header.imageLength...]))
-        return record.map { (HeldRecord($0), header.imageLength) }
     }
 
     /// Marks an image as used, at most once an hour.

@@ -56,6 +56,8 @@ import Testing
         ["logout", "--all", "--timeout", "0"], ["logout", "--all", "--timeout", "86401"], ["clear-pending"],
         ["logout", "alice", "--uid", "-1"], ["logout", "alice", "--uid", "4294967296"], ["purge"],
         ["purge", "alice", "--all"], ["stat"], ["users", "alice"], ["info", "server"], ["ping", "hello"],
+        ["verify", "alice"], ["verify", "--uid", "1"], ["verify", "--user", ""], ["verify", "--user", "*"],
+        ["verify", "--cache-directory", "relative"], ["verify", "--state-directory", ""],
         ["--socket", "", "ping"], ["--socket", String(repeating: "x", count: 108), "ping"],
     ])
     func `2 when the command line cannot be meant`(_ arguments: [String]) throws {
@@ -68,7 +70,7 @@ import Testing
     @Test(arguments: [
         ["--help"], ["-h"], ["help"], ["help", "get"], ["get", "--help"], ["login", "--help"], ["logout", "--help"],
         ["put", "--help"], ["purge", "--help"], ["stat", "--help"], ["users", "--help"], ["info", "--help"],
-        ["ping", "--help"], ["--version"],
+        ["ping", "--help"], ["verify", "--help"], ["--version"],
     ])
     func `0 for help and version, on standard output`(_ arguments: [String]) throws {
         let run = try Thumbcachectl.run(arguments)
@@ -84,6 +86,17 @@ import Testing
             run.errors == "thumbcachectl: no daemon at /nonexistent/s: there is no such socket; "
                 + "start it (systemctl start thumbcached, or thumbcached for yourself alone), "
                 + "or name its socket with --socket or THUMBCACHED_SOCKET\n")
+    }
+
+    @Test(arguments: [["verify"], ["verify", "--user", "alice"], ["verify", "--json"]])
+    func `3 when the store cannot be read, saying why`(_ arguments: [String]) throws {
+        let run = try Thumbcachectl.run(
+            arguments + ["--cache-directory", "/nonexistent", "--state-directory", "/nonexistent/\u{1b}"])
+        #expect(run.status == 3)
+        #expect(run.text == "")
+        #expect(
+            run.errors == "thumbcachectl: the state directory /nonexistent/\\x1b cannot be opened: "
+                + "openat: ENOENT (No such file or directory)\n")
     }
 
     @Test func `3 when nobody listens any more, saying what to do`() throws {

@@ -1,0 +1,124 @@
+import DiskStore
+import NIOCore
+import RESP
+import ThumbnailCache
+
+// What an inspection of the store found, for people and for programs. A path may hold anything that somebody has
+// planted; the printer makes it fit for a terminal.
+
+extension StoreReport {
+    /// One a line.
+    var lines: [String] {
+        let wrong = counted(findings.count, "thing is wrong", "things are wrong")
+        let summary =
+            unread.isEmpty
+            ? findings.isEmpty ? "The store is whole." : "The store is not whole: \(wrong)."
+            : "Not all of the store could be read; of what could \(wrong)."
+        let who = users == 0 ? "Nobody is" : counted(users, "user is", "users are")
+        return [summary, "\(who) logged in, with \(held.phrase("image"))."]
+            + waiting(trash, pendingLogouts)
+            + findings.map { "\($0.path) \($0.what). \($0.problem.remedy)" }
+            + unread.map { "\($0.path) could not be read: \($0.reason)" }
+    }
+
+    var value: Value {
+        map(
+            ("users", .integer(users)), ("images", .integer(held.images)), ("bytes", .integer(held.bytes)),
+            ("trash", trash.value), ("pending-logouts", markers(pendingLogouts)),
+            (
+                "findings",
+                .array(
+                    findings.map { finding in
+                        map(
+                            ("path", .simpleString(finding.path)),
+                            ("problem", .simpleString(finding.problem.rawValue)),
+                            ("what", .simpleString(finding.what)), ("remedy", .simpleString(finding.problem.remedy)))
+                    })
+            ), ("unread", parts(unread)))
+    }
+}
+
+extension UserTraces {
+    /// - Parameter user: as the caller named it.
+    func lines(of user: String, uid: UInt32?) -> [String] {
+        let whose = uid.map { "\(user) of uid \($0)" } ?? user
+        var lines: [String] = []
+        if isNothing {
+            lines = ["Nothing of \(whose) is in the store: no key, no session, no images."]
+        } else if traces.contains(where: { $0.kind == .key }) {
+            lines = ["\(whose) is logged in, with \(held.phrase("image"))."]
+        } else if !traces.isEmpty {
+            lines = ["\(whose) is not logged in, but something is left, with \(held.phrase("image"))."]
+        } else if unread.isEmpty {
+            lines = ["Nothing of \(whose) is in the store, but a log-out waits for the daemon."]
+        } else {
+            lines = ["Not all of the store could be read: nobody knows what is there of \(whose)."]
+        }
+        return lines + waiting(trash, pendingLogouts) + traces.map { "\($0.path) \($0.kind.what), uid \($0.uid)." }
+            + unread.map { "\($0.path) could not be read: \($0.reason)" }
+    }
+
+    /// - Parameter user: as the caller named it.
+    func value(of user: String, uid: UInt32?) -> Value {
+        map(
+            ("user", .bulk(ByteBuffer(string: user))), ("uid", uid.map { .integer(Int($0)) } ?? .null),
+            ("images", .integer(held.images)), ("bytes", .integer(held.bytes)), ("trash", trash.value),
+            ("pending-logouts", markers(pendingLogouts)),
+            (
+                "traces",
+                .array(
+                    traces.map { trace in
+                        map(
+                            ("path", .simpleString(trace.path)), ("uid", .integer(Int(trace.uid))),
+                            ("kind", .simpleString(trace.kind.rawValue)))
+                    })
+            ), ("unread", parts(unread)))
+    }
+}
+
+extension UserTraces.Kind {
+    fileprivate var what: String {
+        switch self {
+        case .key: "is the key file, which is the log-in"
+        case .session: "is the session file, with the tokens, sealed"
+        case .images: "is the directory of images"
+        case .temporary: "is a temporary file of a log-in"
+        }
+    }
+}
+
+extension Usage {
+    fileprivate var value: Value { map(("files", .integer(images)), ("bytes", .integer(bytes))) }
+
+    fileprivate func phrase(_ thing: String) -> String {
+        let number = counted(images, thing, thing + "s")
+        return bytes == 0 ? number : "\(number) in \(counted(bytes, "byte", "bytes"))"
+    }
+}
+
+/// What is as it should be and will go.
+private func waiting(_ trash: Usage, _ pendingLogouts: [UInt32: Int]) -> [String] {
+    var lines: [String] = []
+    if trash != Usage() {
+        lines.append("The trash holds \(trash.phrase("file")) that nobody can open; the daemon deletes them.")
+    }
+    for (uid, _) in pendingLogouts.sorted(by: { $0.key < $1.key }) {
+        lines.append("A log-out of uid \(uid) waits for the daemon, which does it before it serves that uid again.")
+    }
+    return lines
+}
+
+private func markers(_ byUID: [UInt32: Int]) -> Value {
+    .array(
+        byUID.sorted { $0.key < $1.key }.map { map(("uid", .integer(Int($0.key))), ("markers", .integer($0.value))) })
+}
+
+private func parts(_ unread: [UnreadPart]) -> Value {
+    .array(unread.map { map(("path", .simpleString($0.path)), ("reason", .simpleString($0.reason))) })
+}
+
+private func map(_ members: (String, Value)...) -> Value { .map(members.flatMap { [.simpleString($0), $1] }) }
+
+private func counted(_ count: Int, _ one: String, _ several: String) -> String {
+    count == 1 ? "1 \(one)" : "\(count == 0 ? "no" : "\(count)") \(several)"
+}

@@ -1,0 +1,54 @@
+import DiskStore
+import Foundation
+import NIOConcurrencyHelpers
+import Synchronization
+import Testing
+import ThumbnailCache
+
+/// An inspection beside a daemon that works.
+@Test func `F41: a busy store is never said to be broken`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        try store.start()
+        let isDone = Atomic<Bool>(false)
+        /// How often each has logged out: whatever was on its way a round ago has arrived, or is gone.
+        let rounds = NIOLockedValueBox([0, 0, 0])
+        let owners = [alice, bob, carol]
+        let workers: [@Sendable () throws -> Void] = owners.indices.map { index in
+            {
+                let owner = owners[index]
+                while !isDone.load(ordering: .acquiring) {
+                    var vault = try store.commitLogin(owner, .plain)
+                    for number in 0..<6 { try vault.put(slot("\(number)", 64), picture(UInt8(number), count: 20_000)) }
+                    try vault.remove([OpaqueID("1")])
+                    vault.close()
+                    let renewed = try store.commitPurge(owner)
+                    vault.discard()
+                    vault = renewed
+                    try store.commitSessions(owner, .plain)
+                    for number in 0..<6 { try vault.put(slot("\(number % 2)", 64), picture(UInt8(number))) }
+                    vault.close()
+                    try store.commitLogout(owner)
+                    vault.discard()
+                    rounds.withLockedValue { $0[index] += 1 }
+                }
+            }
+        }
+        let inspector: @Sendable () throws -> Void = {
+            defer { isDone.store(true, ordering: .releasing) }
+            // Everybody goes on between two looks: two rounds, of which one began behind the first.
+            let inspection = try tree.inspection { _ in
+                let due = rounds.withLockedValue { $0.map { $0 + 2 } }
+                while rounds.withLockedValue({ zip($0, due).contains { $0 < $1 } }) { sched_yield() }
+            }
+            for _ in 0..<60 {
+                let report = inspection.report()
+                #expect(report.problems(in: tree) == [])
+                #expect(report.unread == [])
+                #expect(report.users <= 3)
+            }
+        }
+        try atOnce(workers + [inspector])
+    }
+    #expect(try tree.inspection().report().findings == [])
+}
