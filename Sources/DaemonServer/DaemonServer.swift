@@ -56,7 +56,8 @@ public struct DaemonServer: Sendable {
                 stream.write(.error(error))
                 stream.flush()
                 stream.endOutput()
-                context.registry.closeSoon(stream, on: loop)
+                stream.handler = RefusedPeer(stream)
+                context.registry.closeSoon(stream, on: loop, after: context.limits().farewell)
             } catch {
                 stream.close()
                 throw error

@@ -17,6 +17,8 @@ public struct ServerLimits: Sendable, Equatable {
     /// Milliseconds for which a peer that was sent the end is read on, unless it closes before. Whoever asks and reads
     /// in turns sees the end long before. No setting: a stop takes as long, if any peer is idle.
     var linger: Int64 = 1_000
+    /// Milliseconds that a peer has to read why it is refused, or closed in favour of another. No setting either.
+    var farewell: Int64 = 100
     /// Requests of one uid that may wait for a download.
     public var queuePerUID: Int
     public var arguments: Int

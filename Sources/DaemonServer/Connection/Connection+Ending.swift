@@ -86,12 +86,15 @@ extension Connection {
         isEvicted = true
         if phase == .lingering { return stream.close() }
         if phase == .serving {
-            respond(.error(CommandError(.busy, reason)))
+            let refusal = ByteBuffer.error(CommandError(.busy, reason))
+            // Of an array that is begun each element that is not has its own.
+            for _ in 0..<(batch?.queries.count ?? 1) { respond(refusal) }
+            batch = nil
             finish()
             work()
         }
         guard !isClosed else { return }
-        context.registry.closeSoon(stream, on: eventLoop)
+        context.registry.closeSoon(stream, on: eventLoop, after: limits.farewell)
     }
 
     // MARK: Peers that stall

@@ -114,9 +114,10 @@ public final class PeerRegistry: Sendable {
     /// Closes a connection that counts nowhere, whose peer was just told why. Not at once: a client that writes its
     /// first requests before it reads would find the connection broken, and never see the reason. In a moment, or at
     /// once where many wait for theirs. A peer that leaves before makes room for others.
-    func closeSoon(_ stream: Stream, on loop: SocketLoop, after pause: TimeAmount = .milliseconds(100)) {
+    /// - Parameter pause: in milliseconds.
+    func closeSoon(_ stream: Stream, on loop: SocketLoop, after pause: Int64) {
         guard stream.isOpen, linger(limit: DaemonServer.refusedAtOnce) else { return stream.close() }
-        let end = loop.assumeIsolated().scheduleTask(in: pause) { stream.close() }
+        let end = loop.assumeIsolated().scheduleTask(in: .milliseconds(pause)) { stream.close() }
         stream.whenClosed = {
             end.cancel()
             self.endLingering()

@@ -16,9 +16,13 @@ extension ImageFiles {
         }
         while let bucket = ledger.withLockedValue({ $0.nextToCount(of: generation.number) }) {
             if isStopped() { return }
-            try withLock(generation, bucket) {
-                // A write may have made the directories since, but it needs this lock to put anything in them.
-                let usage = try existingDirectory(of: generation).map { try count(bucket, in: $0) } ?? Usage()
+            withLock(generation, bucket) {
+                var usage = Usage()
+                // One that cannot be listed counts as empty: the quota goes on for all others, and for what is added.
+                failure.attempt {
+                    // A write may have made the directories since, but it needs this lock to put anything in them.
+                    usage = try existingDirectory(of: generation).map { try count(bucket, in: $0) } ?? Usage()
+                }
                 ledger.withLockedValue { $0.setCount(usage, of: generation.number, bucket: bucket) }
             }
             yield()

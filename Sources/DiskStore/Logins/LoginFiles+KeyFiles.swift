@@ -126,7 +126,8 @@ struct Reserve: Sendable {
         do {
             try body()
         } catch let error as SystemError where error.isNoSpace {
-            guard try release() else { throw error }
+            // Somebody else may have given it up a moment ago: then there is room as well.
+            try release()
             try body()
         }
     }
@@ -146,10 +147,8 @@ struct Reserve: Sendable {
         }
     }
 
-    /// Gives the room up, also what a run before this one has set aside. False when there was none to give.
-    private func release() throws(SystemError) -> Bool {
-        try unlessMissing { () throws(SystemError) in try disk.unlink(Self.fileName, in: directory) } != nil
-    }
+    /// Gives the room up, also what a run before this one has set aside.
+    private func release() throws(SystemError) { try disk.unlinkIfPresent(Self.fileName, in: directory) }
 }
 
 /// The keys of a log-in. The file that holds them *is* the log-in: where it is gone, or names another generation, what

@@ -56,10 +56,10 @@ final class Vault: ImageVault {
         }
     }
 
-    /// Outside of the gate: a purge of this user does not wait until others' images are gone.
+    /// Evicts outside of the gate: a purge of this user does not wait until others' images are gone.
     func makeRoom(keeping slot: Slot) {
         do {
-            let address = try withCrypter { try $0.address(of: slot) }
+            let address = try whileOpen { try withCrypter { try $0.address(of: slot) } }
             if try files.makeRoom(after: generation, keeping: address) { return }
         } catch {
             // Closed, or it cannot be done now. To be over a quota for a while hurts nobody.

@@ -69,14 +69,22 @@ public final class EndingService: Sendable {
         try await forAll(of: uid) { owner throws(CacheFailure) in try await self.purge(owner, profiles: profiles) }
     }
 
+    private static var profilesAtOnce: Int { 8 }
+
     /// Nil where it failed: what cannot be taken out of the generation ends with the whole of it (I4).
     private func remove(_ profiles: [OpaqueID], from cache: UserCache, of entry: UserEntry) async -> Receipt? {
         let uid = entry.owner.uid
         do throws(CacheFailure) {
-            let removed = try await services.endings.run(for: uid) { try cache.purge(profiles) }
-            return Receipt(
-                users: 1, usage: removed.usage, cancelled: removed.cancelled, sessions: entry.sessions,
-                epoch: sessions.epochs.next(of: uid))
+            var receipt = Receipt(users: 1, sessions: entry.sessions)
+            // A few at a time: others' log-outs have their turns in between (F66).
+            for start in stride(from: 0, to: profiles.count, by: Self.profilesAtOnce) {
+                let some = Array(profiles[start...].prefix(Self.profilesAtOnce))
+                let removed = try await services.endings.run(for: uid) { try cache.purge(some) }
+                receipt.usage = receipt.usage.map { $0 + removed.usage }
+                receipt.cancelled += removed.cancelled
+            }
+            receipt.epoch = sessions.epochs.next(of: uid)
+            return receipt
         } catch {
             log.warning(
                 "images of a profile could not be removed; all of the user's are purged instead",

@@ -237,25 +237,24 @@ extension UserCache {
     /// - Throws: ``CacheFailure/inputOutput(_:)`` when an entry could not be removed.
     func purge(_ profiles: [OpaqueID]) throws(CacheFailure) -> (usage: Usage, cancelled: Int) {
         var cancelled = 0
-        var effects: [RequestCoordinator.Effect] = []
         var entries: [MemoryEntry] = []
         defer {
             services.memory.remove(entries)
-            perform(effects)
             drainDeliveries()
         }
         do {
             let usage = try vault.remove(
                 profiles,
                 fence: { profile in
-                    state.withLockedValue { state in
+                    let ended = state.withLockedValue { state in
                         state.beingRemoved.insert(profile)
                         state.invalidateLookups(of: profile)
-                        let ended = state.coordinator.purge(profile: profile)
-                        cancelled += ended.cancelled
-                        effects += ended.effects
                         entries += state.memory.removeAll(of: profile)
+                        return state.coordinator.purge(profile: profile)
                     }
+                    cancelled += ended.cancelled
+                    // Answers and cancels: nobody who waited waits for the disk.
+                    perform(ended.effects)
                 },
                 removed: { profile in state.withLockedValue { _ = $0.beingRemoved.remove(profile) } })
             return (usage, cancelled)

@@ -72,6 +72,27 @@ import ThumbnailCache
         }
     }
 
+    @Test func `F80: of an array that is begun, who gives way is told BUSY for each element that is not`() async throws {
+        try await TestDaemon.run {
+            $0.limits.connections = 3
+            $0.limits.adminConnections = 1
+            $0.limits.queuePerUID = 2
+            $0.limits.farewell = 600_000
+        } _: { daemon in
+            let client = try await daemon.connectWithAlice()
+            try await client.send("MGET", "alice", "4", "a", "b", "c", "d")
+            await daemon.fetcher.started(2)
+            _ = try await enter(daemon, as: peer(1000))
+            _ = try await enter(daemon, as: peer(1001))
+            for profile in ["a", "b"] { daemon.finish(profile) }
+            let reply = try await client.reply()
+            #expect(reply.elements?.prefix(2) == [image("a"), image("b")])
+            #expect(reply.elements?.suffix(2).map(\.code) == ["BUSY", "BUSY"])
+            #expect(try await client.rest() == "")
+            #expect(daemon.fetcher.downloads.count == 2)
+        }
+    }
+
     @Test func `F80, F15: who gives way closes, also when its peer reads nothing`() async throws {
         let isAnswered = NIOLockedValueBox(false)
         try await TestDaemon.run {

@@ -27,7 +27,7 @@ import ThumbcacheProtocol
         let kind = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
         try #require(socketpair(AF_UNIX, kind, 0, &ends) == 0)
         let near = ends[0]
-        try await loop.submit { registry.closeSoon(try loop.adopt(near), on: loop, after: .hours(1)) }.get()
+        try await loop.submit { registry.closeSoon(try loop.adopt(near), on: loop, after: 3_600_000) }.get()
         #expect(!registry.linger(limit: limit))
         close(ends[1])
         try await eventually { registry.linger(limit: limit) }
@@ -43,7 +43,7 @@ import ThumbcacheProtocol
         try await loop.submit {
             let stream = try loop.adopt(near)
             stream.close()
-            registry.closeSoon(stream, on: loop)
+            registry.closeSoon(stream, on: loop, after: 100)
         }.get()
         #expect(registry.linger(limit: 1))
         close(ends[1])

@@ -52,6 +52,28 @@ private struct Costs {
     }
 }
 
+@Test func `I8: a bucket that cannot be listed keeps no other from being counted`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in
+        let vault = try store.commitLogin(alice, .plain)
+        for number in 0..<10 { try vault.put(slot("\(number)"), picture(UInt8(number))) }
+    }
+    // Each listing in turn: of the generation's directories and of everything above them.
+    for failing in 1...12 {
+        let system = FaultySystem()
+        try tree.withStore(system: system) { store in
+            let vault = try #require(try store.load(alice)).vault
+            system.plan { call, _, ofKind in call == .list && ofKind == failing ? .fail(EIO) : nil }
+            store.maintain()
+            system.heal()
+            let usage = try #require(vault.usage, "listing \(failing)")
+            #expect(usage.images >= 8, "listing \(failing)")
+            try vault.put(slot("new"), picture(1))
+            #expect(try #require(vault.usage).images >= usage.images)
+        }
+    }
+}
+
 @Test func `I8: one uid's flood leaves another uid's images alone below its share`() throws {
     let tree = try TestTree()
     let entry = Costs(tree).entry()

@@ -23,6 +23,23 @@ private let canMount: Bool = {
     return attempt.terminationStatus == 0
 }()
 
+@Test func `F4: a log-out finds the room that another has made by giving up the reserve`() throws {
+    let tree = try TestTree()
+    let system = FaultySystem()
+    try tree.withStore(system: system) { store in
+        _ = try store.commitLogin(alice, .plain)
+        store.maintain()
+        // There is no room at first; and when it is to be given up, the reserve is gone, and there is.
+        system.plan { call, _, ofKind in
+            guard call == .write, ofKind == 1 else { return nil }
+            expectSuccess { try FileManager.default.removeItem(atPath: tree.state + "/keys/reserve") }
+            return .fail(ENOSPC)
+        }
+        try store.commitLogout(alice)
+        #expect(tree.keyFiles.isEmpty)
+    }
+}
+
 /// A file system of its own, as small as asked, for as long as the body runs. It is mounted in a namespace that a
 /// process holds, and seen from here through that process; with it, it goes.
 private func withSmallDisk(_ options: String, _ body: (TestTree) throws -> Void) throws {

@@ -180,6 +180,22 @@ import Testing
         #expect(world.fetcher.downloads.map(\.isCancelled) == [true, false])
     }
 
+    @Test func `a purge of a profile answers who waits for it before the disk has done anything`() async throws {
+        let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
+        let cache = try cache(world)
+        async let answer = cache.outcome(Self.query)
+        await world.fetcher.started(1)
+        let gate = world.store.hold(.remove)
+        async let purged: Result<Void, any Error> = world.services.lifecycle.attempt {
+            _ = try cache.purge([Self.slot.profile])
+        }
+        defer { gate.open() }
+        #expect(await answer == "cancelled")
+        #expect(world.fetcher.downloads.map(\.isCancelled) == [true])
+        gate.open()
+        try (await purged).get()
+    }
+
     @Test func `F41: a purge of profiles happens once, for all: what comes while the entries go stays`() async throws {
         let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
         let cache = try cache(world)
