@@ -72,7 +72,8 @@ import ThumbnailCache
         }
     }
 
-    @Test func `F80: of an array that is begun, who gives way is told BUSY for each element that is not`() async throws {
+    @Test func `F80: of an array that is begun, who gives way is told BUSY for each element that is not`() async throws
+    {
         try await TestDaemon.run {
             $0.limits.connections = 3
             $0.limits.adminConnections = 1
