@@ -119,7 +119,8 @@ extension ImageFiles {
             try remove(name, from: directory)
         } catch {
             underWay.leaveOver(name)
-            log.warning("a temporary file could not be removed; it is tried again later", metadata: ["error": "\(error)"])
+            log.warning(
+                "a temporary file could not be removed; it is tried again later", metadata: ["error": "\(error)"])
         }
     }
 

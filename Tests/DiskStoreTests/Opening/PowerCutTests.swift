@@ -35,23 +35,29 @@ import ThumbnailCache
             isDone: run.receipt.map { cut >= $0 } ?? false, mayLoseImages: survival != .everything,
             what: "\(scene), cut behind change \(cut) of \(run.first)...\(run.disk.changes): \(survival)")
         let disk = ForgetfulSystem(run.disk.volume(cutBehind: cut, survival, operation: run.first))
+        let remnants = disk.volume.keyRemnants
         do {
             try scene.withStore(disk) { store in
                 if outcome.isDone { #expect(store.epochBase > run.epochBase, outcome.what) }
                 try scene.checkAll(store, outcome)
+                // It costs more than all the rest, so that chance decides for some.
+                if case .seeded(let seed) = survival, seed % 5 > 0 { return }
                 store.maintain()
                 try scene.checkAll(store, outcome)
                 scene.checkTidy(disk, store, outcome)
             }
-        } catch {
+            if outcome.isDone { #expect(remnants == 0, outcome.what) }
+        } catch  where !(error is ExpectationFailedError) {
             Issue.record(error, outcome.what)
         }
     }
 
     @Test(arguments: Scene.all)
-    func `F1, F2, F3, F43, I4: death or loss of power anywhere takes no receipt back, and leaves images whole or none`(
-        scene: Scene
-    ) throws {
+    func
+        `F1, F2, F3, F43, F70, I4: death or loss of power anywhere breaks no receipt and tears no image`(
+            scene: Scene
+        ) throws
+    {
         let run = try run(scene, on: scene.disk())
         #expect(run.receipt != nil)
         for cut in run.first...run.disk.changes {

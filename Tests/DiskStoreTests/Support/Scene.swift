@@ -26,8 +26,10 @@ struct Scene: CustomTestStringConvertible, Sendable {
     var userQuota = 64 << 20
     /// Whether it ends everybody's log-in.
     var isOfEverybody = false
-    /// Whether a failure of the disk is no failure of the operation.
-    var isBestEffort = false
+    /// Whether it is what happens behind everybody's back. What of it fails may be left to the next start.
+    var isMaintenance = false
+    /// Whether it only reads: an image that the disk cannot give back goes.
+    var isRead = false
     /// Brings a new store to where the operation begins.
     var before: @Sendable (DiskStore) throws -> Void = logInAlice
     /// What whoever asks for the operation has at hand.
@@ -72,7 +74,7 @@ struct Scene: CustomTestStringConvertible, Sendable {
     func checkAll(_ store: DiskStore, _ outcome: Outcome) throws {
         try check(store, outcome)
         if isOfEverybody { return }
-        let other = try #require(try store.load(carol))
+        let other = try #require(try store.load(carol), outcome.what)
         #expect(outcome.allows(try other.vault.bytes(slot("bob")), 77), outcome.what)
     }
 }
@@ -121,14 +123,16 @@ private func logInAlice(_ store: DiskStore) throws {
     try logInCarol(store)
 }
 
-private func found(_ store: DiskStore) throws -> [[UInt8]?] {
-    let login = try #require(try store.load(alice))
+private func found(_ store: DiskStore, _ outcome: Scene.Outcome) throws -> [[UInt8]?] {
+    let login = try #require(try store.load(alice), outcome.what)
     return try images.map { try login.vault.bytes($0) }
 }
 
 /// As they were before the operation.
 private func expectAll(_ store: DiskStore, _ outcome: Scene.Outcome) throws {
-    for (index, bytes) in try found(store).enumerated() { #expect(outcome.allows(bytes, UInt8(index)), outcome.what) }
+    for (index, bytes) in try found(store, outcome).enumerated() {
+        #expect(outcome.allows(bytes, UInt8(index)), outcome.what)
+    }
 }
 
 private func closed(_ store: DiskStore) throws -> (any ImageVault)? {
@@ -163,7 +167,7 @@ extension Scene {
             receipt()
         },
         check: { store, outcome in
-            let login = try #require(try store.load(alice))
+            let login = try #require(try store.load(alice), outcome.what)
             let isOld = login.record.sessions == [OpaqueID("default")]
             #expect(isOld || login.record.sessions == [OpaqueID("other")], outcome.what)
             if outcome.isDone { #expect(!isOld, outcome.what) }
@@ -179,7 +183,7 @@ extension Scene {
             try renewed.put(slot("bob"), picture(99))
         },
         check: { store, outcome in
-            let found = try found(store)
+            let found = try found(store, outcome)
             let isOld = found[0] == picture(0).content || found[1] != nil || found[2] != nil
             if outcome.isDone { #expect(!isOld, outcome.what) }
             if isOld {
@@ -209,13 +213,22 @@ extension Scene {
             receipt()
         },
         check: { store, outcome in
-            let found = try found(store)
+            let found = try found(store, outcome)
             for (index, bytes) in found.enumerated() {
                 #expect(bytes == nil || bytes == picture(UInt8(index)).content, outcome.what)
             }
             #expect(outcome.allows(found[2], 2), outcome.what)
             if outcome.isDone { #expect(found[0] == nil && found[1] == nil, outcome.what) }
         })
+
+    static let get = Scene(
+        testDescription: "GET", isRead: true,
+        operation: { _, vault, receipt in
+            _ = vault?.readCached(slot("bob"), framing: .bare)
+            for slot in images { _ = try vault?.bytes(slot) }
+            receipt()
+        },
+        check: expectAll)
 
     static let put = Scene(
         testDescription: "PUT",
@@ -225,7 +238,7 @@ extension Scene {
             receipt()
         },
         check: { store, outcome in
-            let vault = try #require(try store.load(alice)).vault
+            let vault = try #require(try store.load(alice), outcome.what).vault
             let (replaced, added) = (try vault.bytes(slot("bob")), try vault.bytes(slot("new")))
             #expect(outcome.allows(replaced, 0, 50), outcome.what)
             #expect(outcome.allows(added, 51, nil), outcome.what)
@@ -235,7 +248,7 @@ extension Scene {
 
     /// Room for three images, of which one makes place for another.
     static let eviction = Scene(
-        testDescription: "eviction", userQuota: 30_000, isBestEffort: true,
+        testDescription: "eviction", userQuota: 30_000,
         operation: { _, vault, receipt in
             try vault?.put(slot("new"), picture(51))
             receipt()
@@ -244,13 +257,13 @@ extension Scene {
             var outcome = outcome
             outcome.mayLoseImages = true
             try expectAll(store, outcome)
-            let added = try #require(try store.load(alice)).vault.bytes(slot("new"))
+            let added = try #require(try store.load(alice), outcome.what).vault.bytes(slot("new"))
             #expect(outcome.allows(added, 51), outcome.what)
         })
 
     /// With a generation that nobody has discarded, and a log-in that does not outlive its connection.
     static let sweep = Scene(
-        testDescription: "the sweep after a start", isBestEffort: true,
+        testDescription: "the sweep after a start", isMaintenance: true,
         before: { store in
             let held = LoginRecord(sessions: [], loggedInAt: 1)
             let vault = try store.commitLogin(bob, held)

@@ -82,6 +82,9 @@ struct Volume {
         nodes[inode].place = nil
     }
 
+    /// Key files to which no name leads any more, and which nobody has overwritten (F70): "TCKEYS".
+    var keyRemnants: Int { nodes.count { $0.place == nil && $0.bytes.starts(with: "TCKEYS".utf8) } }
+
     /// Every plain file, by its path, with its length.
     var files: [(path: String, size: Int)] {
         var found: [(path: String, size: Int)] = []
