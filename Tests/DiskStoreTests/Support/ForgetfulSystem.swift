@@ -49,6 +49,17 @@ final class ForgetfulSystem: FileSystem {
         return survival.volume(of: all[..<changes], on: start, inodes: nodes, operation: operation)
     }
 
+    /// The same disk after the daemon was killed behind so many changes: all of them are seen, and durable is what was.
+    func killed(behind changes: Int) -> ForgetfulSystem {
+        let (start, all, nodes) = state.withLockedValue { ($0.start, $0.changes, $0.volume.nodes) }
+        var volume = start
+        for node in nodes[start.nodes.count...] { _ = volume.makeNode(isDirectory: node.isDirectory) }
+        for change in all[..<changes] { volume.apply(change) }
+        return ForgetfulSystem(State(start: start, volume: volume, changes: Array(all[..<changes])))
+    }
+
+    private init(_ state: State) { self.state = NIOLockedValueBox(state) }
+
     /// Makes a directory of the root's, durably.
     func plantDirectory(_ name: FileName) throws {
         let root = try open("/", in: AT_FDCWD, for: .root)
