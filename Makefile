@@ -172,7 +172,7 @@ history-test: ## what clients see through kills -9, held against the order it mu
 	$(OWN_TMPDIR) swift build --build-tests
 	THUMBCACHED_HISTORIES=$(ROUNDS) tools/run-tests --filter 'EndToEndTests.*HistoryTests'
 
-power-cut-test: ## cut the power of a store on a loop-mounted ext4, ROUNDS times (as root)
+power-cut-test: ## cut the power of a store on ext4, xfs and btrfs, ROUNDS times each (as root)
 	@tools/install-dependencies build power-cut
 	$(OWN_TMPDIR) swift build
 	tools/power-cut .build/debug/thumbcached $(ROUNDS)

@@ -60,7 +60,7 @@ extension ImageFiles {
         _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation
     ) throws -> Prepared {
         let directory = try madeDirectory(of: generation)
-        for file in underWay.leftOver(in: generation) { try remove(file, from: directory) }
+        try removeLeftOver(of: generation, in: directory)
         let temporary = disk.temporaries.make()
         try withLock(generation, address.bucket) {
             // Before anything is written, so that a full disk shows while there is nothing to undo.
@@ -119,8 +119,20 @@ extension ImageFiles {
             try remove(name, from: directory)
         } catch {
             underWay.leaveOver(name)
-            log.warning("a temporary file could not be removed; the next write will", metadata: ["error": "\(error)"])
+            log.warning(
+                "a temporary file could not be removed; it is tried again later", metadata: ["error": "\(error)"])
         }
+    }
+
+    /// Removes what could not be removed before. For maintenance, which has no directory at hand.
+    func removeLeftOver(of generation: Generation) throws {
+        if underWay.leftOver(in: generation).isEmpty { return }
+        guard let directory = try existingDirectory(of: generation) else { return }
+        try removeLeftOver(of: generation, in: directory)
+    }
+
+    private func removeLeftOver(of generation: Generation, in directory: Directory) throws(SystemError) {
+        for file in underWay.leftOver(in: generation) { try remove(file, from: directory) }
     }
 
     private func remove(_ temporary: FileName, from directory: Directory) throws(SystemError) {

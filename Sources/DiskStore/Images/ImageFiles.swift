@@ -35,6 +35,8 @@ final class ImageFiles: Sendable {
         /// One each, mostly; an array of one takes less memory than any other collection.
         var byPerson: [SealedOwner: [Generation]] = [:]
         var byNumber: [UInt64: Generation] = [:]
+        /// The dead among them whose directories could not be moved.
+        var undiscarded: [UInt64: Generation] = [:]
         var last: UInt64 = 0
     }
 
@@ -89,20 +91,39 @@ final class ImageFiles: Sendable {
     }
 
     /// Gives a generation's directory to the trash. It must not be in use any more.
+    ///
+    /// One that cannot be moved stays known and counted, since it still takes the room; maintenance tries again.
     func discard(_ generation: Generation) throws {
-        let usage = ledger.withLockedValue { $0.counted(of: generation.number) }
-        defer {
-            // Behind the move, so that whichever of two does it knows what it held.
-            forget(generation)
-            maintenance.wake()
-        }
-        guard let directory = try existingDirectory(of: generation.owner.uid) else { return }
-        defer { removeDirectoryIfEmpty(of: generation.owner.uid) }
         do {
-            try trash.take(generation.directoryName, from: directory, holding: usage)
-        } catch let error as SystemError where error.isMissing {
-            // Nothing was ever written to it, or somebody else has found it dead already.
+            try moveToTrash(generation)
+        } catch {
+            known.withLockedValue { $0.undiscarded[generation.number] = generation }
+            throw error
         }
+        maintenance.wake()
+    }
+
+    /// Discards what could not be discarded before.
+    func discardLeftOver() throws {
+        var failure = FirstFailure()
+        for generation in known.withLockedValue({ Array($0.undiscarded.values) }) {
+            failure.attempt { try moveToTrash(generation) }
+        }
+        try failure.rethrow()
+    }
+
+    private func moveToTrash(_ generation: Generation) throws {
+        let usage = ledger.withLockedValue { $0.counted(of: generation.number) }
+        if let directory = try existingDirectory(of: generation.owner.uid) {
+            defer { removeDirectoryIfEmpty(of: generation.owner.uid) }
+            do {
+                try trash.take(generation.directoryName, from: directory, holding: usage)
+            } catch let error as SystemError where error.isMissing {
+                // Nothing was ever written to it, or somebody else has found it dead already.
+            }
+        }
+        // Behind the move, so that whichever of two does it knows what it held.
+        forget(generation)
     }
 
     private func forget(_ generation: Generation) {
@@ -110,6 +131,7 @@ final class ImageFiles: Sendable {
             known.byPerson[generation.owner]?.removeAll { $0 === generation }
             if known.byPerson[generation.owner]?.isEmpty == true { known.byPerson[generation.owner] = nil }
             known.byNumber[generation.number] = nil
+            known.undiscarded[generation.number] = nil
         }
         underWay.forget(generation)
         disk.directories.removeAll(of: generation.number)

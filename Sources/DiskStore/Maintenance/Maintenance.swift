@@ -29,7 +29,9 @@ struct Maintenance: Sendable {
     func run() {
         running.withLock {
             step("the sweep") { try sweepOnce() }
+            step("discarding dead generations") { try images.discardLeftOver() }
             for generation in images.generations where !signal.isStopped {
+                step("removing temporary files") { try images.removeLeftOver(of: generation) }
                 step("counting") { try images.count(generation, until: { signal.isStopped }, yield: yield) }
             }
             step("deleting trash") { try emptyTrash() }

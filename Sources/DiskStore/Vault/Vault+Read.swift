@@ -16,7 +16,7 @@ extension Vault {
                 let status = try file.status()
                 // Replaced or removed after it was opened: no name leads to it any more.
                 if status.linkCount == 0 { continue }
-                if let image = read(file, status, at: address, with: crypter, framing: framing) {
+                if let image = try read(file, status, at: address, with: crypter, framing: framing) {
                     noteUse(of: file, status)
                     return image
                 }
@@ -35,16 +35,17 @@ extension Vault {
     private func read(
         _ file: borrowing OpenFile, _ status: FileStatus, at address: EntryAddress, with crypter: Crypter,
         framing: ReplyFraming
-    ) -> Image? {
+    ) throws(SystemError) -> Image? {
         guard isInOrder(status) else { return nil }
-        do {
+        do throws(SystemError) {
             return try image(in: file, of: Int(status.size), at: address, with: crypter, framing: framing) {
                 file, buffer throws(SystemError) in
                 try file.read(into: buffer)
             }
         } catch {
-            // The disk cannot give it back (F6): as good as torn.
-            return nil
+            // What the disk cannot give back (F6) is as good as torn; what memory was short for is not.
+            if error.isOfMedium { return nil }
+            throw error
         }
     }
 

@@ -136,7 +136,7 @@ final class Vault: ImageVault {
 
     func discard() {
         files.log.attempt(
-            "a dead generation could not be moved to the trash; the next sweep will", .warning,
+            "a dead generation could not be moved to the trash; it is tried again later", .warning,
             ["uid": "\(generation.owner.uid)"]
         ) { try files.discard(generation) }
     }

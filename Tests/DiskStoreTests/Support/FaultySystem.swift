@@ -3,8 +3,8 @@ import Glibc
 import LinuxSupport
 import NIOConcurrencyHelpers
 
-/// The machine's file system with faults in it: calls that fail, writes that are short, calls that a signal interrupts,
-/// and a death after which nothing is done any more, so that a restart can be tried on what is left.
+/// The machine's file system, or another, with faults in it: calls that fail, writes that are short, calls that a
+/// signal interrupts, and a death after which nothing is done any more, so that a restart can be tried on what is left.
 final class FaultySystem: FileSystem {
     enum Fault {
         /// The call fails with this error and does nothing.
@@ -38,8 +38,10 @@ final class FaultySystem: FileSystem {
         var isReadOnly = false
     }
 
-    private let real = LinuxFileSystem()
+    private let real: any FileSystem
     private let state = NIOLockedValueBox(State())
+
+    init(over real: any FileSystem = LinuxFileSystem()) { self.real = real }
 
     /// Calls so far, closes not counted.
     var calls: Int { state.withLockedValue { $0.calls } }
