@@ -1,3 +1,4 @@
+import CSpawn
 import Foundation
 import Glibc
 
@@ -16,7 +17,9 @@ extension Daemon {
             let count = bytes.withUnsafeMutableBytes { pread(memory, $0.baseAddress, $0.count, range.lowerBound) }
             // A guard page, or one that was never touched and cannot be.
             guard count > 0 else { continue }
-            for needle in needles where bytes.prefix(count).range(of: Data(needle)) != nil { found.append(needle) }
+            bytes.withUnsafeBytes { bytes in
+                found += needles.filter { cspawn_holds(bytes.baseAddress, count, $0, $0.count) != 0 }
+            }
         }
         return found
     }
