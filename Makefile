@@ -7,6 +7,8 @@ PREFIX = /usr/local
 DESTDIR =
 FUZZ_SECONDS = 60
 ROUNDS = 100
+MINUTES = 60
+CASES = 400
 # What test-system installs; without one, what `make deb` builds.
 PACKAGE =
 
@@ -43,7 +45,7 @@ SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*
 SECURITY_UNITS = thumbcached.service thumbcached-logout@.service thumbcached-honoured@.service
 
 .PHONY: help demo test check release install deb lint-deb security-table test-system tsan asan \
-    fuzz history-test power-cut-test bench bench-docs format clean
+    fuzz history-test power-cut-test failing-calls-test soak bench bench-docs format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -67,7 +69,7 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	$(OWN_TMPDIR) swift build --build-tests
 	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!/bin/sh' config/*/* packaging/debian/*); do sh -n "$$script" || exit 1; done
-	for script in $$(grep -lsE '^#!.*python3' tools/* config/*/*) bench/*.py bench/*/*.py Tests/EndToEndTests/python/*.py \
+	for script in $$(grep -lsE '^#!.*python3' tools/* config/*/*) tools/lib/*.py bench/*.py bench/*/*.py Tests/EndToEndTests/python/*.py \
 	    $$(find Tests/SystemTests -name '*.py'); do \
 	    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$$script" || exit 1; done
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
@@ -176,6 +178,20 @@ power-cut-test: ## cut the power of a store on ext4, xfs and btrfs, ROUNDS times
 	@tools/install-dependencies build power-cut
 	$(OWN_TMPDIR) swift build
 	tools/power-cut .build/debug/thumbcached $(ROUNDS)
+
+# One of some five thousand cases takes half a second.
+failing-calls-test: ## every kind of system call of a running daemon fails in turn: CASES, 0 for all
+	@tools/install-dependencies build failing-calls
+	$(OWN_TMPDIR) swift build
+	tools/failing-calls .build/debug/thumbcached --cases $(CASES)
+
+# `tools/soak --from dist/soak.jsonl --plot docs/soak.svg` draws a run, also while it goes on.
+soak: ## MINUTES under a mixed load, and whether memory, descriptors or files grow: docs/soak.svg
+	@tools/install-dependencies build release
+	$(RELEASE)
+	mkdir -p dist
+	tools/soak "$$($(RELEASE) --show-bin-path)/thumbcached" --minutes $(MINUTES) --samples dist/soak.jsonl \
+	    --plot docs/soak.svg
 
 # The figures go to dist/bench.json, and with `make bench-docs` from there into docs/performance.md.
 bench: ROUNDS = 5

@@ -170,11 +170,22 @@ if Context.environment["THUMBCACHED_BENCH"] != nil {
 }
 
 if isFuzzing {
+    // A program cannot be imported but by tests: here each of ours is a library, without its entry.
+    package.products = []
+    package.targets.removeAll { $0.isTest }
+    for program in ["thumbcached", "thumbcachectl"] {
+        guard let index = package.targets.firstIndex(where: { $0.name == program }) else { continue }
+        package.targets[index] = .target(
+            name: program, dependencies: package.targets[index].dependencies, exclude: ["Main.swift"],
+            swiftSettings: swiftRules + fuzzRules)
+    }
     package.targets.append(.target(name: "CFuzzMain", path: "Tests/CFuzzMain", cSettings: cRules))
     let fuzzers: [(name: String, underTest: [Target.Dependency])] = [
         ("AnswerFuzzer", ["ImageFetcher", "ThumbnailCache"]),
+        ("ConfigurationFuzzer", ["thumbcached", "ThumbnailCache"]),
         ("DecoderFuzzer", ["RESP", "ThumbcacheProtocol", nioCore]),
         ("EntryFuzzer", ["DiskStore", "ThumbnailCache", nioCore]),
+        ("PrinterFuzzer", ["thumbcachectl", "RESP", nioCore]),
         ("SnifferFuzzer", ["ThumbnailCache", nioCore]),
         ("TokenAnswerFuzzer", ["ImageFetcher", "ThumbnailCache"]),
         ("URLFuzzer", ["ImageFetcher", "ThumbnailCache", nioCore]),

@@ -1,8 +1,47 @@
 /* CCurl: see include/shim.h. */
 #include "shim.h"
 
+#include <malloc.h>
+#include <openssl/crypto.h>
 #include <openssl/ssl.h>
+#include <stdlib.h>
 #include <string.h>
+
+static void wipe_and_free(void *memory) {
+  if (memory != NULL)
+    OPENSSL_cleanse(memory, malloc_usable_size(memory));
+  free(memory);
+}
+
+/* Never in place, where what is behind a shorter block, or in front of a moved one, would stay. */
+static void *move_and_wipe(void *memory, size_t size) {
+  if (memory == NULL)
+    return malloc(size);
+  size_t held = malloc_usable_size(memory);
+  void *moved = malloc(size);
+  if (moved == NULL)
+    return NULL;
+  memcpy(moved, memory, held < size ? held : size);
+  wipe_and_free(memory);
+  return moved;
+}
+
+CURLcode ccurl_global_init(void) {
+  return curl_global_init_mem(CURL_GLOBAL_DEFAULT, malloc, wipe_and_free, move_and_wipe, strdup, calloc);
+}
+
+static CURLcode cleanse_plaintext(CURL *easy, void *context, void *unused) {
+  (void)easy;
+  (void)unused;
+  SSL_CTX_set_options(context, SSL_OP_CLEANSE_PLAINTEXT);
+  return CURLE_OK;
+}
+
+CURLcode ccurl_easy_cleanse_plaintext(CURL *easy) {
+  CURLcode code = curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, cleanse_plaintext);
+  /* Of another library than OpenSSL nothing is known. */
+  return code == CURLE_UNKNOWN_OPTION || code == CURLE_NOT_BUILT_IN ? CURLE_OK : code;
+}
 
 enum ccurl_tls ccurl_tls_state(CURL *easy) {
   struct curl_tlssessioninfo *session = NULL;

@@ -40,7 +40,7 @@ public final class CurlImageFetcher: ImageFetching {
     /// Starts the thread. Throws when the system or libcurl lacks something, and when it was started before.
     public func start() throws(FetcherError) {
         // Counted by libcurl, and never undone: a resolver's thread that was left behind may still run in it.
-        let code = curl_global_init(Int(CURL_GLOBAL_DEFAULT))
+        let code = ccurl_global_init()
         guard code == CURLE_OK else { throw FetcherError("libcurl: \(String(cString: curl_easy_strerror(code)))") }
         let loop: SocketLoop
         do {

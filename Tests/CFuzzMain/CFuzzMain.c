@@ -14,8 +14,10 @@ int fuzz_main(int count, char **arguments) {
 // SwiftPM enters an executable by the name of its target.
 #define ENTERED_AS(fuzzer) int fuzzer##_main(int, char **) __attribute__((alias("fuzz_main")))
 ENTERED_AS(AnswerFuzzer);
+ENTERED_AS(ConfigurationFuzzer);
 ENTERED_AS(DecoderFuzzer);
 ENTERED_AS(EntryFuzzer);
+ENTERED_AS(PrinterFuzzer);
 ENTERED_AS(SnifferFuzzer);
 ENTERED_AS(TokenAnswerFuzzer);
 ENTERED_AS(URLFuzzer);

@@ -1,4 +1,5 @@
 import LinuxSupport
+import ThumbnailCache
 
 /// Bytes that nobody can tell from random ones, in words of 64 bits, and the name that they are on disk: their digits,
 /// in lower-case hexadecimal.
@@ -163,6 +164,10 @@ package enum StoreFileNames {
         }
         if let bucket = BucketName.bucket(of: name) {
             precondition(BucketName.fileName(bucket) == name, "a name has two spellings")
+        }
+        if let marker = LogoutMarker(fileName: name) {
+            precondition(FileName(marker.name) == name, "a marker's name is not what the file is called")
+            precondition(marker.name.hasPrefix("\(marker.uid)."), "a marker is of another uid than its name says")
         }
     }
 }
