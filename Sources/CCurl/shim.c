@@ -30,19 +30,6 @@ CURLcode ccurl_global_init(void) {
   return curl_global_init_mem(CURL_GLOBAL_DEFAULT, malloc, wipe_and_free, move_and_wipe, strdup, calloc);
 }
 
-static CURLcode cleanse_plaintext(CURL *easy, void *context, void *unused) {
-  (void)easy;
-  (void)unused;
-  SSL_CTX_set_options(context, SSL_OP_CLEANSE_PLAINTEXT);
-  return CURLE_OK;
-}
-
-CURLcode ccurl_easy_cleanse_plaintext(CURL *easy) {
-  CURLcode code = curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, cleanse_plaintext);
-  /* Of another library than OpenSSL nothing is known. */
-  return code == CURLE_UNKNOWN_OPTION || code == CURLE_NOT_BUILT_IN ? CURLE_OK : code;
-}
-
 enum ccurl_tls ccurl_tls_state(CURL *easy) {
   struct curl_tlssessioninfo *session = NULL;
   if (curl_easy_getinfo(easy, CURLINFO_TLS_SSL_PTR, &session) != CURLE_OK || session == NULL ||

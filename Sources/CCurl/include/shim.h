@@ -7,10 +7,6 @@
  * it sends, and ids, into URLs. */
 CURLcode ccurl_global_init(void);
 
-/* Of what a TLS connection has received, OpenSSL keeps the plain text until the next record overwrites it, for as long
- * as the connection is kept. This has it wiped as soon as it is read. */
-CURLcode ccurl_easy_cleanse_plaintext(CURL *easy);
-
 /* libcurl sets and gets its options through variadic functions, which Swift cannot call: here is each of them once
  * per type of argument. Whether the type is the one that the option takes is up to the caller, as in C. */
 

@@ -26,7 +26,6 @@ final class EasyHandle {
         message = .allocate(capacity: Int(CURL_ERROR_SIZE))
         message.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
         try set(CURLOPT_ERRORBUFFER, pointer: message)
-        guard ccurl_easy_cleanse_plaintext(raw) == CURLE_OK else { throw .origin("libcurl: out of memory") }
     }
 
     deinit {
