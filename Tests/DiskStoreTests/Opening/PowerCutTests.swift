@@ -7,7 +7,7 @@ import ThumbnailCache
 /// The power goes behind any change of an operation, and of what was not made durable anything may be left: see
 /// ``Survival``.
 @Suite struct PowerCutTests {
-    private static let survivals: [Survival] = [.durable, .everything] + (1...3).map { .seeded($0) }
+    private static let survivals: [Survival] = [.durable, .everything] + (1...2).map { .seeded($0) }
 
     /// One run of a scene: where the power can be cut, and from where on its promise stands.
     private struct Run {
