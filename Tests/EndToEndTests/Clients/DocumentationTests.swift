@@ -105,9 +105,14 @@ extension EndToEnd {
             let guarantees = try String(decoding: read("\(Files.repository)/docs/guarantees.md"), as: UTF8.self)
             var suites: [String: [String]] = [:]
             for row in guarantees.split(separator: "\n") where row.hasPrefix("| ") {
-                // The first cell is a code, of an invariant in bold.
-                let cell = row.dropFirst(2).prefix { $0 != " " }
-                suites[String(cell).replacing("*", with: "")] = Self.paths(String(row))
+                // Code, of an invariant in bold; what goes wrong; what must happen; why it does; held by.
+                let cells = row.dropFirst(2).split(separator: " | ", omittingEmptySubsequences: false)
+                let code = String(cells[0]).replacing("*", with: "")
+                suites[code] = cells.count == 5 ? Self.paths(String(cells[4])) : []
+                guard code.wholeMatch(of: /[FI][0-9]+/) != nil else { continue }
+                let reason = code.hasPrefix("I") ? 2 : 3
+                #expect(cells.count == reason + (code.hasPrefix("I") ? 1 : 2), "\(code)")
+                #expect(Self.paths(String(cells[reason])).count == 1, "\(code) is not traced to its code")
             }
             let sources = Files.under("\(Files.repository)/Sources") + Files.under("\(Files.repository)/Tests")
             for path in sources where path.hasSuffix(".swift") || path.hasSuffix(".py") {
