@@ -71,8 +71,9 @@ extension TOMLNode {
     }
 }
 
-/// Refuses what toml++ dies of instead of refusing it: a section without a name, as in `[#`, which it takes for
-/// impossible, and depth, which it and whoever walks its tree follow by recursion.
+/// Refuses what toml++ dies of instead of refusing it. It takes for impossible a section without a name, as in `[#`, a
+/// list that a table's bracket closes, as in `[1, }`, and a date with a time that is none, as in `1979-05-27T=`. It and
+/// whoever walks its tree follow depth by recursion.
 ///
 /// Up to the first mistake of a document both read the same; whatever else is wrong is left to the parser.
 struct TOMLGuard {
@@ -83,7 +84,8 @@ struct TOMLGuard {
 
     private var rest: Substring.UTF8View
     private var line = 1
-    private var depth = 0
+    /// The brackets that are open.
+    private var open: [UInt8] = []
     private var dots = 0
 
     /// - Throws: the first such thing, with its line.
@@ -106,18 +108,21 @@ struct TOMLGuard {
             case UInt8(ascii: " "), UInt8(ascii: "\t"), UInt8(ascii: "\r"): continue
             case UInt8(ascii: "#"): rest = rest.drop { $0 != UInt8(ascii: "\n") }
             case UInt8(ascii: "\""), UInt8(ascii: "'"): skipString(byte)
-            case UInt8(ascii: "[") where isLineStart && depth == 0: try checkHeader()
+            case UInt8(ascii: "[") where isLineStart && open.isEmpty: try checkHeader()
             case UInt8(ascii: "["), UInt8(ascii: "{"):
-                depth += 1
+                open.append(byte)
                 dots = 0
-                guard depth <= Self.deepestValue else {
+                guard open.count <= Self.deepestValue else {
                     throw problem("more than \(Self.deepestValue) lists or tables inside one another")
                 }
-            case UInt8(ascii: "]"), UInt8(ascii: "}"): depth = max(0, depth - 1)
+            case UInt8(ascii: "]"): _ = open.popLast()
+            case UInt8(ascii: "}"):
+                if open.popLast() == UInt8(ascii: "[") { throw problem("a list ends with ], and not with }") }
             case UInt8(ascii: ","), UInt8(ascii: "="): dots = 0
             case UInt8(ascii: "."):
                 dots += 1
                 guard dots < Self.longestKey else { throw problem("a key of more than \(Self.longestKey) parts") }
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): try checkDate()
             default: break
             }
             isLineStart = false
@@ -131,6 +136,27 @@ struct TOMLGuard {
         guard let next = rest.first, !"]\"'".utf8.contains(next), !isWordByte(next) else { return }
         throw problem("a section needs a name, as in [limits]")
     }
+
+    /// Behind a digit. Whatever is joined to a date has to begin like a time.
+    private func checkDate() throws(ConfigurationError.Problem) {
+        let shape = "ddd-dd-dd"
+        let date = rest.prefix(shape.utf8.count)
+        guard date.count == shape.utf8.count,
+            zip(date, shape.utf8).allSatisfy({ $1 == UInt8(ascii: "d") ? isDigit($0) : $0 == $1 })
+        else { return }
+        let behind = rest.dropFirst(date.count)
+        let end = " \t\r\n#,]}".utf8
+        switch behind.first {
+        case UInt8(ascii: "T"), UInt8(ascii: "t"):
+            if let next = behind.dropFirst().first, isDigit(next) { return }
+        case UInt8(ascii: " "):
+            guard let next = behind.dropFirst().first, !isDigit(next), !end.contains(next) else { return }
+        default: return
+        }
+        throw problem("a date with a time is written as in 1979-05-27T07:32:00")
+    }
+
+    private func isDigit(_ byte: UInt8) -> Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) }
 
     private mutating func skipBlanks() { rest = rest.drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") } }
 

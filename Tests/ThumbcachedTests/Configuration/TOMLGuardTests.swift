@@ -5,7 +5,7 @@ import Testing
 @Suite struct TOMLGuardTests {
     @Test(arguments: [
         "", "=", "]", "}", "a = [", "a = {", "a = \"", "a = '''", "\\", "a.", "a = [[[{{{", ",,,", "a = [=.\"",
-        "a = {]}", "\"", "[\"", "a={b={c=", "\r\r\r", "a = \"\\", "[", "[]", "[[",
+        "\"", "[\"", "a={b={c=", "\r\r\r", "a = \"\\", "[", "[]", "[[",
     ])
     func `what is no TOML ends the scan`(_ text: String) throws {
         try TOMLGuard.check(text)
@@ -21,5 +21,24 @@ import Testing
     func `F50: a section without a name is refused, not handed to a parser that dies of it`(_ text: String) {
         let error = #expect(throws: ConfigurationError.self) { try Fixture.decode(text) }
         #expect(error?.description.hasSuffix("not TOML: a section needs a name, as in [limits]") == true)
+    }
+
+    @Test(arguments: [
+        "a = 1979-05-27T=7:32:00Z", "a = [1979-05-27t:]", "a = { b = 1979-05-27 :07:32 }", "a = 1979-05-27T",
+    ])
+    func `F50: a date with a time that is none is refused, not handed to a parser that dies of it`(_ text: String) {
+        let error = #expect(throws: ConfigurationError.self) { try Fixture.decode(text) }
+        #expect(error?.description.hasSuffix("not TOML: a date with a time is written as in 1979-05-27T07:32:00") == true)
+    }
+
+    @Test(arguments: ["a = [1, }", "a = [}", "a = { b = [[2.5,}?", "a = [ # ]\n }"])
+    func `F50: a list that a table's bracket closes is refused, not handed to a parser that dies of it`(_ text: String) {
+        let error = #expect(throws: ConfigurationError.self) { try Fixture.decode(text) }
+        #expect(error?.description.hasSuffix("not TOML: a list ends with ], and not with }") == true)
+    }
+
+    @Test(arguments: ["1979-05-27", "1979-05-27T07:32:00", "1979-05-27 07:32:00Z", "1979-05-27 # x", "[1979-05-27 ]"])
+    func `a date is handed to the parser`(_ date: String) throws {
+        try TOMLGuard.check("a = \(date)")
     }
 }
