@@ -36,6 +36,7 @@ let package = Package(
     name: "thumbcached",
     products: [
         .executable(name: "thumbcached", targets: ["thumbcached"]),
+        .executable(name: "thumbcached-fetcher", targets: ["thumbcached-fetcher"]),
         .executable(name: "thumbcachectl", targets: ["thumbcachectl"]),
         // For the tests alone: it is loaded into daemons whose peers are to be other accounts than they are.
         .library(name: "ForeignPeers", type: .dynamic, targets: ["CForeignPeers"]),
@@ -73,15 +74,36 @@ let package = Package(
             name: "ThumbnailCache", dependencies: ["LinuxSupport", nioCore, nioLocks, logging, deque],
             swiftSettings: swiftRules + fuzzRules),
 
+        // How a program reports.
+        .target(
+            name: "ProgramLog", dependencies: ["RESP", "LinuxSupport", logging], swiftSettings: swiftRules + fuzzRules),
+
+        // What an origin may be asked: its URLs, the ones that clients may name, the addresses that may be reached.
+        .target(
+            name: "Origins",
+            dependencies: ["ThumbnailCache", "LinuxSupport", "CCurl", "COpenSSL", nioCore, nioLocks],
+            swiftSettings: swiftRules + fuzzRules),
+
         // What the domain needs from the world.
         .target(
             name: "DiskStore",
             dependencies: ["ThumbnailCache", "LinuxSupport", "COpenSSL", "CLinux", nioCore, nioLocks, logging],
             swiftSettings: swiftRules + fuzzRules),
         .target(
+            name: "FetcherProtocol", dependencies: ["ThumbnailCache", "LinuxSupport", nioCore],
+            swiftSettings: swiftRules + fuzzRules),
+        .target(
+            name: "FetcherClient",
+            dependencies: [
+                "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", "LinuxSupport", "CLinux", nioCore,
+                nioLocks, logging,
+            ],
+            swiftSettings: swiftRules + fuzzRules),
+        .target(
             name: "ImageFetcher",
             dependencies: [
-                "ThumbnailCache", "SocketLoops", "LinuxSupport", "CCurl", "COpenSSL", nioCore, nioLocks, logging, deque,
+                "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", "LinuxSupport", "CCurl", "COpenSSL",
+                nioCore, nioLocks, logging, deque,
             ],
             swiftSettings: swiftRules + fuzzRules),
 
@@ -98,10 +120,17 @@ let package = Package(
         .executableTarget(
             name: "thumbcached",
             dependencies: [
-                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "ImageFetcher", "SocketLoops",
-                "DaemonServer", "LinuxSupport",
+                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "Origins", "FetcherProtocol",
+                "FetcherClient", "SocketLoops", "DaemonServer", "ProgramLog", "LinuxSupport",
                 "CLinux", nioCore, nioLocks, logging, arguments,
                 .product(name: "TOMLKit", package: "TOMLKit"),
+            ],
+            swiftSettings: swiftRules),
+        .executableTarget(
+            name: "thumbcached-fetcher",
+            dependencies: [
+                "ThumbcacheProtocol", "ThumbnailCache", "FetcherProtocol", "ImageFetcher", "SocketLoops", "ProgramLog",
+                "LinuxSupport", "CLinux", nioCore, nioLocks, logging, arguments,
             ],
             swiftSettings: swiftRules),
         .executableTarget(
@@ -134,7 +163,10 @@ let package = Package(
             swiftSettings: swiftRules),
         .testTarget(
             name: "ImageFetcherTests",
-            dependencies: ["ImageFetcher", "ThumbnailCache", "SocketLoops", nioCore, nioPosix, nioLocks, logging],
+            dependencies: [
+                "ImageFetcher", "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", nioCore, nioPosix,
+                nioLocks, logging,
+            ],
             swiftSettings: swiftRules),
         .testTarget(
             name: "SocketLoopsTests", dependencies: ["SocketLoops", "CLinux", nioCore, nioLocks, logging, deque],
@@ -149,8 +181,8 @@ let package = Package(
         .testTarget(
             name: "ThumbcachedTests",
             dependencies: [
-                "CacheFakes", "DaemonServer", "thumbcached", "thumbcachectl", "ImageFetcher", "ThumbnailCache", "RESP",
-                "LinuxSupport", nioCore, nioPosix, nioLocks, logging,
+                "CacheFakes", "DaemonServer", "thumbcached", "thumbcachectl", "FetcherClient", "FetcherProtocol",
+                "ProgramLog", "ThumbnailCache", "RESP", "LinuxSupport", nioCore, nioPosix, nioLocks, logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(
@@ -173,7 +205,7 @@ if isFuzzing {
     // A program cannot be imported but by tests: here each of ours is a library, without its entry.
     package.products = []
     package.targets.removeAll { $0.isTest }
-    for program in ["thumbcached", "thumbcachectl"] {
+    for program in ["thumbcached", "thumbcached-fetcher", "thumbcachectl"] {
         guard let index = package.targets.firstIndex(where: { $0.name == program }) else { continue }
         package.targets[index] = .target(
             name: program, dependencies: package.targets[index].dependencies, exclude: ["Main.swift"],
@@ -188,7 +220,7 @@ if isFuzzing {
         ("PrinterFuzzer", ["thumbcachectl", "RESP", nioCore]),
         ("SnifferFuzzer", ["ThumbnailCache", nioCore]),
         ("TokenAnswerFuzzer", ["ImageFetcher", "ThumbnailCache"]),
-        ("URLFuzzer", ["ImageFetcher", "ThumbnailCache", nioCore]),
+        ("URLFuzzer", ["Origins", "ThumbnailCache", nioCore]),
     ]
     let present = fuzzers.filter {
         FileManager.default.fileExists(atPath: "\(Context.packageDirectory)/Tests/Fuzz/\($0.name)")

@@ -200,3 +200,54 @@ void clinux_overwrite_freed_memory(void) {
 void clinux_trim_heap(void) {
     malloc_trim(0);
 }
+
+union descriptor_message {
+  struct cmsghdr header;
+  char room[CMSG_SPACE(sizeof(int))];
+};
+
+int clinux_send_descriptor(int socket, int fd) {
+  char byte = 0;
+  struct iovec data = {.iov_base = &byte, .iov_len = 1};
+  union descriptor_message control = {0};
+  struct msghdr message = {
+      .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof fd);
+  memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  ssize_t count;
+  do {
+    count = sendmsg(socket, &message, MSG_NOSIGNAL);
+  } while (count < 0 && errno == EINTR);
+  return count < 0 ? -1 : 0;
+}
+
+int clinux_receive_descriptor(int socket) {
+  char byte = 0;
+  struct iovec data = {.iov_base = &byte, .iov_len = 1};
+  union descriptor_message control = {0};
+  struct msghdr message = {
+      .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+  ssize_t count;
+  do {
+    count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  } while (count < 0 && errno == EINTR);
+  if (count <= 0) {
+    if (count == 0) errno = 0;
+    return -1;
+  }
+  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+  if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
+    errno = EPROTO;
+    return -1;
+  }
+  int fd;
+  memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return fd;
+}
+
+int clinux_close_from(int first) {
+  return (int)syscall(SYS_close_range, first, ~0U, 0);
+}

@@ -1,9 +1,11 @@
 import CCurl
+import FetcherProtocol
 import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
+import Origins
 import SocketLoops
 import ThumbnailCache
 
@@ -23,8 +25,10 @@ public final class CurlImageFetcher: ImageFetching {
     private let scheduler: TransferScheduler
     private let rulesCache = OriginRulesCache()
     private let log: Logger
-    /// The thread.
-    let loop = NIOLockedValueBox<SocketLoop?>(nil)
+    private let running = NIOLockedValueBox<SocketLoop?>(nil)
+
+    /// That of the thread; nil while it does not run.
+    package var loop: SocketLoop? { running.withLockedValue { $0 } }
 
     public init(configuration: FetcherConfiguration, log: Logger) {
         self.scheduler = TransferScheduler(configuration: configuration, log: log)
@@ -57,7 +61,7 @@ public final class CurlImageFetcher: ImageFetching {
             guard scheduler.open(wake: { loop.execute { transfers.value.takeWork() } }) else {
                 throw FetcherError("a fetcher is started once")
             }
-            self.loop.withLockedValue { $0 = loop }
+            running.withLockedValue { $0 = loop }
         } catch {
             loop.end {}
             throw error as? FetcherError ?? FetcherError("\(error)")
@@ -68,12 +72,10 @@ public final class CurlImageFetcher: ImageFetching {
     /// idle connections are closed, and no `onEnd` runs any more. Idempotent; not to be called from an `onEnd`.
     public func shutdown() {
         scheduler.stop()
-        loop.withLockedValue { loop in
-            guard let running = loop.take() else { return }
-            let hasEnded = Semaphore()
-            running.end(hasEnded.signal)
-            hasEnded.wait()
-        }
+        guard let loop = running.withLockedValue({ $0.take() }) else { return }
+        let hasEnded = Semaphore()
+        loop.end(hasEnded.signal)
+        hasEnded.wait()
     }
 
     /// Puts other limits in force, for downloads that begin from now on.
@@ -89,7 +91,7 @@ public final class CurlImageFetcher: ImageFetching {
 
     public var isBusy: Bool { scheduler.isBusy }
 
-    public var statistics: FetcherStatistics { scheduler.statistics(at: .now()) }
+    package var statistics: FetcherStatistics { scheduler.statistics(at: .now()) }
 
     public func target(
         origin: Origin, user: OpaqueID, slot: Slot, url: String?

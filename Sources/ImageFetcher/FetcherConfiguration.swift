@@ -1,4 +1,5 @@
 import Glibc
+import Origins
 
 /// What a fetcher may use. Every limit is a number that an operator can set (I8).
 public struct FetcherConfiguration: Sendable {

@@ -38,4 +38,13 @@ extension ByteBuffer {
     public func wipeReadableBytesOfAll() {
         withUnsafeReadableBytes { wipeMemory(UnsafeMutableRawBufferPointer(mutating: $0)) }
     }
+
+    /// Makes room for so many bytes more. Not by realloc(3), which leaves what it moves where it was.
+    public mutating func makeRoomWiping(for count: Int) {
+        guard writableBytes < count else { return }
+        var larger = ByteBufferAllocator().buffer(capacity: max(readableBytes + count, 2 * storageCapacity))
+        larger.writeImmutableBuffer(self)
+        wipe()
+        self = larger
+    }
 }

@@ -45,3 +45,14 @@ public func escaped(_ text: some Sequence<Unicode.Scalar>, hidden: (Unicode.Scal
 public func alternatives(_ words: [String]) -> String {
     (words.count > 1 ? words.dropLast().joined(separator: ", ") + " or " : "") + (words.last ?? "nothing")
 }
+
+/// Text of somebody else's, with control characters shown as numbers: it neither ends the line nor moves the cursor.
+public func oneLine(_ text: String) -> String {
+    text.unicodeScalars.reduce(into: "") { result, scalar in
+        if scalar.isVisible {
+            result.unicodeScalars.append(scalar)
+        } else {
+            result += "\\u{\(String(scalar.value, radix: 16))}"
+        }
+    }
+}

@@ -86,6 +86,17 @@ public final class Stream: PollHandler {
         }
     }
 
+    /// Sends until no more than so many bytes are left, and blocks the loop for that: for a peer that always reads.
+    public func flush(downTo most: Int) {
+        flush()
+        while isOpen && unsent > most {
+            var writable = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+            guard poll(&writable, 1, -1) >= 0 || errno == EINTR else { return close(IOError(errnoCode: errno, reason: "poll")) }
+            isBlocked = false
+            flush()
+        }
+    }
+
     private func block() {
         isBlocked = true
         watch()

@@ -57,12 +57,28 @@ extension Connection {
         case .select: respond(.ok)
         case .client(let client): self.client(client)
         case .command(let query): respond(context.commands.reply(to: query, version: version))
-        case .info(let sections):
-            let text = context.info.text(sections, for: peer) {
-                context.sessions.figures(of: peer.isAdmin ? nil : peer.uid)
-            }
-            respond(.reply { $0.writeVerbatimString(text, version: version) })
+        case .info(let sections): info(sections)
         }
+    }
+
+    private func info(_ sections: [String]) {
+        let beforehand = context.info.beforehand(sections)
+        guard !beforehand.isEmpty else { return respond(infoReply(sections)) }
+        let ticket = startBarrier()
+        run {
+            for find in beforehand { await find() }
+        } then: { connection, _ in
+            defer { connection.share.charge() }
+            connection.endBarrier(ticket, with: connection.infoReply(sections))
+        }
+    }
+
+    private func infoReply(_ sections: [String]) -> ByteBuffer {
+        let text = context.info.text(sections, for: peer) {
+            context.sessions.figures(of: peer.isAdmin ? nil : peer.uid)
+        }
+        let version = version
+        return .reply { $0.writeVerbatimString(text, version: version) }
     }
 
     // MARK: The connection itself

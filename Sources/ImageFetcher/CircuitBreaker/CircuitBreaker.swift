@@ -1,4 +1,5 @@
 import NIOCore
+import Origins
 import ThumbnailCache
 
 /// Whether something that has failed may be tried now.

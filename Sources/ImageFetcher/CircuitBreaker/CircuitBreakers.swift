@@ -1,4 +1,6 @@
+import FetcherProtocol
 import NIOCore
+import Origins
 import ThumbnailCache
 
 /// A host as one origin reaches it: with that origin's authorities, proxy and time-outs. What one origin's settings

@@ -1,7 +1,9 @@
 import CCurl
+import FetcherProtocol
 import Glibc
 import Logging
 import NIOCore
+import Origins
 import SocketLoops
 import ThumbnailCache
 

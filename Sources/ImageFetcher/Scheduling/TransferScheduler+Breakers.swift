@@ -1,3 +1,4 @@
+import FetcherProtocol
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore

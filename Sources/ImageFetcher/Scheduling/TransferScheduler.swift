@@ -1,4 +1,5 @@
 import CCurl
+import FetcherProtocol
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore

@@ -1,5 +1,7 @@
+import FetcherProtocol
 import NIOConcurrencyHelpers
 import NIOCore
+import Origins
 import ThumbnailCache
 
 /// What is to be transferred.
@@ -111,4 +113,16 @@ final class TransferTicket: DownloadHandle {
 
     /// Tells the outcome, outside of every lock.
     func end(_ outcome: TransferOutcome) { onEnd.withLockedValue { $0.take() }?(outcome) }
+}
+
+extension FetcherStatistics.Counts {
+    mutating func count(_ outcome: TransferOutcome) {
+        if case .failed(.notAsked) = outcome { self[.rejected] += 1 }
+        switch outcome.ofDownload {
+        case .image: self[.images] += 1
+        case .missing: self[.missing] += 1
+        case .notModified: break
+        case .failed(let failure): if let counter = FetcherStatistics.Counter(failure) { self[counter] += 1 }
+        }
+    }
 }

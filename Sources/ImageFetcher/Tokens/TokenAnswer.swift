@@ -1,4 +1,5 @@
 import LinuxSupport
+import Origins
 import ThumbnailCache
 
 /// What a token endpoint's answer comes to (RFC 6749 sections 5.1 and 5.2).

@@ -2,6 +2,7 @@ import CCurl
 import COpenSSL
 import LinuxSupport
 import NIOCore
+import Origins
 import ThumbnailCache
 
 /// One token request: a POST on a connection of its own, whose answer is read whole or not at all.

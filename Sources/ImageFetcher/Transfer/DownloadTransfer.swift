@@ -1,6 +1,8 @@
 import CCurl
+import FetcherProtocol
 import LinuxSupport
 import NIOCore
+import Origins
 import ThumbnailCache
 
 /// One download: request after request as redirects lead on, each of them judged like the first, and with the rules

@@ -1,4 +1,5 @@
 import NIOCore
+import Origins
 import ThumbnailCache
 
 /// Takes in one answer of an origin as libcurl hands it over, line by line and piece by piece, and judges it as early

@@ -1,6 +1,8 @@
 import CCurl
+import FetcherProtocol
 import Glibc
 import NIOCore
+import Origins
 import ThumbnailCache
 
 // Where a transfer may go, as libcurl asks it: for each socket that it opens, and for each request on a connection.

@@ -1,4 +1,5 @@
 import CCurl
+import Origins
 import ThumbnailCache
 
 // What a request shows of its host, whatever it means for the transfer.

@@ -1,6 +1,8 @@
 import CCurl
+import FetcherProtocol
 import Glibc
 import NIOCore
+import Origins
 import ThumbnailCache
 
 /// What all transfers of one thread use.

@@ -49,6 +49,18 @@ public struct Download: Sendable {
     /// With it, the image is wanted only if it is no longer the one that is held.
     public var condition: DownloadCondition?
     public let framing: ReplyFraming
+
+    public init(
+        uid: UInt32, origin: Origin, target: DownloadTarget, token: Secret?, condition: DownloadCondition? = nil,
+        framing: ReplyFraming
+    ) {
+        self.uid = uid
+        self.origin = origin
+        self.target = target
+        self.token = token
+        self.condition = condition
+        self.framing = framing
+    }
 }
 
 /// What makes a request conditional (RFC 9110 section 13.1). The values are sent as they once came.
@@ -60,6 +72,12 @@ public struct DownloadCondition: Hashable, Sendable {
     public let etag: String?
     /// For If-Modified-Since.
     public let lastModified: String?
+
+    public init(url: String, etag: String?, lastModified: String?) {
+        self.url = url
+        self.etag = etag
+        self.lastModified = lastModified
+    }
 }
 
 /// How a download ended.

@@ -32,6 +32,13 @@ public struct TokenRequest: Sendable {
     public let origin: Origin
     public let endpoint: TokenEndpoint
     public let refreshToken: Secret
+
+    public init(uid: UInt32, origin: Origin, endpoint: TokenEndpoint, refreshToken: Secret) {
+        self.uid = uid
+        self.origin = origin
+        self.endpoint = endpoint
+        self.refreshToken = refreshToken
+    }
 }
 
 /// What a token endpoint issued (RFC 6749 section 5.1).

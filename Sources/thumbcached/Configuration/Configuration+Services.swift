@@ -1,6 +1,7 @@
 import DaemonServer
 import DiskStore
-import ImageFetcher
+import FetcherProtocol
+import Logging
 import NIOConcurrencyHelpers
 import ThumbcacheProtocol
 import ThumbnailCache
@@ -37,12 +38,14 @@ extension Configuration {
 
     var memoryLimits: MemoryBudget.Limits { MemoryBudget.Limits(perUID: limits.memoryPerUID, total: limits.memory) }
 
-    var fetcher: FetcherConfiguration {
-        var fetcher = FetcherConfiguration(userAgent: "thumbcached/\(Version.current)")
+    /// - Parameter logLevel: over the configuration's.
+    func fetcher(logLevel: Logger.Level?) -> FetcherSettings {
+        var fetcher = FetcherSettings(version: Version.current, logLevel: (logLevel ?? log.level).rawValue)
         (fetcher.maximumImageBytes, fetcher.maximumDimension) = (limits.image, limits.dimension)
         (fetcher.downloads, fetcher.downloadsPerUID) = (limits.downloads, limits.downloadsPerUID)
         fetcher.queuePerUID = limits.queuePerUID
         fetcher.origins = Set(origins.keys)
+        fetcher.authorities = Set(origins.values.map(\.caFile).filter { !$0.isEmpty })
         // A session file's fields are of 65,535 bytes at most.
         fetcher.maximumTokenBytes = min(limits.token, 65_535)
         return fetcher

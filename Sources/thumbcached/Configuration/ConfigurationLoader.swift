@@ -1,7 +1,7 @@
 import DiskStore
 import Glibc
-import ImageFetcher
 import LinuxSupport
+import Origins
 import ThumbnailCache
 
 /// Makes a ``Configuration`` of a file, the environment and the defaults, or says all that is wrong with them.
@@ -16,7 +16,7 @@ struct ConfigurationLoader: Sendable {
     var uid = geteuid()
     var accounts = AccountDirectory.system
     /// Throws for an origin that no download could be made from. What it throws is shown as it describes itself.
-    var validateOrigin: @Sendable (Origin) throws -> Void = { try CurlImageFetcher.validate($0) }
+    var validateOrigin: @Sendable (Origin) throws -> Void = { try OriginRules.validate($0) }
 
     /// - Parameter file: Nil for the default one, which need not exist.
     func load(file: String?) throws(ConfigurationError) -> Configuration {

@@ -1,3 +1,4 @@
+import RESP
 import TOMLKit
 
 /// A value of a TOML document.

@@ -62,14 +62,3 @@ func quoted(_ text: String) -> String {
     let escaped = text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"")
     return "\"\(oneLine(String(escaped.unicodeScalars.prefix(64))))\(escaped.unicodeScalars.count > 64 ? "…" : "")\""
 }
-
-/// Text of somebody else's, with control characters shown as numbers: it neither ends the line nor moves the cursor.
-func oneLine(_ text: String) -> String {
-    text.unicodeScalars.reduce(into: "") { result, scalar in
-        if scalar.isVisible {
-            result.unicodeScalars.append(scalar)
-        } else {
-            result += "\\u{\(String(scalar.value, radix: 16))}"
-        }
-    }
-}

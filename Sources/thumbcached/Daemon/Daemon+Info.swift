@@ -1,7 +1,8 @@
 import DaemonServer
 import DiskStore
+import FetcherClient
+import FetcherProtocol
 import Glibc
-import ImageFetcher
 import LinuxSupport
 import NIOConcurrencyHelpers
 import ThumbcacheProtocol
@@ -12,7 +13,7 @@ extension Daemon {
 
     /// What INFO says, put together from those who know. Whoever is no admin sees its own figures only.
     static func serverInfo(
-        sessions: UserSessions, services: CacheServices, store: DiskStore, fetcher: CurlImageFetcher,
+        sessions: UserSessions, services: CacheServices, store: DiskStore, fetcher: FetcherClient,
         registry: PeerRegistry, live: LiveConfiguration
     ) -> ServerInfo {
         let started = uptime()
@@ -65,7 +66,7 @@ extension Daemon {
                 let epoch: Lines = [("epoch", "\(sessions.epoch(of: peer.uid))")]
                 return peer.isAdmin ? epoch + counters.figures(.purges, .endingsThatFailed) : epoch
             },
-        ])
+        ], beforehand: ["fetch": { await fetcher.readStatistics() }])
     }
 
     /// The section `fetch`: what was asked of the origins, and what came of it.

@@ -1,11 +1,12 @@
 import DaemonServer
 import DiskStore
+import FetcherClient
 import Glibc
-import ImageFetcher
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
+import ProgramLog
 import RESP
 import SocketLoops
 import ThumbcacheProtocol
@@ -49,12 +50,15 @@ enum Daemon {
         for path in [configuration.storage.cache, configuration.storage.state, configuration.storage.runtime] {
             if let path { try makeDirectories(path, mode: 0o700) }
         }
+        // Before it gives up the right to start a program, and before any thread is there that would keep it.
+        let link = try fetcherLink(environment)
+        try confine(configuration, environment, log)
         let store = try DiskStore(
             configuration: configuration.store(openDirectories: descriptors.directories),
             accountOf: accountOf, yield: backgroundYield().yield, log: log)
         try endWhatABootEnds(store, environment, configuration, log)
         try store.start(after: restAtStart)
-        let fetcher = CurlImageFetcher(configuration: configuration.fetcher, log: log)
+        let fetcher = try FetcherClient(settings: configuration.fetcher(logLevel: logLevel), link: link, log: log)
         try fetcher.start()
 
         let tasks = try TaskThreads(named: "tasks", count: taskThreads)
@@ -112,7 +116,8 @@ enum Daemon {
         pendingLogouts?.watch()
         try Serving(
             socket: socket, context: context, admins: configuration.access.admins, overflowUID: overflowUID(log),
-            reload: Reload(load: reload, live: live, accounts: accounts, fetcher: fetcher, log: log),
+            reload: Reload(
+                load: reload, live: live, accounts: accounts, fetcher: fetcher, logLevel: logLevel, log: log),
             notifier: notifier, log: log
         ).run(on: tasks)
 

@@ -1,7 +1,7 @@
 import DaemonServer
 import DiskStore
+import FetcherClient
 import Glibc
-import ImageFetcher
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
@@ -77,7 +77,9 @@ struct Reload: Sendable {
     let load: @Sendable () throws -> Configuration
     let live: LiveConfiguration
     let accounts: LiveAccounts
-    let fetcher: CurlImageFetcher
+    let fetcher: FetcherClient
+    /// Over the configuration's.
+    let logLevel: Logger.Level?
     let log: Logger
 
     func run() {
@@ -86,7 +88,7 @@ struct Reload: Sendable {
             let old = live.withLockedValue { $0 }
             let merged = try DescriptorBudget.fit(new.reloaded(over: old), log: log).configuration
             live.withLockedValue { $0 = merged }
-            fetcher.update(merged.fetcher)
+            fetcher.update(merged.fetcher(logLevel: logLevel))
             accounts.read()
             let ignored = new.changesNeedingRestart(from: old)
             if !ignored.isEmpty {

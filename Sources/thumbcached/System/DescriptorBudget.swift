@@ -1,6 +1,5 @@
 import DaemonServer
 import Glibc
-import ImageFetcher
 import LinuxSupport
 import Logging
 
@@ -8,34 +7,27 @@ import Logging
 /// connection (I9, F15).
 ///
 /// Connections are refused before descriptors run out: what is left is for the disk, downloads and the store's own
-/// files. Where the system allows too few for what is configured, the daemon keeps fewer directories open,
-/// then makes fewer downloads at once, then takes fewer connections; and says so.
+/// files. Where the system allows too few for what is configured, the daemon keeps fewer directories open, then takes
+/// fewer connections; and says so. The sockets of downloads are the fetcher's.
 struct DescriptorBudget: Equatable, Sendable {
     var directories: Int
-    var downloads: Int
     var connections: Int
 
     /// Directories that the store keeps open when there is room.
     static let directories = 256
     private static let fewestDirectories = 16
-    private static let fewestDownloads = 8
     /// Besides the admins'.
     private static let fewestConnections = 8
-    /// Sockets that one download or token request can take: its own, and what libcurl resolves its host with.
-    private static let perTransfer = 2
-
     /// What everything takes that has no limit of its own: standard streams, log, locks and roots of the store, the
     /// event loops, that of downloads among them, one file and its directory for each thread that works on the disk,
-    /// refused connections that linger, token requests, and some to spare for what the C library opens.
+    /// refused connections that linger, and some to spare for what the C library opens.
     static func fixed(threads: Int, diskThreads: Int) -> Int {
         64 + 4 * (threads + 1) + 3 * diskThreads + DaemonServer.refusedAtOnce
-            + perTransfer * CurlImageFetcher.tokenRequestsAtOnce
     }
 
     /// All that a configuration can take.
     static func needed(_ configuration: Configuration, diskThreads: Int) -> Int {
-        fixed(threads: configuration.threads, diskThreads: diskThreads) + directories
-            + perTransfer * configuration.limits.downloads + configuration.limits.connections
+        fixed(threads: configuration.threads, diskThreads: diskThreads) + directories + configuration.limits.connections
     }
 
     /// - Parameter limit: descriptors that the process may have (getrlimit(2), RLIMIT_NOFILE).
@@ -44,8 +36,7 @@ struct DescriptorBudget: Equatable, Sendable {
         let limits = configuration.limits
         let fixed = Self.fixed(threads: configuration.threads, diskThreads: diskThreads)
         let fewest = min(limits.connections, limits.adminConnections + Self.fewestConnections)
-        let fewestDownloads = min(limits.downloads, Self.fewestDownloads)
-        var rest = limit - fixed - Self.fewestDirectories - Self.perTransfer * fewestDownloads - fewest
+        var rest = limit - fixed - Self.fewestDirectories - fewest
         guard rest >= 0 else {
             throw DaemonError(
                 "the process may have only \(limit) open files; with this configuration it needs at least "
@@ -54,22 +45,19 @@ struct DescriptorBudget: Equatable, Sendable {
         }
 
         // In reverse order of sacrifice: what is left for the last is what the first did not take.
-        func take(_ wanted: Int, _ size: Int) -> Int {
-            let taken = min(wanted, rest / size)
-            rest -= taken * size
+        func take(_ wanted: Int) -> Int {
+            let taken = min(wanted, rest)
+            rest -= taken
             return taken
         }
-        connections = fewest + take(limits.connections - fewest, 1)
-        downloads = fewestDownloads + take(limits.downloads - fewestDownloads, Self.perTransfer)
-        directories = Self.fewestDirectories + take(Self.directories - Self.fewestDirectories, 1)
+        connections = fewest + take(limits.connections - fewest)
+        directories = Self.fewestDirectories + take(Self.directories - Self.fewestDirectories)
     }
 
     /// What of the configuration does not fit, with what it has become.
     func shortfalls(of configuration: Configuration) -> [String] {
-        let limits = configuration.limits
-        return [
-            ("limits.connections", limits.connections, connections), ("limits.downloads", limits.downloads, downloads),
-        ].filter { $1 > $2 }.map { "\($0): \($2) instead of \($1)" }
+        let wanted = configuration.limits.connections
+        return wanted > connections ? ["limits.connections: \(connections) instead of \(wanted)"] : []
     }
 
     /// The configuration, with no more than there are descriptors for.
@@ -77,8 +65,6 @@ struct DescriptorBudget: Equatable, Sendable {
         var result = configuration
         result.limits.connections = connections
         result.limits.connectionsPerUID = min(result.limits.connectionsPerUID, connections)
-        result.limits.downloads = downloads
-        result.limits.downloadsPerUID = min(result.limits.downloadsPerUID, downloads)
         return result
     }
 

@@ -1,5 +1,5 @@
 import DiskStore
-import ImageFetcher
+import FetcherClient
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
@@ -9,7 +9,7 @@ import ThumbnailCache
 /// Feeds systemd's watchdog as long as all that must live does its own work (F48).
 ///
 /// At every beat each check is asked for a sign of life, which it gives by the work that it is there for: an event loop
-/// by running a task, the downloads' thread by coming round. When a vital check has not answered by the next beat, the
+/// by running a task, as the one that speaks with the fetcher does. When a vital check has not answered by the next beat, the
 /// watchdog goes unfed, and systemd restarts the daemon. A check that is not vital is only told of in the log.
 struct Watchdog: Sendable {
     struct HealthCheck: Sendable {
@@ -41,7 +41,7 @@ struct Watchdog: Sendable {
 
     /// What has to live, and the threads that wait for the disk.
     static func checks(
-        loops: any EventLoopGroup, tasks: TaskThreads, fetcher: CurlImageFetcher,
+        loops: any EventLoopGroup, tasks: TaskThreads, fetcher: FetcherClient,
         pools: [(name: String, pool: FairPool)]
     ) -> [HealthCheck] {
         var checks = loops.makeIterator().enumerated().map { index, loop in

@@ -1,6 +1,6 @@
 import NIOCore
 
-@testable import ImageFetcher
+@testable import Origins
 @testable import ThumbnailCache
 
 /// Takes four lines for a URL that a client names, an `allow` entry, an origin's template and a profile, which goes on

@@ -1,3 +1,4 @@
+import FetcherProtocol
 import NIOCore
 import Testing
 

@@ -1,3 +1,4 @@
+@testable import FetcherProtocol
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing

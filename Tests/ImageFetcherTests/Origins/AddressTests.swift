@@ -1,3 +1,5 @@
+@testable import Origins
+@testable import FetcherProtocol
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing

@@ -1,3 +1,4 @@
+@testable import Origins
 import NIOCore
 import Testing
 import ThumbnailCache

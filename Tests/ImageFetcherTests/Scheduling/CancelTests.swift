@@ -1,3 +1,4 @@
+@testable import FetcherProtocol
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore

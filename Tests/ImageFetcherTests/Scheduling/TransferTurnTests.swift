@@ -66,7 +66,7 @@ import Testing
             let behind = try start(fetcher, "\(url)/b", uid: 2)
             // Within 200 ms of a connection's begin libcurl wants to be called, and would see what nobody told it. This
             // comes after that on the loop's own clock; the next timer is that of the connection, ten minutes off.
-            let loop = try #require(fetcher.loop.withLockedValue { $0 })
+            let loop = try #require(fetcher.loop)
             try await loop.scheduleTask(in: .milliseconds(250)) {}.futureResult.get()
             #expect(count.withLockedValue { $0 } == 1)
             ahead.cancel()
@@ -86,7 +86,7 @@ import Testing
             let url = "http://127.0.0.1:\(server.port)/a"
             let outcome = try await fetcher.fetch(url, of: .test(timeout: 50))
             #expect(outcome.kind == "timedOut")
-            let loop = try #require(fetcher.loop.withLockedValue { $0 })
+            let loop = try #require(fetcher.loop)
             let before = try await loop.submit { loop.round.number }.get()
             // A tenth of a second of the loop's own clock: it comes round for this, and for nothing else.
             let after = try await loop.scheduleTask(in: .milliseconds(100)) { loop.round.number }.futureResult.get()

@@ -1,3 +1,4 @@
+@testable import Origins
 import Foundation
 import Logging
 import NIOConcurrencyHelpers

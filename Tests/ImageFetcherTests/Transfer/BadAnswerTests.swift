@@ -1,3 +1,4 @@
+@testable import FetcherProtocol
 import Glibc
 import NIOCore
 import Testing

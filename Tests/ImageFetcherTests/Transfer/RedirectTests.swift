@@ -1,3 +1,5 @@
+@testable import Origins
+@testable import FetcherProtocol
 import NIOCore
 import Testing
 import ThumbnailCache

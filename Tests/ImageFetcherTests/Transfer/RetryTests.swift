@@ -1,3 +1,4 @@
+@testable import FetcherProtocol
 import NIOCore
 import Testing
 import ThumbnailCache

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import ImageFetcher
+@testable import FetcherProtocol
 @testable import ThumbnailCache
 @testable import thumbcached
 

@@ -1,5 +1,4 @@
 import DaemonServer
-import ImageFetcher
 import Testing
 
 @testable import thumbcached
@@ -20,44 +19,31 @@ import Testing
         #expect(needed < 4096)
     }
 
-    @Test(arguments: [300, 350, 400, 512, 1_024, 1_300, 1_400, 1_500])
+    @Test(arguments: [250, 300, 512, 1_024, 1_250, 1_300, 1_400])
     func
-        `F15: with fewer, open directories give way first, then downloads, connections; never more than there are`(
+        `F15: with fewer, open directories give way first, then connections; never more than there are`(
             limit: Int
         ) throws
     {
         let budget = try DescriptorBudget(configuration, limit: limit, diskThreads: 13)
-        let used = fixed + budget.directories + 2 * budget.downloads + budget.connections
-        #expect(used <= limit)
-        #expect(used >= limit - 1)
+        #expect(fixed + budget.directories + budget.connections == limit)
         #expect(budget.connections >= configuration.limits.adminConnections + 8)
-        #expect(budget.downloads >= 8)
         #expect(budget.directories >= 16)
-        // A download takes two, so one may be left over.
-        if budget.directories > 17 { #expect(budget.downloads == configuration.limits.downloads) }
-        if budget.downloads > 8 { #expect(budget.connections == configuration.limits.connections) }
+        if budget.directories > 16 { #expect(budget.connections == configuration.limits.connections) }
         let applied = budget.applied(to: configuration).limits
         #expect(applied.connectionsPerUID <= applied.connections)
-        #expect(applied.downloadsPerUID <= applied.downloads)
         #expect(applied.adminConnections == configuration.limits.adminConnections)
     }
 
-    @Test func `F15: token requests have descriptors of their own, a socket and what its host is resolved with`() {
-        let others = 64 + 4 * 2 + 3 * 13 + DaemonServer.refusedAtOnce
-        #expect(CurlImageFetcher.tokenRequestsAtOnce > 0)
-        #expect(fixed == others + 2 * CurlImageFetcher.tokenRequestsAtOnce)
-    }
-
     @Test func `what is lowered is named with what it has become`() throws {
-        let limit = fixed + 16 + 2 * 8 + 100
+        let limit = fixed + 16 + 100
         let budget = try DescriptorBudget(configuration, limit: limit, diskThreads: 13)
         #expect(
-            budget.shortfalls(of: configuration)
-                == ["limits.connections: 100 instead of 1024", "limits.downloads: 8 instead of 256"])
+            budget.shortfalls(of: configuration) == ["limits.connections: 100 instead of 1024"])
     }
 
     @Test func `with too few for the least, the error says how many it takes`() throws {
-        let least = fixed + 16 + 2 * 8 + 16 + 8
+        let least = fixed + 16 + 16 + 8
         #expect(throws: Never.self) { try DescriptorBudget(configuration, limit: least, diskThreads: 13) }
         let error = #expect(throws: DaemonError.self) {
             try DescriptorBudget(configuration, limit: least - 1, diskThreads: 13)
@@ -71,10 +57,8 @@ import Testing
         var small = configuration
         small.limits.connections = 4
         small.limits.adminConnections = 1
-        small.limits.downloads = 2
-        let budget = try DescriptorBudget(small, limit: fixed + 16 + 4 + 4, diskThreads: 13)
+        let budget = try DescriptorBudget(small, limit: fixed + 16 + 4, diskThreads: 13)
         #expect(budget.directories == 16)
-        #expect(budget.downloads == 2)
         #expect(budget.connections == 4)
     }
 }

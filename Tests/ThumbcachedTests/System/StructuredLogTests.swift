@@ -3,6 +3,7 @@ import LinuxSupport
 import Logging
 import Testing
 
+@testable import ProgramLog
 @testable import thumbcached
 
 @Suite struct StructuredLogTests {

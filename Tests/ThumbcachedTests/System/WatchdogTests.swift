@@ -1,5 +1,7 @@
 import CacheFakes
-import ImageFetcher
+import FetcherClient
+import FetcherProtocol
+import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
@@ -103,8 +105,9 @@ import Testing
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
         let tasks = try TaskThreads(named: "test", count: 1)
         let pool = try FairPool(named: "test", threads: 1) { 0 }
-        let fetcher = CurlImageFetcher(
-            configuration: FetcherConfiguration(), log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        let fetcher = try FetcherClient(
+            settings: FetcherSettings(version: "", logLevel: ""), link: NoFetcher(),
+            log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         try fetcher.start()
         let checks = Watchdog.checks(loops: group, tasks: tasks, fetcher: fetcher, pools: [("images", pool)])
         let vital = ["event loop 0", "event loop 1", "log-ins and log-outs", "downloads"]
@@ -156,4 +159,9 @@ import Testing
         watchdog.stop()
         try await group.shutdownGracefully()
     }
+}
+
+/// A fetcher that cannot be had: the daemon lives on without.
+private struct NoFetcher: FetcherLink {
+    func open() throws(SystemError) -> CInt { throw SystemError("connect", code: ENOENT) }
 }

@@ -1,15 +1,13 @@
-// For `sockaddr`, which curl.h includes: compiled as a whole, the module has it from there and not from Glibc.
-import CCurl
 import Glibc
 
 /// An address without port or zone.
-enum IPAddress: Hashable, Sendable {
+package enum IPAddress: Hashable, Sendable {
     case v4(UInt32)
     case v6(UInt64, UInt64)
 
     /// From the usual notations of RFC 4291 section 2.2 and dotted decimal; nil for anything else, also for other
     /// spellings of numbers. Brackets and zones are not part of them.
-    init?(_ text: String) {
+    package init?(_ text: String) {
         var four = in_addr()
         var six = in6_addr()
         if inet_pton(AF_INET, text, &four) == 1 {
@@ -22,22 +20,9 @@ enum IPAddress: Hashable, Sendable {
     }
 
     /// From what libcurl says of an end of a connection, which may have a zone.
-    init?(end text: String) { self.init(String(text.prefix { $0 != "%" })) }
+    package init?(end text: String) { self.init(String(text.prefix { $0 != "%" })) }
 
-    /// From a socket address; nil for one that is neither IPv4 nor IPv6, or is cut short.
-    init?(_ address: UnsafePointer<sockaddr>, length: Int) {
-        let bytes = UnsafeRawPointer(address)
-        switch Int32(address.pointee.sa_family) {
-        case AF_INET where length >= MemoryLayout<sockaddr_in>.size:
-            self = .v4(UInt32(bigEndian: bytes.loadUnaligned(as: sockaddr_in.self).sin_addr.s_addr))
-        case AF_INET6 where length >= MemoryLayout<sockaddr_in6>.size:
-            self = .init(bytes.loadUnaligned(as: sockaddr_in6.self).sin6_addr)
-        default:
-            return nil
-        }
-    }
-
-    private init(_ six: in6_addr) {
+    package init(_ six: in6_addr) {
         self = withUnsafeBytes(of: six) { bytes in
             .v6(
                 UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)),
@@ -48,7 +33,7 @@ enum IPAddress: Hashable, Sendable {
 
 extension IPAddress: CustomStringConvertible {
     /// RFC 5952's form for IPv6, as the C library writes it.
-    var description: String {
+    package var description: String {
         var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
         switch self {
         case .v4(let bits):

@@ -13,10 +13,12 @@ public struct OriginError: Error, Sendable, Equatable, CustomStringConvertible {
 }
 
 /// The rules of the origins that are configured, each taken apart once while its configuration stays the same.
-final class OriginRulesCache: Sendable {
+package final class OriginRulesCache: Sendable {
     private let entries = NIOLockedValueBox<[String: (origin: Origin, rules: OriginRules)]>([:])
 
-    func rules(of origin: Origin) throws(OriginError) -> OriginRules {
+    package init() {}
+
+    package func rules(of origin: Origin) throws(OriginError) -> OriginRules {
         if let entry = entries.withLockedValue({ $0[origin.name] }), entry.origin == origin { return entry.rules }
         let rules = try OriginRules(origin)
         entries.withLockedValue { $0[origin.name] = (origin, rules) }
@@ -25,24 +27,24 @@ final class OriginRulesCache: Sendable {
 }
 
 /// An origin as the fetcher reads it. Taking one apart costs tens of microseconds and asks nobody.
-struct OriginRules: Sendable {
-    let template: URLTemplate
-    let allow: AllowList
+package struct OriginRules: Sendable {
+    package let template: URLTemplate
+    package let allow: AllowList
 
-    init(_ origin: Origin) throws(OriginError) {
+    package init(_ origin: Origin) throws(OriginError) {
         template = try URLTemplate(origin.url)
         allow = try AllowList(origin.allow)
     }
 
     /// What only the fetcher can tell of an origin before it is asked: whether its URLs are such. Numbers, files and
     /// the proxy are judged where the configuration is read.
-    static func validate(_ origin: Origin) throws(OriginError) {
+    package static func validate(_ origin: Origin) throws(OriginError) {
         _ = try OriginRules(origin)
         try validateEndpoint(of: origin)
     }
 
     /// The target that a client's request leads to.
-    func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(CacheFailure) -> DownloadTarget {
+    package func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(CacheFailure) -> DownloadTarget {
         guard let url else {
             let size = slot.size == 0 ? origin.defaultSize : slot.size
             let filled = try template.filled(profile: slot.profile, user: user, size: size)
@@ -54,7 +56,7 @@ struct OriginRules: Sendable {
     }
 
     /// Whether the configuration names the URL's host: as the template's, or by an `allow` entry.
-    func names(_ url: WebURL) -> Bool {
+    package func names(_ url: WebURL) -> Bool {
         if template.authority == url.authority { return true }
         do { try allow.check(url) } catch { return false }
         return true

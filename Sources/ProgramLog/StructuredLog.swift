@@ -8,7 +8,7 @@ import RESP
 /// To the journal (systemd sets JOURNAL_STREAM) a line begins with its priority as `<6>` and has no time, since the
 /// journal keeps its own (sd-daemon(3)); anywhere else it begins with the time. The rest is logfmt:
 /// `level=info message="…" key=value`.
-struct StructuredLog: LogHandler {
+package struct StructuredLog: LogHandler {
     let label: String
     /// The least level that is written. Asked anew for each record, so that a reload takes effect on every logger.
     let threshold: @Sendable () -> Logger.Level
@@ -16,23 +16,27 @@ struct StructuredLog: LogHandler {
     var output = StandardError()
     /// Nanoseconds since 1970.
     var clock: @Sendable () -> Int64 = { nanoseconds(of: CLOCK_REALTIME) }
-    var metadata: Logger.Metadata = [:]
-    var metadataProvider: Logger.MetadataProvider?
+    package var metadata: Logger.Metadata = [:]
+    package var metadataProvider: Logger.MetadataProvider?
     /// Set on this logger alone.
     var ownLevel: Logger.Level?
 
+    package init(label: String, threshold: @escaping @Sendable () -> Logger.Level, isJournal: Bool) {
+        (self.label, self.threshold, self.isJournal) = (label, threshold, isJournal)
+    }
+
     /// The threshold, until a level is set on this logger alone.
-    var logLevel: Logger.Level {
+    package var logLevel: Logger.Level {
         get { ownLevel ?? threshold() }
         set { ownLevel = newValue }
     }
 
-    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+    package subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { metadata[key] }
         set { metadata[key] = newValue }
     }
 
-    func log(event: LogEvent) { output.write(line(event)) }
+    package func log(event: LogEvent) { output.write(line(event)) }
 
     func line(_ event: LogEvent) -> String {
         var all = metadata
@@ -51,11 +55,13 @@ struct StructuredLog: LogHandler {
 }
 
 /// Standard error, or what a test takes for it.
-struct StandardError: Sendable {
-    var descriptor = STDERR_FILENO
+package struct StandardError: Sendable {
+    private let descriptor: CInt
+
+    package init(descriptor: CInt = STDERR_FILENO) { self.descriptor = descriptor }
 
     /// Writes all of a text in one call where the system takes it at once, so that lines of several threads do not mix.
-    func write(_ text: String) {
+    package func write(_ text: String) {
         do throws(SystemError) {
             try writeAll(Array(text.utf8), to: descriptor)
         } catch {

@@ -7,19 +7,19 @@ import ThumbnailCache
 /// lower case, numbers that stand for IPv4 addresses are dotted decimal, the default port, the fragment and the dot of
 /// a fully qualified host are gone, dot segments are resolved (also those written with %2E), and percent-encoding is as
 /// RFC 3986 section 6.2.2 would have it: upper-case digits, encoded what must be and nothing else.
-struct WebURL: Hashable, Sendable {
+package struct WebURL: Hashable, Sendable {
     /// Bytes that a URL may have.
-    static let longest = 2048
+    package static let longest = 2048
 
-    let scheme: Scheme
+    package let scheme: Scheme
     /// Lower case; an IPv6 address is in brackets.
-    let host: String
-    let port: UInt16
+    package let host: String
+    package let port: UInt16
     /// Begins with a slash.
-    let path: String
-    let query: String?
+    package let path: String
+    package let query: String?
 
-    enum Scheme: String, Sendable {
+    package enum Scheme: String, Sendable {
         case http, https
 
         var defaultPort: UInt16 { self == .http ? 80 : 443 }
@@ -27,7 +27,7 @@ struct WebURL: Hashable, Sendable {
 
     /// - Parameter base: what a relative reference is relative to; nil where the text must be absolute.
     /// - Throws: `invalid` for what is no such URL; `denied` for one made to be mistaken or to lead out of the web.
-    init(_ text: String, relativeTo base: WebURL? = nil) throws(CacheFailure) {
+    package init(_ text: String, relativeTo base: WebURL? = nil) throws(CacheFailure) {
         guard text.utf8.count <= Self.longest else { throw Self.tooLong }
         guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else {
             throw .invalid("a URL must not hold blanks or control characters")
@@ -60,20 +60,20 @@ struct WebURL: Hashable, Sendable {
 
     /// Another URL of the same scheme, host and port.
     /// - Parameter rest: its path and query, in the one form already; begins with a slash.
-    init(at base: WebURL, _ rest: Substring) {
+    package init(at base: WebURL, _ rest: Substring) {
         let mark = rest.utf8.firstIndex(of: UInt8(ascii: "?"))
         (scheme, host, port) = (base.scheme, base.host, base.port)
         path = String(rest[..<(mark ?? rest.endIndex)])
         query = mark.map { String(rest[rest.utf8.index(after: $0)...]) }
     }
 
-    var string: String { authority + path + (query.map { "?" + $0 } ?? "") }
+    package var string: String { authority + path + (query.map { "?" + $0 } ?? "") }
 
     /// Scheme, host, and the port where it is not the scheme's own: where a request is sent.
-    var authority: String { "\(scheme.rawValue)://\(host)" + (port == scheme.defaultPort ? "" : ":\(port)") }
+    package var authority: String { "\(scheme.rawValue)://\(host)" + (port == scheme.defaultPort ? "" : ":\(port)") }
 
     /// The ``authority`` of a URL that is in the one form already, without taking it apart.
-    static func authority(ofNormalized text: String) -> String {
+    package static func authority(ofNormalized text: String) -> String {
         // The third slash ends it.
         var slashes = 0
         let end = text.utf8.firstIndex { byte in
@@ -84,10 +84,10 @@ struct WebURL: Hashable, Sendable {
     }
 
     /// The parts of the path between its slashes.
-    var segments: [Substring] { path.dropFirst().split(separator: "/", omittingEmptySubsequences: false) }
+    package var segments: [Substring] { path.dropFirst().split(separator: "/", omittingEmptySubsequences: false) }
 
     /// The address that the host is written as, nil if it is a name.
-    var address: IPAddress? { IPAddress(host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host) }
+    package var address: IPAddress? { IPAddress(host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host) }
 
     private static let tooLong = CacheFailure.invalid("a URL is at most \(longest) bytes")
 

@@ -4,9 +4,9 @@ import NIOCore
 import ThumbnailCache
 
 /// An origin's URL with placeholders: `{profile}`, `{user}`, `{size}`, `{profile_sha256}`, `{profile_md5}`.
-struct URLTemplate: Sendable {
+package struct URLTemplate: Sendable {
     /// Scheme, host and port of every URL that it makes.
-    let authority: String
+    package let authority: String
     /// The template with something harmless for every placeholder.
     private let sample: WebURL
     private let pieces: [Piece]
@@ -25,7 +25,7 @@ struct URLTemplate: Sendable {
     }
 
     /// - Throws: a sentence that says what is wrong with the template.
-    init(_ template: String) throws(OriginError) {
+    package init(_ template: String) throws(OriginError) {
         var pieces: [Piece] = []
         var rest = template[...]
         while let open = rest.firstIndex(of: "{") {
@@ -62,7 +62,7 @@ struct URLTemplate: Sendable {
     /// The URL for one image, in the one form of a ``WebURL``. Values are percent-encoded whole, so that they cannot
     /// end the part of the URL that they stand in; a path segment that they make `.` or `..` is refused, since it would
     /// end up as another path.
-    func filled(profile: OpaqueID, user: OpaqueID, size: UInt16) throws(CacheFailure) -> String {
+    package func filled(profile: OpaqueID, user: OpaqueID, size: UInt16) throws(CacheFailure) -> String {
         var bytes: [UInt8] = []
         for piece in pieces {
             switch piece {
@@ -89,7 +89,7 @@ struct URLTemplate: Sendable {
 
     /// A URL in the one form, taken apart, if it is one that the template may have made: where it goes is known then,
     /// and only what follows need be looked at. That takes a tenth of the time.
-    func takenApart(_ url: String) -> WebURL? {
+    package func takenApart(_ url: String) -> WebURL? {
         let rest = url.utf8.dropFirst(authority.utf8.count)
         // Without the slash, host or port would go on.
         guard rest.first == UInt8(ascii: "/"), url.hasPrefix(authority) else { return nil }
@@ -139,5 +139,5 @@ struct URLTemplate: Sendable {
 private func flaw(_ reason: String) -> OriginError { OriginError(key: "url", reason: reason) }
 
 extension UInt8 {
-    var asciiLowercased: UInt8 { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(self) ? self | 0x20 : self }
+    package var asciiLowercased: UInt8 { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(self) ? self | 0x20 : self }
 }

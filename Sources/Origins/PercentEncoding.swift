@@ -2,12 +2,12 @@ import LinuxSupport
 import ThumbnailCache
 
 /// A set of ASCII characters. Asked for each byte of each URL, so it is two words and not a table of hashes.
-struct CharacterClass: Sendable {
+package struct CharacterClass: Sendable {
     private var low: UInt64 = 0
     private var high: UInt64 = 0
 
     /// Bytes that are no ASCII are left out.
-    init(_ characters: StaticString, and others: CharacterClass? = nil) {
+    package init(_ characters: StaticString, and others: CharacterClass? = nil) {
         low = others?.low ?? 0
         high = others?.high ?? 0
         characters.withUTF8Buffer { characters in
@@ -18,15 +18,15 @@ struct CharacterClass: Sendable {
         }
     }
 
-    func contains(_ byte: UInt8) -> Bool {
+    package func contains(_ byte: UInt8) -> Bool {
         byte < 64 ? low >> UInt64(byte) & 1 == 1 : byte < 128 && high >> UInt64(byte - 64) & 1 == 1
     }
 }
 
 /// The character classes of RFC 3986.
-enum Characters {
+package enum Characters {
     /// Section 2.3: what means the same encoded or not, and is therefore left as it is.
-    static let unreserved = CharacterClass("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+    package static let unreserved = CharacterClass("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
     /// Section 3.3: `pchar` and the slash between segments.
     static let path = CharacterClass("!$&'()*+,;=:@/", and: unreserved)
     /// Section 3.4.
@@ -40,7 +40,7 @@ private func upperCaseDigit(_ value: UInt8) -> UInt8 { value < 10 ? Hex.digit(va
 
 extension [UInt8] {
     /// Encodes every byte but those that are kept.
-    mutating func appendEncoded(_ bytes: some Sequence<UInt8>, keeping kept: CharacterClass = Characters.unreserved) {
+    package mutating func appendEncoded(_ bytes: some Sequence<UInt8>, keeping kept: CharacterClass = Characters.unreserved) {
         for byte in bytes {
             guard !kept.contains(byte) else {
                 append(byte)

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import ImageFetcher
+@testable import Origins
 
 @Suite struct AddressGuardTests {
     @Test(arguments: [

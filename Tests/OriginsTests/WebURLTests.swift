@@ -1,7 +1,7 @@
 import Testing
 import ThumbnailCache
 
-@testable import ImageFetcher
+@testable import Origins
 
 @Suite struct WebURLTests {
     @Test(arguments: [

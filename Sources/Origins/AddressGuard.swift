@@ -3,14 +3,16 @@
 /// It is asked where a socket is about to be opened, when every spelling of a URL has become an address. What is
 /// refused is what the IANA registries of special-purpose addresses (RFC 6890 and its updates) do not call globally
 /// reachable; for IPv6 everything outside of 2000::/3 to begin with.
-struct AddressGuard: Sendable {
+package struct AddressGuard: Sendable {
     /// Addresses that pass whatever they are. Empty but in tests, which have no public address to serve from.
-    var exceptions: Set<IPAddress> = []
+    package var exceptions: Set<IPAddress> = []
     /// Addresses of this machine that pass. Empty but in tests.
-    var ownExceptions: Set<IPAddress> = []
+    package var ownExceptions: Set<IPAddress> = []
+
+    package init() {}
 
     /// Why the address may not be reached, as in "a private address"; nil when it may.
-    func refusal(of address: IPAddress) -> String? {
+    package func refusal(of address: IPAddress) -> String? {
         if exceptions.contains(address) { return nil }
         switch address {
         case .v4(let bits): return Self.refusedV4.first { $0.contains(bits) }?.name
@@ -30,7 +32,7 @@ struct AddressGuard: Sendable {
 
     /// The same of a connection, by the addresses of its two ends. A public address of this machine is in no registry,
     /// and what listens there is often meant for its own programs alone; but a connection to it has it at both ends.
-    func refusal(ofRemote remote: IPAddress, local: IPAddress?) -> String? {
+    package func refusal(ofRemote remote: IPAddress, local: IPAddress?) -> String? {
         if let reason = refusal(of: remote) { return reason }
         return remote == local && !ownExceptions.contains(remote) ? "an address of this machine" : nil
     }

@@ -1,9 +1,9 @@
 import ThumbnailCache
 
-/// Figures since the fetcher was made, and how many downloads there are right now.
-public struct FetcherStatistics: Sendable, Equatable {
+/// Figures since the fetcher was started, and how many downloads there are right now.
+package struct FetcherStatistics: Sendable, Equatable {
     /// What is counted, for each origin: named and listed as INFO has it.
-    public enum Counter: String, CaseIterable, Sendable {
+    package enum Counter: String, CaseIterable, Sendable {
         /// Requests sent or attempted, redirects followed included.
         case requests
         /// Bytes of bodies received, also of those thrown away.
@@ -41,7 +41,7 @@ public struct FetcherStatistics: Sendable, Equatable {
         /// 500 and above.
         case broken = "answers_5xx"
 
-        init(status: Int) {
+        package init(status: Int) {
             switch status {
             case ..<300: self = .successful
             case 304: self = .notModified
@@ -53,7 +53,7 @@ public struct FetcherStatistics: Sendable, Equatable {
         }
 
         /// Nil for what only the end of the fetcher brings.
-        init?(_ failure: CacheFailure) {
+        package init?(_ failure: CacheFailure) {
             switch failure {
             case .timedOut: self = .timedOut
             case .origin, .forbidden: self = .failedOrigin
@@ -72,57 +72,87 @@ public struct FetcherStatistics: Sendable, Equatable {
     }
 
     /// What was asked of one origin, and what came of it.
-    public struct Counts: Sendable, Equatable {
+    package struct Counts: Sendable, Equatable {
         private var counts: [Counter: Int] = [:]
 
-        public subscript(counter: Counter) -> Int {
+        package init() {}
+
+        package subscript(counter: Counter) -> Int {
             get { counts[counter, default: 0] }
             set { counts[counter] = newValue }
         }
 
         /// Downloads that failed, whatever the reason.
-        public var failures: Int { Counter.failures.reduce(0) { $0 + self[$1] } }
+        package var failures: Int { Counter.failures.reduce(0) { $0 + self[$1] } }
 
-        static func += (sum: inout Self, more: Self) { sum.counts.merge(more.counts, uniquingKeysWith: +) }
-
-        mutating func count(_ outcome: TransferOutcome) {
-            if case .failed(.notAsked) = outcome { self[.rejected] += 1 }
-            switch outcome.ofDownload {
-            case .image: self[.images] += 1
-            case .missing: self[.missing] += 1
-            case .notModified: break
-            case .failed(let failure): if let counter = Counter(failure) { self[counter] += 1 }
-            }
-        }
+        package static func += (sum: inout Self, more: Self) { sum.counts.merge(more.counts, uniquingKeysWith: +) }
     }
 
-    public struct OriginFigures: Sendable, Equatable {
-        public var counts = Counts()
+    package struct OriginFigures: Sendable, Equatable {
+        package var counts = Counts()
         /// Milliseconds until the last of its hosts that nobody may ask may be asked again; 0 where there is none.
-        public var retryIn: Int64 = 0
+        package var retryIn: Int64 = 0
         /// The same, counting the hosts that only some uids may not ask.
-        public var longestRetryIn: Int64 = 0
+        package var longestRetryIn: Int64 = 0
 
-        public init() {}
+        package init() {}
 
         /// One more host that may be asked again in so many milliseconds.
-        mutating func add(retryIn milliseconds: Int64, isForAll: Bool) {
+        package mutating func add(retryIn milliseconds: Int64, isForAll: Bool) {
             longestRetryIn = max(longestRetryIn, milliseconds)
             if isForAll { retryIn = max(retryIn, milliseconds) }
         }
     }
 
     /// Downloads under way.
-    public var inFlight = 0
+    package var inFlight = 0
     /// Downloads that wait until others have ended.
-    public var queued = 0
+    package var queued = 0
     /// Hosts that nobody may ask now but for one request that finds out whether they are back.
-    public var hostsOpen = 0
+    package var hostsOpen = 0
     /// Ways of single uids to single hosts that are not open to them now: what they met says nothing to others.
-    public var uidsOpen = 0
+    package var uidsOpen = 0
     /// Of each origin that anything was asked of, by its name.
-    public var origins: [String: OriginFigures] = [:]
+    package var origins: [String: OriginFigures] = [:]
 
     /// The sum of all origins, also of those that are configured no more.
-    public subscript(counter: Counter) -> Int { origins.values.reduce(0) { $0 + $1.counts[counter] } }
+    package subscript(counter: Counter) -> Int { origins.values.reduce(0) { $0 + $1.counts[counter] } }
+
+    package init() {}
+}
+
+extension FetcherStatistics {
+    /// Adds what another fetcher has counted.
+    package mutating func count(_ more: [String: OriginFigures]) {
+        for (name, figures) in more { origins[name, default: .init()].counts += figures.counts }
+    }
+
+    func write(to message: inout MessageWriter) {
+        for figure in [inFlight, queued, hostsOpen, uidsOpen] { message.integer(Int64(figure)) }
+        message.list(origins) { message, origin in
+            message.text(origin.key)
+            for counter in Counter.allCases { message.integer(Int64(origin.value.counts[counter])) }
+            message.integer(origin.value.retryIn)
+            message.integer(origin.value.longestRetryIn)
+        }
+    }
+
+    init(_ message: inout MessageReader, mostOrigins: Int) throws(MessageError) {
+        inFlight = try message.count()
+        queued = try message.count()
+        hostsOpen = try message.count()
+        uidsOpen = try message.count()
+        let figures = try message.list(most: mostOrigins) { message throws(MessageError) in
+            let name = try message.text()
+            var figures = OriginFigures()
+            for counter in Counter.allCases { figures.counts[counter] = min(try message.count(), Self.largest) }
+            figures.retryIn = Int64(try message.count())
+            figures.longestRetryIn = Int64(try message.count())
+            return (name, figures)
+        }
+        origins = Dictionary(figures) { $1 }
+    }
+
+    /// What is believed of one counter: sums of such never overflow.
+    private static var largest: Int { 1 << 48 }
 }

@@ -4,7 +4,7 @@ import ThumbnailCache
 ///
 /// An entry covers a URL of its own scheme, host and port whose path begins with the entry's segments:
 /// `https://cdn.example.org/a` covers `/a` and `/a/b` and not `/ab`. Both are compared in the one form of a ``WebURL``.
-struct AllowList: Sendable {
+package struct AllowList: Sendable {
     private let entries: [Entry]
 
     private struct Entry: Sendable {
@@ -13,7 +13,7 @@ struct AllowList: Sendable {
     }
 
     /// - Throws: ``OriginError`` for the first entry that is no URL prefix.
-    init(_ prefixes: [String]) throws(OriginError) {
+    package init(_ prefixes: [String]) throws(OriginError) {
         entries = try prefixes.map { prefix throws(OriginError) in
             let url: WebURL
             do throws(CacheFailure) {
@@ -31,7 +31,7 @@ struct AllowList: Sendable {
     }
 
     /// - Throws: a sentence that says what would be allowed.
-    func check(_ url: WebURL) throws(CacheFailure) {
+    package func check(_ url: WebURL) throws(CacheFailure) {
         // `%2F` is not a slash to us, but it is to many a server that it may reach, and so is `..;` to some.
         guard !url.segments.contains(where: Self.hidesDotSegment) else {
             throw .denied("the path of a URL must not hold an encoded dot segment")

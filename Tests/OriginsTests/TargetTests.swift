@@ -3,7 +3,7 @@ import NIOCore
 import Testing
 import ThumbnailCache
 
-@testable import ImageFetcher
+@testable import Origins
 
 @Suite struct TargetTests {
     private let fetcher = CurlImageFetcher(configuration: .init(), log: Logger(label: "tests"))

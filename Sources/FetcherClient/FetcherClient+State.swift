@@ -1,0 +1,143 @@
+import FetcherProtocol
+import LinuxSupport
+import NIOCore
+import ThumbnailCache
+
+extension FetcherClient {
+    struct State {
+        var settings: FetcherSettings
+        var isEnded = false
+        /// The fetcher that there is.
+        var connection: NIOLoopBound<FetcherConnection>?
+        /// What it has not been told yet, and whether the thread knows.
+        var outgoing = ByteBuffer()
+        var isCalled = false
+        /// What it was told of origins, by their names.
+        private var origins: [String: Origin] = [:]
+
+        private(set) var expected: [UInt64: Expected] = [:]
+        private(set) var downloads = 0
+        private var ofUIDs: [UInt32: Int] = [:]
+        private var lastID: UInt64 = 0
+        /// Whether it has been asked for a sign of life, and has not given it.
+        var owesSign = false
+
+        private var figures = FetcherStatistics()
+        /// Of the fetchers before it.
+        private var counted: [String: FetcherStatistics.OriginFigures] = [:]
+        /// Those who want figures, and those whom the answer on its way is for.
+        var askers: [@Sendable () -> Void] = []
+        private var asked: [@Sendable () -> Void] = []
+
+        /// How often it has ended soon after its start, in a row.
+        private var losses = 0
+        private var beganAt = NIODeadline.uptimeNanoseconds(0)
+
+        init(settings: FetcherSettings) { self.settings = settings }
+    }
+}
+
+extension FetcherClient.State {
+    /// A fetcher that lives for so long is no failure of its start.
+    private static var soon: TimeAmount { .seconds(10) }
+    private static var firstPause: Int64 { 100 }
+    private static var longestPause: Int64 { 30_000 }
+
+    mutating func began(_ connection: NIOLoopBound<FetcherConnection>, at now: NIODeadline) {
+        self.connection = connection
+        beganAt = now
+    }
+
+    /// - Returns: when to start another: at once the first time. Nil where there is to be none.
+    mutating func ended(at now: NIODeadline) -> TimeAmount? {
+        connection = nil
+        outgoing.wipeReadableBytesOfAll()
+        (outgoing, origins, owesSign) = (ByteBuffer(), [:], false)
+        var all = FetcherStatistics()
+        all.count(counted)
+        all.count(figures.origins)
+        (counted, figures) = (all.origins, FetcherStatistics())
+        if isEnded { return nil }
+        losses = now - beganAt < Self.soon ? losses + 1 : 1
+        return losses == 1 ? .zero : .milliseconds(min(Self.longestPause, Self.firstPause << min(20, losses - 2)))
+    }
+
+    /// - Returns: the number that the answer will have.
+    /// - Throws: when the uid has too many already, or nobody is there to answer.
+    mutating func expect(_ next: FetcherClient.Expected) throws(TokenFailure) -> UInt64 {
+        if isEnded { throw .shuttingDown }
+        guard connection != nil else {
+            throw .origin("the process that downloads has ended and is started again: try again then")
+        }
+        // As many as the fetcher takes of a uid, of each kind: it is not believed to be able to count.
+        let most = 2 * (settings.downloadsPerUID + settings.queuePerUID)
+        guard ofUIDs[next.uid, default: 0] < most else {
+            throw .busy("\(most) downloads and token requests of this uid are under way already: try again later")
+        }
+        lastID += 1
+        expected[lastID] = next
+        ofUIDs[next.uid, default: 0] += 1
+        if next.isDownload { downloads += 1 }
+        return lastID
+    }
+
+    /// What was expected under that number; nil if nothing is any more.
+    mutating func take(_ id: UInt64) -> FetcherClient.Expected? {
+        guard let taken = expected.removeValue(forKey: id) else { return nil }
+        let rest = ofUIDs[taken.uid, default: 1] - 1
+        ofUIDs[taken.uid] = rest == 0 ? nil : rest
+        if taken.isDownload { downloads -= 1 }
+        return taken
+    }
+
+    mutating func takeAll() -> ([UInt64: FetcherClient.Expected], [@Sendable () -> Void]) {
+        defer { (expected, ofUIDs, downloads, askers, asked) = ([:], [:], 0, [], []) }
+        return (expected, asked + askers)
+    }
+
+    // MARK: What it is told
+
+    /// - Returns: whether the thread is to be called.
+    mutating func say(_ request: FetcherRequest) -> Bool {
+        guard connection != nil else { return false }
+        request.write(to: &outgoing)
+        defer { isCalled = true }
+        return !isCalled
+    }
+
+    /// Has the fetcher know an origin as it is now.
+    mutating func introduce(_ origin: Origin) -> Bool {
+        guard origins[origin.name] != origin else { return false }
+        origins[origin.name] = origin
+        return say(.origin(origin))
+    }
+
+    /// - Returns: whether the thread is to be called; nil where it owes a sign already.
+    mutating func askForSign() -> Bool? {
+        guard !owesSign else { return nil }
+        owesSign = true
+        return say(.isAlive(0))
+    }
+
+    // MARK: Figures
+
+    var statistics: FetcherStatistics {
+        var all = figures
+        all.count(counted)
+        return all
+    }
+
+    mutating func askForStatistics() -> Bool {
+        guard asked.isEmpty, !askers.isEmpty else { return false }
+        (asked, askers) = (askers, [])
+        return say(.statistics(0))
+    }
+
+    /// - Returns: those who waited for it, and whether the thread is to be called for those who came meanwhile.
+    mutating func learned(_ statistics: FetcherStatistics) -> ([@Sendable () -> Void], Bool) {
+        figures = statistics
+        let told = asked
+        asked = []
+        return (told, askForStatistics())
+    }
+}

@@ -1,0 +1,48 @@
+import ArgumentParser
+import CLinux
+import FetcherProtocol
+import Glibc
+import LinuxSupport
+import ProgramLog
+import ThumbcacheProtocol
+
+/// `thumbcached-fetcher`: downloads for the daemon, and holds neither keys nor store.
+@main
+struct FetcherCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "thumbcached-fetcher",
+        abstract: "Downloads images and renews access tokens for thumbcached.",
+        discussion: """
+            Nobody starts it by hand: systemd does for thumbcached.service, and a daemon that a person started does \
+            itself. It speaks with the daemon over the socket that it is handed, as its standard input or as systemd \
+            passes one, and ends with it.
+            """,
+        version: Version.current)
+
+    @Flag(help: "Start a fetcher for each socket that comes over standard input.")
+    var startFetchers = false
+
+    static func main() {
+        guard clinux_fill_standard_descriptors() == 0 else { fail("open /dev/null: \(SystemError("open").reason)") }
+        main(nil)
+    }
+
+    mutating func run() throws {
+        signal(SIGPIPE, SIG_IGN)
+        umask(0o077)
+        clinux_overwrite_freed_memory()
+        do {
+            if startFetchers { return try FetcherProgram.startFetchers() }
+            try FetcherProgram.serve(try FetcherProgram.connection())
+        } catch {
+            Self.fail("\(error)")
+        }
+    }
+
+    private static func fail(_ reason: String) -> Never {
+        let isJournal = Journal.isBehind(STDERR_FILENO, getenv("JOURNAL_STREAM").map { String(cString: $0) })
+        StandardError().write(Journal.lines("thumbcached-fetcher: \(reason)", .error, toJournal: isJournal))
+        fflush(nil)
+        _exit(1)
+    }
+}

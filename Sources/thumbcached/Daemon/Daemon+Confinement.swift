@@ -1,0 +1,57 @@
+import FetcherClient
+import Glibc
+import LinuxSupport
+import Logging
+
+// The daemon holds keys, and so it gives up what it does not need; what speaks to the network is another process.
+
+extension Daemon {
+    /// Set by the unit: where systemd starts a fetcher for whoever connects.
+    static let fetcherVariable = "THUMBCACHED_FETCHER"
+    private static var fetcherName: String { "thumbcached-fetcher" }
+    /// Where it is looked for beside the daemon's own directory.
+    private static var libraryDirectory: String { "/usr/libexec" }
+
+    /// How a fetcher is had: from systemd, else by a program of the daemon's own.
+    /// - Throws: ``DaemonError`` where there is no such program.
+    static func fetcherLink(_ environment: [String: String]) throws -> any FetcherLink {
+        if let path = environment[fetcherVariable], !path.isEmpty { return FetcherUnit(path: path) }
+        let places = [try ownDirectory(), libraryDirectory].map { "\($0)/\(fetcherName)" }
+        guard let program = places.first(where: { access($0, X_OK) == 0 }) else {
+            throw DaemonError(
+                "there is no \(fetcherName) to download with at \(places.joined(separator: " or ")): install it there")
+        }
+        return try FetcherStarter(program: program)
+    }
+
+    private static func ownDirectory() throws(SystemError) -> String {
+        var path = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let count = readlink("/proc/self/exe", &path, path.count)
+        guard count > 0 else { throw SystemError("read /proc/self/exe") }
+        let bytes = path.prefix(count).map { UInt8(bitPattern: $0) }
+        return String(decoding: bytes.prefix(bytes.lastIndex(of: UInt8(ascii: "/")) ?? 0), as: UTF8.self)
+    }
+
+    private static func parent(of path: String) -> String {
+        path.lastIndex(of: "/").map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? ""
+    }
+
+    /// From here on the daemon changes its own directories and no others, opens Unix sockets and no others, and starts
+    /// no program. It is called before another thread is.
+    static func confine(_ configuration: Configuration, _ environment: [String: String], _ log: Logger) throws {
+        let storage = configuration.storage
+        let pending = configuration.sessions.pendingLogouts
+        // What is not there yet can only be allowed with the directory that it will be in.
+        let markers = access(pending, F_OK) == 0 ? pending : parent(of: pending)
+        var writable = [storage.cache, storage.state, storage.runtime, markers].compactMap { $0 }
+        if environment["LISTEN_FDS"] == nil, let socket = configuration.socket.path {
+            try makeDirectories(parent(of: socket), mode: 0o755)
+            writable.append(parent(of: socket))
+        }
+        try becomeUndumpable()
+        let lacks = try Confinement(
+            readable: ["/"], writable: writable.filter { !$0.isEmpty && access($0, F_OK) == 0 }, sockets: .unix
+        ).apply()
+        for lack in lacks { log.notice("it is confined less than it could be", metadata: ["reason": "\(lack)"]) }
+    }
+}
