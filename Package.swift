@@ -119,7 +119,11 @@ let package = Package(
         // The end-to-end tests share no code with what they test.
         .target(name: "CSpawn", path: "Tests/CSpawn", cSettings: cRules),
         .target(name: "CForeignPeers", path: "Tests/CForeignPeers", cSettings: cRules),
+        .target(name: "CRawCalls", path: "Tests/CRawCalls", cSettings: cRules),
 
+        .testTarget(
+            name: "LinuxSupportTests", dependencies: ["LinuxSupport", "CLinux", "CRawCalls", nioLocks],
+            swiftSettings: swiftRules),
         .testTarget(name: "RESPTests", dependencies: ["RESP", nioCore], swiftSettings: swiftRules),
         .testTarget(
             name: "ThumbcacheProtocolTests", dependencies: ["ThumbcacheProtocol", "RESP", nioCore],
