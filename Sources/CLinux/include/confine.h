@@ -15,7 +15,8 @@ int clinux_gain_no_privileges(void);
  * without, EOPNOTSUPP where it was started without, EPERM where a filter that the process runs under refuses it. */
 int clinux_landlock_version(void);
 
-/* What can be done with files: bits of landlock_ruleset_attr.handled_access_fs. Behind those that came later, the version. */
+/* What can be done with files: bits of landlock_ruleset_attr.handled_access_fs. Those that came later have the version
+ * behind them. */
 static const uint64_t CLINUX_LANDLOCK_EXECUTE = 1u << 0;
 static const uint64_t CLINUX_LANDLOCK_WRITE_FILE = 1u << 1;
 static const uint64_t CLINUX_LANDLOCK_READ_FILE = 1u << 2;
