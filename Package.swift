@@ -40,6 +40,8 @@ let package = Package(
         .executable(name: "thumbcachectl", targets: ["thumbcachectl"]),
         // For the tests alone: it is loaded into daemons whose peers are to be other accounts than they are.
         .library(name: "ForeignPeers", type: .dynamic, targets: ["CForeignPeers"]),
+        // The same: it is loaded into a fetcher, and does what somebody would who has broken into it.
+        .library(name: "HostileFetcher", type: .dynamic, targets: ["CHostileFetcher"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -148,7 +150,12 @@ let package = Package(
         // The end-to-end tests share no code with what they test.
         .target(name: "CSpawn", path: "Tests/CSpawn", cSettings: cRules),
         .target(name: "CForeignPeers", path: "Tests/CForeignPeers", cSettings: cRules),
+        .target(name: "CHostileFetcher", path: "Tests/CHostileFetcher", cSettings: cRules),
+        .target(name: "CRawCalls", path: "Tests/CRawCalls", cSettings: cRules),
 
+        .testTarget(
+            name: "LinuxSupportTests", dependencies: ["LinuxSupport", "CLinux", "CRawCalls", nioLocks],
+            swiftSettings: swiftRules),
         .testTarget(name: "RESPTests", dependencies: ["RESP", nioCore], swiftSettings: swiftRules),
         .testTarget(
             name: "ThumbcacheProtocolTests", dependencies: ["ThumbcacheProtocol", "RESP", nioCore],

@@ -26,7 +26,7 @@
 #define SO_PEERGROUPS 59
 #endif
 
-_Static_assert(sizeof(gid_t) == sizeof(uint32_t), "a group id has 32 bits");
+_Static_assert(sizeof(uid_t) == sizeof(uint32_t) && sizeof(gid_t) == sizeof(uint32_t), "an id has 32 bits");
 _Static_assert(offsetof(struct dirent64, d_reclen) == 16, "the layout of a directory entry");
 _Static_assert(offsetof(struct dirent64, d_type) == 18, "the layout of a directory entry");
 _Static_assert(offsetof(struct dirent64, d_name) == 19, "the layout of a directory entry");
@@ -173,6 +173,14 @@ int clinux_wait_semaphore(void *semaphore, int64_t milliseconds) {
 
 int clinux_set_dumpable(int dumpable) {
     return prctl(PR_SET_DUMPABLE, dumpable ? 1L : 0L, 0L, 0L, 0L);
+}
+
+int clinux_set_user(uint32_t uid) {
+    return setresuid(uid, uid, uid);
+}
+
+int clinux_set_group(uint32_t gid) {
+    return setresgid(gid, gid, gid);
 }
 
 const char *clinux_error_name(int code) {

@@ -110,6 +110,10 @@ int clinux_close_from(int first);
 /* Whether the process may leave a core file or be read through /proc: prctl(2), PR_SET_DUMPABLE. */
 int clinux_set_dumpable(int dumpable);
 
+/* Makes real, effective and saved ids of all threads these: setresuid(2), setresgid(2). 0, or -1 with errno. */
+int clinux_set_user(uint32_t uid);
+int clinux_set_group(uint32_t gid);
+
 /* Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed: else the next file that is opened gets its
  * number, and what is written to standard output or error ends up in it. Several calls. 0, or -1 with errno. */
 int clinux_fill_standard_descriptors(void);

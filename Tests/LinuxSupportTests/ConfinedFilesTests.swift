@@ -1,0 +1,115 @@
+import CLinux
+import CRawCalls
+import Glibc
+import LinuxSupport
+import Testing
+
+/// Files that a confined thread reaches, and those that it does not.
+@Suite(.enabled(if: Kernel.landlock >= 2, "the kernel has no Landlock that lets anything be renamed"))
+struct ConfinedFilesTests {
+    private let scratch: Scratch
+
+    init() throws { scratch = try Scratch() }
+
+    @Test func `what is readable is read and listed, and nothing else`() throws {
+        let scratch = scratch
+        let codes = try confined(Confinement(readable: [scratch.one], writable: [], sockets: .internet)) {
+            [
+                failureToOpen { open(scratch.one + "/file", O_RDONLY) },
+                failureToOpen { open(scratch.one, O_RDONLY | O_DIRECTORY) },
+                failureToOpen { open(scratch.one + "/file", O_WRONLY) },
+                failureToOpen { open(scratch.one + "/made", O_WRONLY | O_CREAT, 0o600) },
+                failure { unlink(scratch.one + "/file") },
+                failure { mkdir(scratch.one + "/made", 0o700) },
+                failureToOpen { open(scratch.two + "/file", O_RDONLY) },
+                failureToOpen { open(scratch.two, O_RDONLY | O_DIRECTORY) },
+                failureToOpen { open(scratch.one + "/../two/file", O_RDONLY) },
+                failureToOpen { open("/etc/passwd", O_RDONLY) },
+                failureToOpen { open("/proc/self/maps", O_RDONLY) },
+            ]
+        }
+        #expect(codes == [0, 0] + Array(repeating: EACCES, count: 9))
+    }
+
+    @Test func `a single file may be what is readable`() throws {
+        let scratch = scratch
+        let codes = try confined(Confinement(readable: [scratch.one + "/file"], writable: [], sockets: .unix)) {
+            [
+                failureToOpen { open(scratch.one + "/file", O_RDONLY) },
+                failureToOpen { open(scratch.one, O_RDONLY | O_DIRECTORY) },
+            ]
+        }
+        #expect(codes == [0, EACCES])
+    }
+
+    @Test func `files are written, emptied, linked and renamed across what is writable`() throws {
+        let scratch = scratch
+        let codes = try confined(Confinement(readable: [], writable: [scratch.one, scratch.two], sockets: .unix)) {
+            [
+                failureToOpen { open(scratch.one + "/made", O_RDWR | O_CREAT | O_EXCL, 0o600) },
+                failure { truncate(scratch.one + "/made", 7) },
+                failure { link(scratch.one + "/file", scratch.two + "/linked") },
+                failure { rename(scratch.one + "/file", scratch.two + "/moved") },
+                failure {
+                    clinux_rename_exchange(AT_FDCWD, scratch.one + "/made", AT_FDCWD, scratch.two + "/moved")
+                },
+                failure { chmod(scratch.two + "/moved", 0o400) },
+                failure { unlink(scratch.two + "/moved") },
+                failure { mkdir(scratch.two + "/made", 0o700) },
+                failure { rmdir(scratch.two + "/made") },
+            ]
+        }
+        #expect(codes == Array(repeating: 0, count: 9))
+    }
+
+    @Test func `nothing leaves what is writable, and no device or program is in it`() throws {
+        let scratch = scratch
+        let codes = try confined(Confinement(readable: [], writable: [scratch.one], sockets: .unix)) {
+            [
+                failure { rename(scratch.one + "/file", scratch.two + "/moved") },
+                failure { link(scratch.one + "/file", scratch.two + "/linked") },
+                failure { truncate(scratch.two + "/file", 0) },
+                failure { mknod(scratch.one + "/device", S_IFCHR | 0o600, 0x103) },
+            ]
+        }
+        // Across directories Landlock answers as between file systems, so that programs copy instead: landlock(7).
+        #expect(codes.prefix(2).allSatisfy { [EXDEV, EACCES].contains($0) })
+        #expect(codes.dropFirst(2) == [EACCES, EACCES])
+    }
+
+    @Test func `where nothing is writable, modes, owners, times and attributes stay as they are`() throws {
+        let names = [
+            "fchmod", "fchmodat", "fchown", "fchownat", "utimensat", "setxattr", "lsetxattr", "fsetxattr",
+            "removexattr", "lremovexattr", "fremovexattr",
+        ]
+        let scratch = scratch
+        let codes = try confined(Confinement(readable: [scratch.one], writable: [], sockets: .internet)) {
+            [failure { chmod(scratch.one + "/file", 0o644) }] + names.map { raw_call(raw_call_number($0), -1, -1, -1) }
+        }
+        #expect(codes == Array(repeating: EPERM, count: 1 + names.count))
+    }
+
+    @Test func `what is readable need not exist, what is writable must, and the error names it`() throws {
+        let missing = scratch.path + "/missing"
+        let code = try confined(Confinement(readable: [missing, "/etc/passwd/x"], writable: [], sockets: .unix)) {
+            failureToOpen { open("/etc/passwd", O_RDONLY) }
+        }
+        #expect(code == EACCES)
+        #expect(throws: SystemError("open \(missing)", code: ENOENT)) {
+            try confined(Confinement(readable: [], writable: [missing], sockets: .unix)) {}
+        }
+    }
+
+    @Test func `no descriptor is left open`() throws {
+        try confined(Confinement(readable: [scratch.one], writable: [scratch.two + "/file"], sockets: .unix)) {}
+        // Those of the whole process, which other tests open theirs in meanwhile.
+        let left = (0..<1024).compactMap { (descriptor: Int) -> String? in
+            var target = [CChar](repeating: 0, count: 4096)
+            let count = readlink("/proc/self/fd/\(descriptor)", &target, target.count)
+            guard count > 0 else { return nil }
+            return String(decoding: target.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        }
+        #expect(!left.isEmpty)
+        #expect(left.filter { $0.hasPrefix(scratch.path) } == [])
+    }
+}

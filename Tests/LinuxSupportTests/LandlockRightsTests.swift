@@ -1,0 +1,40 @@
+import CLinux
+import Glibc
+import Testing
+
+@testable import LinuxSupport
+
+/// What each version of Landlock is asked for, and what is said of those that lack something.
+struct LandlockRightsTests {
+    @Test(
+        arguments: [
+            (1, 4, 0x1fff, 0, 0), (2, 4, 0x3fff, 0, 0), (3, 3, 0x7fff, 0, 0), (4, 2, 0x7fff, 1, 0),
+            (5, 1, 0xffff, 1, 0),
+            (6, 0, 0xffff, 1, 3), (99, 0, 0xffff, 1, 3),
+        ] as [(CInt, Int, UInt64, UInt64, UInt64)])
+    func `a version is asked for what it knows`(
+        version: CInt, lacks: Int, files: UInt64, tcp: UInt64, scopes: UInt64
+    ) {
+        let rights = LandlockRights(version: version, sockets: .internet)
+        #expect(rights.lacks.count == lacks)
+        #expect(rights.files == files)
+        #expect(rights.tcp == tcp)
+        #expect(rights.scopes == scopes)
+        #expect(rights.allowsRenames == (version >= 2))
+        // The kernel refuses a rule that gives what its set does not refuse.
+        #expect(rights.writing & ~files == 0 && rights.reading & ~files == 0)
+    }
+
+    @Test func `the daemon has no TCP, and reaches abstract sockets`() {
+        let rights = LandlockRights(version: 6, sockets: .unix)
+        #expect(rights.tcp == CLINUX_LANDLOCK_BIND_TCP | CLINUX_LANDLOCK_CONNECT_TCP)
+        #expect(rights.scopes == CLINUX_LANDLOCK_SCOPE_SIGNALS)
+    }
+
+    @Test func `nothing is run, and no device made or controlled`() {
+        let writing = LandlockRights(version: 99, sockets: .unix).writing
+        let never =
+            CLINUX_LANDLOCK_EXECUTE | CLINUX_LANDLOCK_MAKE_CHAR | CLINUX_LANDLOCK_MAKE_BLOCK | CLINUX_LANDLOCK_IOCTL_DEV
+        #expect(writing == 0xffff & ~never)
+    }
+}
