@@ -176,6 +176,12 @@ let package = Package(
             ],
             swiftSettings: swiftRules),
         .testTarget(
+            name: "FetcherClientTests",
+            dependencies: [
+                "FetcherClient", "FetcherProtocol", "ThumbnailCache", "LinuxSupport", nioCore, nioLocks, logging,
+            ],
+            swiftSettings: swiftRules),
+        .testTarget(
             name: "SocketLoopsTests", dependencies: ["SocketLoops", "CLinux", nioCore, nioLocks, logging, deque],
             swiftSettings: swiftRules),
         .testTarget(

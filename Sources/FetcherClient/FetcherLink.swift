@@ -103,6 +103,9 @@ package final class FetcherStarter: FetcherLink {
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
         var pid = pid_t()
         let code = posix_spawn(&pid, program, &actions, &attributes, words + [nil], environment + [nil])
-        guard code == 0 else { throw SystemError("start \(program)", code: code) }
+        guard code == 0 else {
+            throw SystemError(
+                "start \(program) (at the limit of processes raise TasksMax= in the unit, in a shell ulimit -u)", code: code)
+        }
     }
 }

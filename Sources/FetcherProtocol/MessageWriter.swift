@@ -20,13 +20,13 @@ struct MessageWriter {
     static func add(to buffer: inout ByteBuffer, body: Int = 0, _ write: (inout Self) -> Void) {
         let start = buffer.writerIndex
         var writer = Self(buffer)
-        // A second share in it would have it copied.
+        // A second share in it would have it copied, and the first be freed as it is.
         buffer = ByteBuffer()
         writer.integer(UInt64(0))
         write(&writer)
+        writer.buffer.setInteger(UInt32(writer.buffer.writerIndex - start - headLength), at: start)
+        writer.buffer.setInteger(UInt32(body), at: start + 4)
         buffer = writer.buffer
-        buffer.setInteger(UInt32(buffer.writerIndex - start - headLength), at: start)
-        buffer.setInteger(UInt32(body), at: start + 4)
     }
 
     mutating func integer<Value: FixedWidthInteger>(_ value: Value) {

@@ -3,16 +3,46 @@ import Foundation
 import Glibc
 
 extension Daemon {
-    /// Which of some byte strings lie anywhere in memory that the daemon can read, its stacks among it. It stands still meanwhile.
+    /// Which of some byte strings lie anywhere in memory that the daemon or its fetcher can read, its stacks among it.
+    /// They stand still meanwhile.
     func remnants(of needles: [[UInt8]]) throws -> [[UInt8]] {
         guard let process else { throw Failure("the daemon does not run") }
         try process.standStill()
         defer { process.signal(SIGCONT) }
+        let fetchers = try fetcherProcesses()
+        for fetcher in fetchers { try Self.stop(fetcher) }
+        defer { for fetcher in fetchers { Glibc.kill(fetcher, SIGCONT) } }
+        return try ([pid] + fetchers).flatMap { try Self.remnants(of: needles, in: $0) }
+    }
+
+    /// The processes that download for it: the one that starts them, and those that it has started.
+    func fetcherProcesses() throws -> [pid_t] {
+        var all: [pid_t] = []
+        var parents = [pid]
+        while let parent = parents.popLast() {
+            let children = String(decoding: try read("/proc/\(parent)/task/\(parent)/children"), as: UTF8.self)
+                .split(separator: " ").compactMap { pid_t($0) }
+            all += children
+            parents += children
+        }
+        return all
+    }
+
+    /// Returns when it stands still; it is no child of this process, so that it cannot be waited for.
+    private static func stop(_ process: pid_t) throws {
+        Glibc.kill(process, SIGSTOP)
+        try eventually("process \(process) stands still") {
+            let status = String(decoding: try read("/proc/\(process)/stat"), as: UTF8.self)
+            return status.split(separator: ")").last?.hasPrefix(" T") == true
+        }
+    }
+
+    private static func remnants(of needles: [[UInt8]], in pid: pid_t) throws -> [[UInt8]] {
         let memory = open("/proc/\(pid)/mem", O_RDONLY | O_CLOEXEC)
         guard memory >= 0 else { throw Failure(systemCall: "open /proc/\(pid)/mem") }
         defer { close(memory) }
         var found: [[UInt8]] = []
-        for range in try readableMemory() {
+        for range in try readableMemory(of: pid) {
             var bytes = Data(count: range.count)
             let count = bytes.withUnsafeMutableBytes { pread(memory, $0.baseAddress, $0.count, range.lowerBound) }
             // A guard page, or one that was never touched and cannot be.
@@ -24,7 +54,7 @@ extension Daemon {
         return found
     }
 
-    private func readableMemory() throws -> [Range<Int>] {
+    private static func readableMemory(of pid: pid_t) throws -> [Range<Int>] {
         String(decoding: try read("/proc/\(pid)/maps"), as: UTF8.self).split(separator: "\n").compactMap { line in
             let words = line.split(separator: " ")
             let ends = words[0].split(separator: "-").compactMap { Int($0, radix: 16) }

@@ -1,0 +1,121 @@
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import FetcherProtocol
+
+/// What the daemon and a fetcher say to each other.
+@Suite struct MessageTests {
+    private static var requests: [FetcherRequest] {
+        var settings = FetcherSettings(version: "1.2", logLevel: "debug")
+        (settings.origins, settings.authorities, settings.queuePerUID) = (["a"], ["/x.pem"], 9)
+        var origin = Origin(name: "a", url: "https://a.test/{profile}")
+        origin.allow = ["https://b.test/"]
+        origin.tokenEndpoint = TokenEndpoint(url: "https://t.test/", clientID: "c", clientSecret: Secret("s".utf8))
+        (origin.caFile, origin.proxy, origin.lowestSpeed) = ("/x.pem", "http://p:1", 7)
+        (origin.breaker.failures, origin.breaker.retryAfterMax) = (2, 3)
+        (origin.defaultSize, origin.allowPrivateAddresses, origin.staleIfError) = (64, true, 5)
+        let target = DownloadTarget(url: "https://b.test/x", isNamedByClient: true)
+        let condition = DownloadCondition(url: "https://b.test/y", etag: nil, lastModified: "yesterday")
+        let download = Download(
+            uid: 7, origin: origin, target: target, token: Secret("t".utf8), condition: condition, framing: .bare)
+        let token = TokenRequest(
+            uid: 7, origin: origin, endpoint: TokenEndpoint(url: "https://t.test/", clientID: "c"),
+            refreshToken: Secret("r".utf8))
+        return [
+            .settings(settings), .origin(origin), .download(1, DownloadRequest(download)),
+            .token(2, TokenRefresh(token)), .cancel(3), .isAlive(4), .statistics(.max),
+        ]
+    }
+
+    private static var reports: [FetcherReport] {
+        let headers = ResponseHeaders(["etag": ["x"]], delay: 2, redirects: [ResponseHeaders(["a": []])])
+        var figures = FetcherStatistics()
+        (figures.inFlight, figures.queued, figures.hostsOpen, figures.uidsOpen) = (1, 2, 3, 4)
+        figures.origins["a"] = .init()
+        figures.origins["a"]?.counts[.bytes] = 5
+        figures.origins["a"]?.longestRetryIn = 6
+        let failures: [CacheFailure] = [
+            .denied("a"), .timedOut("b"), .origin("c"), .forbidden("d"), .unauthorized("e"), .badImage("f"),
+            .tooLarge("g"), .busy("h"), .shuttingDown,
+        ]
+        let tokenFailures: [TokenFailure] = [
+            .refused("a"), .timedOut("b"), .origin("c"), .unusable("d", refreshToken: Secret("x".utf8)),
+            .notAsked("e"), .denied("f"), .busy("g"), .shuttingDown,
+        ]
+        let grant = TokenGrant(accessToken: Secret("a".utf8), lifetime: 9, refreshToken: Secret("b".utf8))
+        return [
+            .image(1, headers, redirectedTo: "https://x.test/"), .missing(2, headers), .notModified(3, headers),
+            .token(4, .success(grant)), .alive(5), .statistics(6, figures),
+        ] + failures.map { .failed(7, $0) } + tokenFailures.map { .token(8, .failure($0)) }
+    }
+
+    /// As bytes, each message with the body that it says it has.
+    private static func bytes(_ requests: [FetcherRequest]) -> ByteBuffer {
+        var buffer = ByteBuffer()
+        for request in requests { request.write(to: &buffer) }
+        return buffer
+    }
+
+    private static func bytes(_ reports: [FetcherReport]) -> ByteBuffer {
+        var buffer = ByteBuffer()
+        for report in reports {
+            let body: [UInt8] = if case .image = report { [1, 2, 3, 4, 5] } else { [] }
+            report.write(to: &buffer, body: body.count)
+            buffer.writeBytes(body)
+        }
+        return buffer
+    }
+
+    @Test(arguments: [1, 2, 7, 64, 1_000, 100_000])
+    func `a message is the same in whatever pieces it comes`(_ size: Int) throws {
+        var requests = Self.bytes(Self.requests)
+        var assembler = MessageAssembler(longestBody: 0)
+        var heard: [FetcherRequest] = []
+        while let piece = requests.readSlice(length: min(size, requests.readableBytes)), piece.readableBytes > 0 {
+            try assembler.receive(piece) { fields, _ throws(MessageError) in heard.append(try FetcherRequest(fields)) }
+        }
+        #expect(Self.bytes(heard) == Self.bytes(Self.requests))
+
+        var reports = Self.bytes(Self.reports)
+        assembler = MessageAssembler(longestBody: 5)
+        var said: [FetcherReport] = []
+        var bodies: [[UInt8]] = []
+        while let piece = reports.readSlice(length: min(size, reports.readableBytes)), piece.readableBytes > 0 {
+            try assembler.receive(piece) { fields, body throws(MessageError) in
+                said.append(try FetcherReport(fields))
+                if let image = body?.finish(.bare).image { bodies.append(Array(image.readableBytesView)) }
+            }
+        }
+        #expect(bodies == [[1, 2, 3, 4, 5]])
+        #expect(Self.bytes(said) == Self.bytes(Self.reports))
+    }
+
+    @Test func `I8: a message that ends early or has one byte too many is none, wherever it ends`() throws {
+        let headLength = MessageWriter.headLength
+        for report in Self.reports {
+            var buffer = ByteBuffer()
+            report.write(to: &buffer)
+            buffer.moveReaderIndex(forwardBy: headLength)
+            for count in 0..<buffer.readableBytes {
+                let part = try #require(buffer.getSlice(at: buffer.readerIndex, length: count))
+                #expect(throws: MessageError.self) { try FetcherReport(part) }
+            }
+            buffer.writeInteger(UInt8(0))
+            #expect(throws: MessageError.self) { try FetcherReport(buffer) }
+        }
+    }
+
+    @Test(arguments: ["a\r\nb", "\u{0}", "\u{7f}", String(repeating: "x", count: 5_000)])
+    func `F66: a sentence or a field that is not one line of bounded length is none`(_ text: String) {
+        for report in [
+            FetcherReport.failed(1, .origin(text)), .missing(1, ResponseHeaders(["etag": [text]])),
+            .image(1, ResponseHeaders(), redirectedTo: text), .token(1, .failure(.refused(text))),
+        ] {
+            var buffer = ByteBuffer()
+            report.write(to: &buffer)
+            buffer.moveReaderIndex(forwardBy: MessageWriter.headLength)
+            #expect(throws: MessageError.self) { try FetcherReport(buffer) }
+        }
+    }
+}
