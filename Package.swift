@@ -83,7 +83,7 @@ let package = Package(
         // What an origin may be asked: its URLs, the ones that clients may name, the addresses that may be reached.
         .target(
             name: "Origins",
-            dependencies: ["ThumbnailCache", "LinuxSupport", "CCurl", "COpenSSL", nioCore, nioLocks],
+            dependencies: ["ThumbnailCache", "LinuxSupport", "COpenSSL", nioCore, nioLocks],
             swiftSettings: swiftRules + fuzzRules),
 
         // What the domain needs from the world.
@@ -169,6 +169,8 @@ let package = Package(
             dependencies: ["DiskStore", "ThumbnailCache", "LinuxSupport", "CLinux", nioCore, nioLocks, logging],
             swiftSettings: swiftRules),
         .testTarget(
+            name: "OriginsTests", dependencies: ["Origins", "ThumbnailCache", nioCore], swiftSettings: swiftRules),
+        .testTarget(
             name: "ImageFetcherTests",
             dependencies: [
                 "ImageFetcher", "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", nioCore, nioPosix,
@@ -233,7 +235,7 @@ if isFuzzing {
         ("PrinterFuzzer", ["thumbcachectl", "RESP", nioCore]),
         ("SnifferFuzzer", ["ThumbnailCache", nioCore]),
         ("TokenAnswerFuzzer", ["ImageFetcher", "ThumbnailCache"]),
-        ("URLFuzzer", ["Origins", "ThumbnailCache", nioCore]),
+        ("URLFuzzer", ["ImageFetcher", "Origins", "ThumbnailCache", nioCore]),
     ]
     let present = fuzzers.filter {
         FileManager.default.fileExists(atPath: "\(Context.packageDirectory)/Tests/Fuzz/\($0.name)")

@@ -31,7 +31,7 @@ extension FetcherClient {
 
         /// How often it has ended soon after its start, in a row.
         private var losses = 0
-        private var beganAt = NIODeadline.uptimeNanoseconds(0)
+        private var beganAt: NIODeadline?
 
         init(settings: FetcherSettings) { self.settings = settings }
     }
@@ -48,6 +48,7 @@ extension FetcherClient.State {
         beganAt = now
     }
 
+    /// It has ended, or could not be had.
     /// - Returns: when to start another: at once the first time. Nil where there is to be none.
     mutating func ended(at now: NIODeadline) -> TimeAmount? {
         connection = nil
@@ -58,7 +59,9 @@ extension FetcherClient.State {
         all.count(figures.origins)
         (counted, figures) = (all.origins, FetcherStatistics())
         if isEnded { return nil }
-        losses = now - beganAt < Self.soon ? losses + 1 : 1
+        let hasLived = beganAt.map { now - $0 >= Self.soon } ?? false
+        beganAt = nil
+        losses = hasLived ? 1 : losses + 1
         return losses == 1 ? .zero : .milliseconds(min(Self.longestPause, Self.firstPause << min(20, losses - 2)))
     }
 

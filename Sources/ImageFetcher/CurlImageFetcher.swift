@@ -17,7 +17,7 @@ import ThumbnailCache
 ///
 /// ``start()`` comes before the first download and ``shutdown()`` after the last; a fetcher that is dropped without it
 /// leaves its thread behind.
-public final class CurlImageFetcher: ImageFetching {
+public final class CurlImageFetcher {
     /// Token requests that are under way at once at most, beside the downloads. Each can take a socket and what its
     /// host is resolved with.
     public static var tokenRequestsAtOnce: Int { TokenTransfer.mostAtOnce }
@@ -33,12 +33,6 @@ public final class CurlImageFetcher: ImageFetching {
     public init(configuration: FetcherConfiguration, log: Logger) {
         self.scheduler = TransferScheduler(configuration: configuration, log: log)
         self.log = log
-    }
-
-    /// Throws where a URL of the origin is none, or not such a one. For use when a configuration is loaded, which
-    /// judges all else that can be told of an origin before anybody asks it; costs microseconds.
-    public static func validate(_ origin: Origin) throws(OriginError) {
-        try OriginRules.validate(origin)
     }
 
     /// Starts the thread. Throws when the system or libcurl lacks something, and when it was started before.
@@ -89,21 +83,7 @@ public final class CurlImageFetcher: ImageFetching {
         scheduler.whenAlive(sign)
     }
 
-    public var isBusy: Bool { scheduler.isBusy }
-
     package var statistics: FetcherStatistics { scheduler.statistics(at: .now()) }
-
-    public func target(
-        origin: Origin, user: OpaqueID, slot: Slot, url: String?
-    ) throws(CacheFailure) -> DownloadTarget {
-        let rules: OriginRules
-        do {
-            rules = try rulesCache.rules(of: origin)
-        } catch {
-            throw .invalid("the origin is misconfigured: \(error)")
-        }
-        return try rules.target(origin: origin, user: user, slot: slot, url: url)
-    }
 
     public func start(
         _ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
@@ -122,7 +102,7 @@ extension CurlImageFetcher: TokenFetching {
     ) throws(TokenFailure) -> any DownloadHandle {
         let url: WebURL
         do {
-            url = try WebURL(request.endpoint.url)
+            url = try WebURL(asCurl: request.endpoint.url)
         } catch {
             throw .origin("the token endpoint's URL is none: \(error)")
         }

@@ -73,6 +73,16 @@ import ThumbnailCache
         }
     }
 
+    @Test func `I9: one that cannot be had is tried again, and who asks meanwhile is told so at once`() async throws {
+        try await withClient(refusals: 3) { client, fetchers in
+            #expect(throws: CacheFailure.self) { try client.begin() }
+            let fetcher = try fetchers.next()
+            let (outcome, _) = try client.begin()
+            try fetcher.say(.missing(try fetcher.task().id, Self.fields))
+            _ = try outcome.value()
+        }
+    }
+
     @Test func `what is cancelled is told to the fetcher, and nobody is told of it any more`() async throws {
         try await withClient { client, fetchers in
             let fetcher = try fetchers.next()
@@ -231,10 +241,11 @@ import ThumbnailCache
     private func withEndedClient() async throws -> Waited<DownloadOutcome> {
         var waiting = Waited<DownloadOutcome>()
         try await withClient { client, fetchers in
-            _ = try fetchers.next()
+            let fetcher = try fetchers.next()
             waiting = try client.begin().outcome
             client.shutdown()
             #expect(throws: CacheFailure.shuttingDown) { try client.begin() }
+            #expect(fetcher.isLeft())
         }
         return waiting
     }

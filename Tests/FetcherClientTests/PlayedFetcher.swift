@@ -13,8 +13,17 @@ import ThumbnailCache
 final class PlayedFetchers: FetcherLink {
     private let ends = NIOLockedValueBox<[CInt]>([])
     private let hasOpened = Semaphore()
+    /// How often there is none to be had.
+    let refusals: NIOLockedValueBox<Int>
+
+    init(refusals: Int = 0) { self.refusals = NIOLockedValueBox(refusals) }
 
     func open() throws(SystemError) -> CInt {
+        let isRefused = refusals.withLockedValue { refusals in
+            defer { refusals = max(0, refusals - 1) }
+            return refusals > 0
+        }
+        if isRefused { throw SystemError("connect", code: ECONNREFUSED) }
         var pair: (CInt, CInt) = (-1, -1)
         let code = withUnsafeMutableBytes(of: &pair) { pair in
             socketpair(
@@ -91,12 +100,12 @@ final class PlayedFetcher {
 
 /// Runs `body` with a client whose fetchers the test plays, and shuts it down.
 func withClient(
-    patience: TimeAmount = .hours(1), _ configure: (inout FetcherSettings) -> Void = { _ in },
+    patience: TimeAmount = .hours(1), refusals: Int = 0, _ configure: (inout FetcherSettings) -> Void = { _ in },
     _ body: (FetcherClient, PlayedFetchers) async throws -> Void
 ) async throws {
     var settings = FetcherSettings(version: "1", logLevel: "info")
     configure(&settings)
-    let fetchers = PlayedFetchers()
+    let fetchers = PlayedFetchers(refusals: refusals)
     let log = Logger(label: "tests") { _ in SwiftLogNoOpLogHandler() }
     let client = try FetcherClient(settings: settings, link: fetchers, patience: patience, log: log)
     try client.start()

@@ -1,4 +1,3 @@
-import Logging
 import NIOCore
 import Testing
 import ThumbnailCache
@@ -6,12 +5,10 @@ import ThumbnailCache
 @testable import Origins
 
 @Suite struct TargetTests {
-    private let fetcher = CurlImageFetcher(configuration: .init(), log: Logger(label: "tests"))
-
     private func target(
         _ origin: Origin, _ profile: String = "bob", size: UInt16 = 0, user: String = "alice", url: String? = nil
     ) throws -> DownloadTarget {
-        try fetcher.target(
+        try OriginRules(origin).target(
             origin: origin, user: OpaqueID(user), slot: Slot(profile: OpaqueID(profile), size: size), url: url)
     }
 
@@ -52,7 +49,7 @@ import ThumbnailCache
             "https://a.example/{profile}", "http://[::1]:8080/a/{profile}/{user}.png",
             "https://a.example:8443/?p={profile}&s={size}",
             "https://a.example/{profile_md5}?d=404&s={size}", "https://A.example:443/%7e/{profile}",
-            "http://127.1/{user}/{profile}?",
+            "http://127.0.0.1/{user}/{profile}?",
         ]
         // Every byte, alone, doubled and between others, and some that begin or end with dots.
         let ids = (0...255 as ClosedRange<UInt8>).flatMap { byte -> [[UInt8]] in
@@ -113,11 +110,11 @@ import ThumbnailCache
         "https://a.example/{profile", "https://a.example/profile}", "https://a.example/{}",
         "https://a.example/{Profile}",
         "https://a.example/../{profile}", "https://a.example/%2e%2e/{profile}", "https://a.example/a#{profile}",
-        "https://a.example/ {profile}", "https://a.example/%{profile}", "https://a.example\\{profile}",
+        "http://127.1/{profile}", "https://a.example/ {profile}", "https://a.example/%{profile}", "https://a.example\\{profile}",
     ])
     func `F50: a template that cannot be right is refused when it is loaded`(template: String) {
         #expect {
-            try CurlImageFetcher.validate(.test(url: template))
+            try OriginRules.validate(.test(url: template))
         } throws: { error in
             guard let error = error as? OriginError else { return false }
             return error.key == "url" && !error.reason.isEmpty
@@ -139,10 +136,10 @@ import ThumbnailCache
     ])
     func `F50: what else is wrong with an origin is named by its key`(fault: Fault) {
         var origin = Origin.test()
-        #expect(throws: Never.self) { try CurlImageFetcher.validate(origin) }
+        #expect(throws: Never.self) { try OriginRules.validate(origin) }
         fault.spoil(&origin)
         #expect {
-            try CurlImageFetcher.validate(origin)
+            try OriginRules.validate(origin)
         } throws: { error in
             (error as? OriginError)?.key == fault.key
         }
@@ -212,5 +209,13 @@ import ThumbnailCache
         } throws: { error in
             if case .invalid? = error as? TargetError { true } else { false }
         }
+    }
+}
+
+extension Origin {
+    fileprivate static func test(url: String = "https://a.example/{profile}", allow: [String] = []) -> Origin {
+        var origin = Origin(name: "test", url: url)
+        origin.allow = allow
+        return origin
     }
 }

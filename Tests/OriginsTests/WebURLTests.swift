@@ -28,16 +28,9 @@ import ThumbnailCache
         ("http://under_score.example.org/", "http://under_score.example.org/"),
         ("http://avatars1/", "http://avatars1/"),
         ("https://xn--bcher-kva.example/", "https://xn--bcher-kva.example/"),
-        // F32: what stands for an IPv4 address is written as one.
-        ("http://2130706433/", "http://127.0.0.1/"),
-        ("http://0x7f000001/", "http://127.0.0.1/"),
-        ("http://0x7f.1/", "http://127.0.0.1/"),
-        ("http://017700000001/", "http://127.0.0.1/"),
-        ("http://0177.0.0.1/", "http://127.0.0.1/"),
-        ("http://127.1/", "http://127.0.0.1/"),
         ("http://127.0.0.1./", "http://127.0.0.1/"),
     ])
-    func `F57, F32: a URL has one form, and the form is its own`(text: String, expected: String) throws {
+    func `F57: a URL has one form, and the form is its own`(text: String, expected: String) throws {
         let url = try WebURL(text)
         #expect(url.string == expected)
         #expect(try WebURL(url.string) == url)
@@ -51,8 +44,12 @@ import ThumbnailCache
         "http://a..b/", "http://.a/", "http://a../", "http://ex%00ample.org/", "http://b\u{fc}cher.example/",
         "http://[::1/", "http://[::g]/", "http://[fe80::1%25lo]/", "http://[127.0.0.1]/", "http://a,b/", "http://a*b/",
         "http://0x7f.1./", "http://1.2.3.4.5/", "http://example.0x1/", "http://256.256.256.256/",
+        // F32: what others take for an IPv4 address, or for a slash too many or too few, and what they decode.
+        "http://2130706433/", "http://0x7f000001/", "http://0x7f.1/", "http://017700000001/", "http://0177.0.0.1/",
+        "http://127.1/", "http:/example.org/", "http:///example.org/", "http:example.org", "http://ex%61mple.org/",
+        "http://example.org:80:80/", "http://[::1]x/", "http://[::1]:x/", "h ttp://example.org/", "://example.org/",
     ])
-    func `what is no absolute web URL is refused`(text: String) {
+    func `F32: what is no absolute web URL is refused`(text: String) {
         #expect {
             try WebURL(text)
         } throws: { error in
@@ -80,17 +77,5 @@ import ThumbnailCache
         #expect(try WebURL(start + String(repeating: "a", count: room)).string.utf8.count == 2048)
         #expect(throws: CacheFailure.self) { try WebURL(start + String(repeating: "a", count: room + 1)) }
         #expect(throws: CacheFailure.self) { try WebURL(start + String(repeating: "\"", count: room / 2)) }
-    }
-
-    @Test(arguments: [
-        ("b", "https://example.org/a/b"), ("/b", "https://example.org/b"), ("../b", "https://example.org/b"),
-        ("?x=1", "https://example.org/a/?x=1"), ("//other.example/b", "https://other.example/b"),
-        ("http://other.example", "http://other.example/"), ("../../../b", "https://example.org/b"),
-        ("%2e%2e/b", "https://example.org/b"), ("HTTPS://Example.org:443", "https://example.org/"),
-        ("b#c", "https://example.org/a/b"),
-    ])
-    func `a redirect may be relative to where it came from`(location: String, expected: String) throws {
-        let base = try WebURL("https://example.org/a/")
-        #expect(try WebURL(location, relativeTo: base).string == expected)
     }
 }

@@ -25,7 +25,10 @@ final class DownloadTransfer: Transfer {
         do {
             rules = try context.rulesCache.rules(of: download.origin)
             let known = rules.template.takenApart(download.target.url)
-            url = if let known { known } else { try WebURL(download.target.url) }
+            url = if let known { known } else { try WebURL(asCurl: download.target.url) }
+            if download.target.isNamedByClient { try rules.allow.check(url) }
+        } catch CacheFailure.denied(let reason) {
+            throw .denied(reason)
         } catch {
             throw .origin("the URL to fetch is none: \(error)")
         }
@@ -134,7 +137,7 @@ final class DownloadTransfer: Transfer {
         }
         let next: WebURL
         do throws(CacheFailure) {
-            next = try WebURL(location, relativeTo: url)
+            next = try WebURL(asCurl: location, relativeTo: url)
             guard next.scheme == .https || url.scheme == .http else { throw .denied("it leads from https to http") }
             if download.target.isNamedByClient { try rules.allow.check(next) }
         } catch {

@@ -1,5 +1,6 @@
 import NIOCore
 
+@testable import ImageFetcher
 @testable import Origins
 @testable import ThumbnailCache
 
@@ -16,6 +17,8 @@ public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     if let url {
         precondition(url.string.utf8.count <= WebURL.longest, "a URL is too long")
         precondition((try? WebURL(url.string)) == url, "the one form of \(url.string) is another")
+        precondition((try? WebURL(asCurl: text(0))) == url, "libcurl takes \(text(0)) apart otherwise")
+        precondition((try? WebURL(asCurl: url.string)) == url, "libcurl takes \(url.string) apart otherwise")
     }
     if let url, let list = try? AllowList([text(1)]), let entry = try? WebURL(text(1)), (try? list.check(url)) != nil {
         precondition(url.authority == entry.authority, "\(entry.string) allows \(url.string)")

@@ -83,7 +83,7 @@ import ThumbnailCache
             let slot = Slot(profile: OpaqueID("bob"), size: 0)
             for url in urls {
                 #expect(throws: TargetError.self, "\(url)") {
-                    try fetcher.target(origin: origin, user: OpaqueID("alice"), slot: slot, url: url)
+                    try OriginRules(origin).target(origin: origin, user: OpaqueID("alice"), slot: slot, url: url)
                 }
             }
         }

@@ -296,7 +296,7 @@ import Testing
         var origin = Origin(name: "o", url: "https://o.example/{profile}", allowPrivateAddresses: isPrivate)
         origin.tokenEndpoint = TokenEndpoint(url: url, clientID: client, clientSecret: secret.map { Secret($0.utf8) })
         do {
-            try CurlImageFetcher.validate(origin)
+            try OriginRules.validate(origin)
             #expect(key == nil)
         } catch {
             #expect(error.key == key, "\(error)")

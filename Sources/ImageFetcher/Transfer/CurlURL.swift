@@ -1,0 +1,52 @@
+import CCurl
+import Origins
+import ThumbnailCache
+
+extension WebURL {
+    /// A URL as libcurl, which is to connect, takes it apart.
+    /// - Parameter base: what a relative reference is relative to; nil where the text must be absolute.
+    /// - Throws: as ``WebURL/init(_:)``.
+    init(asCurl text: String, relativeTo base: WebURL? = nil) throws(CacheFailure) {
+        try Self.checkBytes(of: text)
+        let url = try CurlURL(text, base: base?.string)
+        try self.init(
+            URLParts(
+                scheme: url.get(CURLUPART_SCHEME) ?? "",
+                hasUser: url.get(CURLUPART_USER) != nil || url.get(CURLUPART_PASSWORD) != nil,
+                host: url.get(CURLUPART_HOST) ?? "", hasZone: url.get(CURLUPART_ZONEID) != nil,
+                port: url.get(CURLUPART_PORT), path: url.get(CURLUPART_PATH) ?? "/",
+                query: url.get(CURLUPART_QUERY) ?? ""))
+    }
+}
+
+/// libcurl's parser, for as long as its answer is taken out.
+private final class CurlURL {
+    private let handle: OpaquePointer
+
+    init(_ text: String, base: String?) throws(CacheFailure) {
+        guard let handle = curl_url() else { throw .invalid("out of memory while taking a URL apart") }
+        self.handle = handle
+        // CURLU_PATH_AS_IS: dot segments are resolved by us, after the percent-encoded ones have become visible.
+        let flags = UInt32(CURLU_PATH_AS_IS) | UInt32(CURLU_NON_SUPPORT_SCHEME)
+        if let base {
+            guard curl_url_set(handle, CURLUPART_URL, base, flags) == CURLUE_OK else {
+                throw .invalid("the URL that another is relative to is none")
+            }
+        }
+        let code = curl_url_set(handle, CURLUPART_URL, text, flags)
+        guard code != CURLUE_BAD_FILE_URL else { throw WebURL.notOfTheWeb }
+        guard code == CURLUE_OK else {
+            throw .invalid("not an absolute http or https URL (\(String(cString: curl_url_strerror(code))))")
+        }
+    }
+
+    deinit { curl_url_cleanup(handle) }
+
+    /// nil for a part that is not there.
+    func get(_ part: CURLUPart) -> String? {
+        var text: UnsafeMutablePointer<CChar>?
+        guard curl_url_get(handle, part, &text, 0) == CURLUE_OK, let text else { return nil }
+        defer { curl_free(text) }
+        return String(cString: text)
+    }
+}
