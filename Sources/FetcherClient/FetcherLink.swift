@@ -82,13 +82,26 @@ package final class FetcherStarter: FetcherLink {
     }
 
     /// What a fetcher may see of the environment. Whatever else stands there may be a secret of others (I11, F79).
-    private static var passed: [String] {
-        ["PATH", "LANG", "TZ", "RES_OPTIONS", "LOCALDOMAIN", "JOURNAL_STREAM", "LD_PRELOAD", "LD_LIBRARY_PATH"]
-            + ["ASAN_OPTIONS", "TSAN_OPTIONS", "SWIFT_BACKTRACE"]
+    private static var passed: Set<Substring> {
+        [
+            "PATH", "LANG", "TZ", "RES_OPTIONS", "LOCALDOMAIN", "JOURNAL_STREAM", "LD_PRELOAD", "LD_LIBRARY_PATH",
+            "ASAN_OPTIONS", "TSAN_OPTIONS", "SWIFT_BACKTRACE",
+        ]
+    }
+
+    private static func environment() -> [UnsafeMutablePointer<CChar>?] {
+        var all: [UnsafeMutablePointer<CChar>?] = []
+        var next = environ
+        while let line = next.pointee {
+            let name = String(cString: line).prefix { $0 != "=" }
+            if passed.contains(name) || name.hasPrefix("THUMBCACHED_") { all.append(strdup(line)) }
+            next += 1
+        }
+        return all
     }
 
     private static func spawn(_ program: String, on socket: CInt) throws(SystemError) {
-        let environment = passed.compactMap { name in getenv(name).map { strdup("\(name)=\(String(cString: $0))") } }
+        let environment = environment()
         let words = [program, "--start-fetchers"].map { (word: String) in strdup(word) }
         defer { for text in environment + words { free(text) } }
         var (actions, attributes) = (posix_spawn_file_actions_t(), posix_spawnattr_t())

@@ -54,7 +54,7 @@ public final class FakeWorld: Sendable {
         ) { [fetcher] in fetcher.isBusy }
         self.services = CacheServices(
             store: self.store, fetcher: fetcher, tokens: tokens, memory: MemoryTier(capacity: memory), budget: budget,
-            disk: disk, judging: disk, writes: behind, lifecycle: lifecycle, endings: endings ?? lifecycle,
+            disk: disk, writes: behind, lifecycle: lifecycle, endings: endings ?? lifecycle,
             tasks: tasks, time: time, framing: .bare, counters: CacheCounters(), yield: yield,
             settings: { box.withLockedValue { $0 } })
     }

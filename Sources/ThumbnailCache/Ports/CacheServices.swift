@@ -10,8 +10,6 @@ public struct CacheServices: Sendable {
     public let budget: MemoryBudget
     /// For reads and writes of images.
     public let disk: any BlockingPool
-    /// Where downloaded images wait to be judged while others are still being downloaded: one thread, mostly awake.
-    public let judging: any BlockingPool
     /// Where they wait to be written.
     public let writes: WriteBehind
     /// For log-ins, so that none waits behind reads.
@@ -30,7 +28,7 @@ public struct CacheServices: Sendable {
 
     public init(
         store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
-        budget: MemoryBudget, disk: any BlockingPool, judging: any BlockingPool, writes: WriteBehind,
+        budget: MemoryBudget, disk: any BlockingPool, writes: WriteBehind,
         lifecycle: any BlockingPool, endings: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping,
         framing: ReplyFraming, counters: CacheCounters, yield: @escaping YieldToOthers,
         settings: @escaping @Sendable () -> CacheSettings
@@ -41,7 +39,6 @@ public struct CacheServices: Sendable {
         self.memory = memory
         self.budget = budget
         self.disk = disk
-        self.judging = judging
         self.writes = writes
         self.lifecycle = lifecycle
         self.endings = endings

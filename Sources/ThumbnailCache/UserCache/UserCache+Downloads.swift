@@ -93,11 +93,11 @@ extension UserCache {
         return true
     }
 
-    /// Bytes whose digest the fetcher's one thread has the time for, for which other downloads wait: these take some
-    /// 40 µs. To hand them to a pool takes 15 µs and more, and a thread's waking.
+    /// Bytes whose digest the thread that speaks with the fetcher has the time for, for which other answers wait: these
+    /// take some 40 µs. To hand them to a pool takes 15 µs and more, and a thread's waking.
     private static var mostHashedAtOnce: Int { 64 << 10 }
 
-    /// Judges what came: here, on the fetcher's thread, if it is quickly done and no other download needs that thread.
+    /// Judges what came: here, on the fetcher's thread, if it is quickly done.
     private func arrived(_ outcome: DownloadOutcome, _ attempt: DownloadAttempt) {
         let responseTime = ResponseTime(now: services.time.now, wallClock: services.time.wallClock)
         let (flight, target, origin, basis) = (attempt.flight, attempt.target, attempt.origin, attempt.basis)
@@ -109,8 +109,6 @@ extension UserCache {
         }
         if case .image(let downloaded) = outcome, downloaded.bytes.count > Self.mostHashedAtOnce {
             services.disk.submit(for: owner.uid, judge)
-        } else if services.fetcher.isBusy {
-            services.judging.submit(for: owner.uid, judge)
         } else {
             judge()
         }

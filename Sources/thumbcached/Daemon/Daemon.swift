@@ -67,7 +67,6 @@ enum Daemon {
             try FairPool(named: name, threads: threads, accountOf: accountOf, now: uptime)
         }
         let disk = try pool("disk", threads: diskThreads)
-        let judging = try pool("judging", threads: 1)
         let writing = try pool("writing", threads: 1)
         let lifecycle = try pool("log-ins", threads: lifecycleThreads)
         let endings = try pool("log-outs", threads: endingThreads)
@@ -81,7 +80,7 @@ enum Daemon {
         let budget = MemoryBudget(limits: { live.withLockedValue { $0.memoryLimits } }, accountOf: accountOf)
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: fetcher, memory: memory, budget: budget, disk: disk,
-            judging: judging, writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks, time: time,
+            writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks, time: time,
             framing: framing, counters: CacheCounters(), yield: backgroundYield().yield,
             settings: { live.withLockedValue { $0.cacheSettings } })
         let sessions = UserSessions(services: services, log: log)
@@ -125,7 +124,7 @@ enum Daemon {
         try tasks.wait { await pendingLogouts?.stop() }
         fetcher.shutdown()
         watchdog?.stop()
-        for pool in [disk, judging, writing, lifecycle, endings] { pool.stop() }
+        for pool in [disk, writing, lifecycle, endings] { pool.stop() }
         // Behind what a write leaves to be done: room that it makes is made while the locks are held.
         store.shutdown()
         try tasks.wait { await group.end() }

@@ -81,7 +81,7 @@ final class TestDaemon: Sendable {
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: FakeTokenEndpoint(), memory: MemoryTier(capacity: setup.memory),
             budget: budget,
-            disk: disk, judging: disk,
+            disk: disk,
             writes: WriteBehind(writer: disk, time: time, yield: {}, limits: .init(tier: setup.memory)) { false },
             lifecycle: ThreadPool(threads: setup.lifecycleThreads),
             endings: ThreadPool(threads: setup.lifecycleThreads), tasks: setup.tasks, time: time,

@@ -82,7 +82,7 @@ extension EndToEnd {
                 try notify.wait(for: "WATCHDOG=1")
                 // A thread that nobody names has the name of the one that made it: here the main thread's.
                 let known = [
-                    "thumbcached", "signals", "tasks", "sockets", "disk", "judging", "writing", "log-ins", "log-outs",
+                    "thumbcached", "signals", "tasks", "sockets", "disk", "writing", "log-ins", "log-outs",
                     "downloads", "maintenance",
                 ]
                 let names = try threads(daemon)

@@ -274,7 +274,6 @@ extension CacheServices {
     fileprivate func with(settings: @escaping @Sendable () -> CacheSettings) -> CacheServices {
         CacheServices(
             store: store, fetcher: fetcher, tokens: tokens, memory: memory, budget: budget, disk: disk,
-            judging: judging,
             writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks, time: time, framing: framing,
             counters: counters, yield: yield, settings: settings)
     }
