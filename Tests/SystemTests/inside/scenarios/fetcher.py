@@ -10,7 +10,7 @@ from commands import attempt, property_of, run, systemctl
 from daemon import CACHE, FETCHER, FETCHER_PATH, FETCHER_SOCKET, PENDING, RUNTIME, STATE, UNIT
 from pictures import picture
 from resp import PATH as CLIENTS
-from resp import Closed, Refused, ask
+from resp import Closed, Refused, ask, error_code
 from waiting import check, wait_until
 
 from scenarios.confinement import ORIGIN, served
@@ -117,6 +117,30 @@ def cannot_start(machine):
         check(property_of(FETCHER_SOCKET, "ActiveState") == "active", "the fetcher's socket is closed")
 
 
+def without_socket(machine):
+    """I9: somebody has closed the fetcher's socket: the daemon starts, serves what is held, and says what is missing
+    now and then; once the socket is open nobody has to do anything else"""
+    alice = machine.people.alice
+    image = picture("from the origin")
+    with served(image) as port:
+        use(machine, port)
+        check(ask("GET", ACCOUNT, "held", uid=alice.uid) == image, "the download brought no image")
+        cursor = machine.daemon.now()
+        # A start of the daemon would open it.
+        systemctl("mask", "--runtime", "--now", FETCHER_SOCKET)
+        try:
+            systemctl("restart", UNIT)
+            machine.daemon.wait_for_error(cursor, ["the process that downloads has ended", "ENOENT"], UNIT)
+            check(ask("GET", ACCOUNT, "held", uid=alice.uid) == image, "what is held is not served")
+            check(error_code("GET", ACCOUNT, "contact-0", uid=alice.uid) == "ORIGIN", "a download has another error")
+            lines = len(machine.daemon.messages(cursor, UNIT))
+            check(lines < 50, f"the daemon wrote {lines} lines")
+        finally:
+            systemctl("unmask", "--runtime", FETCHER_SOCKET)
+        systemctl("start", FETCHER_SOCKET)
+        wait_for_download(alice, "contact-0", image)
+
+
 def hostile(machine):
     """I1, I11: whoever has broken into the fetcher reaches neither keys nor images, neither clients nor the daemon:
     each try is refused"""
@@ -184,4 +208,4 @@ def subject(line):
     return line.rsplit(": ", 1)[0]
 
 
-SCENARIOS = [two_users, confined, killed, goes_with_the_daemon, cannot_start, hostile]
+SCENARIOS = [two_users, confined, killed, goes_with_the_daemon, cannot_start, without_socket, hostile]
