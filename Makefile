@@ -30,6 +30,8 @@ OWN_TMPDIR = TMPDIR="$$(mkdir -p .build/tmp && cd .build/tmp && pwd)"
 
 TSAN_OPTIONS = TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan-suppressions"
 PROGRAMS = thumbcached thumbcachectl
+# What nobody starts by hand.
+HELPER = thumbcached-fetcher
 
 # Files come from the commit's time, so that the same commit makes the same package.
 EPOCH = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
@@ -42,7 +44,7 @@ DOCUMENTS = $(PREFIX)/share/doc/thumbcached
 ZSH = $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 # Of the system that it is installed on, or packaged for; 0 where there is none.
 SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*\).*/\1/p' | grep . || echo 0)
-SECURITY_UNITS = thumbcached.service thumbcached-logout@.service thumbcached-honoured@.service
+SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service
 
 .PHONY: help demo test check release install deb lint-deb security-table test-system tsan asan \
     fuzz history-test power-cut-test failing-calls-test soak bench bench-docs format clean
@@ -88,26 +90,29 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 	    strip -o "dist/$$program" "$$bin/$$program" || exit 1; \
 	    for shell in bash zsh fish; do \
 	        dist/$$program --generate-completion-script $$shell > dist/completions/$$program.$$shell || exit 1; done; \
-	    sed -i '1{/^#!/d}' dist/completions/$$program.bash || exit 1; done
+	    sed -i '1{/^#!/d}' dist/completions/$$program.bash || exit 1; done; \
+	strip -o dist/$(HELPER) "$$bin/$(HELPER)"
 	$(EPOCH) tools/make-manuals dist dist/man
 
 # `make release` as yourself, then `sudo make install`: root then needs no toolchain on its PATH. Units name the
 # programs where they are installed; documents lie beside what they link to. The configuration has every key with its
 # default, none of them set, so that an upgrade's better defaults count; one that is there already stays as it is.
 install: ## programs, units, configuration, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
-	test -x dist/thumbcached -a -d dist/man -a -d dist/completions || $(MAKE) release
-	install -d $(DESTDIR)$(PREFIX)/bin $(UNITS)/user-.slice.d $(DESTDIR)$(DOCUMENTS)/hooks \
+	test -x dist/thumbcached -a -x dist/$(HELPER) -a -d dist/man -a -d dist/completions || $(MAKE) release
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec $(UNITS)/user-.slice.d $(DESTDIR)$(DOCUMENTS)/hooks \
 	    $(DESTDIR)$(DOCUMENTS)/application
 	install -m 755 $(addprefix dist/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 dist/$(HELPER) $(DESTDIR)$(PREFIX)/libexec
 	cd systemd && for unit in *.service *.socket *.path user-.slice.d/*.conf; do \
-	    sed -e 's|/usr/bin/thumbcache|$(PREFIX)/bin/thumbcache|g' -e 's|docs/\([a-z]*\.md\)|$(DOCUMENTS)/\1|g' \
+	    sed -e 's|/usr/bin/thumbcache|$(PREFIX)/bin/thumbcache|g' \
+	        -e 's|/usr/libexec/thumbcache|$(PREFIX)/libexec/thumbcache|g' -e 's|docs/\([a-z]*\.md\)|$(DOCUMENTS)/\1|g' \
 	        "$$unit" > "$(UNITS)/$$unit" && chmod 644 "$(UNITS)/$$unit" || exit 1; done
 	test "$(SYSTEMD)" -lt 254 || \
 	    install -D -m 644 -t $(UNITS)/thumbcached.service.d systemd/since-254/thumbcached.service.d/10-restart.conf
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d systemd/sysusers.d/thumbcached.conf
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/tmpfiles.d systemd/tmpfiles.d/thumbcached.conf
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/thumbcached config/hooks/pam-session
-	for page in thumbcachectl.1 thumbcached.toml.5 thumbcached.8; do \
+	for page in thumbcachectl.1 thumbcached.toml.5 thumbcached.8 $(HELPER).8; do \
 	    manual="$(DESTDIR)$(PREFIX)/share/man/man$${page##*.}" && install -d "$$manual" && \
 	    sed 's|@DOCUMENTS@|$(DOCUMENTS)|g' "dist/man/$$page" > "$$manual/$$page" \
 	        && chmod 644 "$$manual/$$page" || exit 1; done

@@ -134,8 +134,10 @@ enum FetcherProgram {
     private static func confine(_ settings: FetcherSettings, _ log: Logger) throws {
         try leaveRoot()
         try becomeUndumpable()
+        // Where names of hosts and authorities come from: on openSUSE /etc leads to /var/lib for the latter.
         let system = [
-            "/etc", "/usr", "/lib", "/lib64", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager",
+            "/var/lib/ca-certificates", "/etc", "/usr", "/lib", "/lib64", "/run/systemd/resolve", "/run/resolvconf",
+            "/run/NetworkManager",
             "/run/nscd", "/dev/null", "/dev/urandom", "/dev/random",
         ]
         let lacks = try Confinement(

@@ -9,19 +9,22 @@ extension Daemon {
     /// Set by the unit: where systemd starts a fetcher for whoever connects.
     static let fetcherVariable = "THUMBCACHED_FETCHER"
     private static var fetcherName: String { "thumbcached-fetcher" }
-    /// Where it is looked for beside the daemon's own directory.
-    private static var libraryDirectory: String { "/usr/libexec" }
 
     /// How a fetcher is had: from systemd, else by a program of the daemon's own.
     /// - Throws: ``DaemonError`` where there is no such program.
     static func fetcherLink(_ environment: [String: String]) throws -> any FetcherLink {
         if let path = environment[fetcherVariable], !path.isEmpty { return FetcherUnit(path: path) }
-        let places = [try ownDirectory(), libraryDirectory].map { "\($0)/\(fetcherName)" }
+        let places = fetcherPlaces(for: try ownDirectory())
         guard let program = places.first(where: { access($0, X_OK) == 0 }) else {
             throw DaemonError(
                 "there is no \(fetcherName) to download with at \(places.joined(separator: " or ")): install it there")
         }
         return try FetcherStarter(program: program)
+    }
+
+    /// Where a daemon of this directory looks for it: where it was built, and where it is installed, below any prefix.
+    static func fetcherPlaces(for directory: String) -> [String] {
+        [directory, "\(parent(of: directory))/libexec"].map { "\($0)/\(fetcherName)" }
     }
 
     private static func ownDirectory() throws(SystemError) -> String {

@@ -13,6 +13,10 @@ UNIT = "thumbcached.service"
 SOCKET = "thumbcached.socket"
 # Starts the service where log-outs wait for it.
 PATH = "thumbcached.path"
+# What downloads for it.
+FETCHER = "thumbcached-fetcher.service"
+FETCHER_SOCKET = "thumbcached-fetcher.socket"
+FETCHER_PATH = pathlib.Path("/run/thumbcached-fetcher.sock")
 CONFIGURATION = pathlib.Path("/etc/thumbcached/thumbcached.toml")
 # As the package brought it: kept over boots.
 INSTALLED_CONFIGURATION = pathlib.Path("/var/lib/system-test/thumbcached.toml")
@@ -20,7 +24,7 @@ CACHE = pathlib.Path("/var/cache/thumbcached")
 STATE = pathlib.Path("/var/lib/thumbcached")
 RUNTIME = pathlib.Path("/run/thumbcached")
 PENDING = pathlib.Path("/var/lib/thumbcached-pending")
-DROP_INS = [pathlib.Path(f"/run/systemd/system/{unit}.d/50-system-test.conf") for unit in (UNIT, SOCKET)]
+DROP_INS = [pathlib.Path(f"/run/systemd/system/{unit}.d/50-system-test.conf") for unit in (UNIT, SOCKET, FETCHER)]
 # What systemd says when a unit has stopped: systemd.journal-fields(7), sd-messages.h.
 STOPPED = "9d1aaa27d60140bd96365438aad20286"
 # syslog(3).
@@ -68,6 +72,11 @@ class Daemon:
         path.write_text(text, encoding="utf-8")
         systemctl("daemon-reload")
 
+    def remove_drop_in(self, unit):
+        """The installed unit alone, for what is started from here on."""
+        next(path for path in DROP_INS if unit in str(path)).unlink()
+        systemctl("daemon-reload")
+
     def reset(self, everybody):
         """As it was installed, with nobody logged in. What a scenario broke is mended; what it left unmended fails
         here."""
@@ -87,8 +96,8 @@ class Daemon:
             mended = True
         attempt("systemctl", "reset-failed")
         if mended:
-            attempt("systemctl", "stop", UNIT)
-        systemctl("start", SOCKET, PATH)
+            attempt("systemctl", "stop", UNIT, FETCHER)
+        systemctl("start", FETCHER_SOCKET, SOCKET, PATH)
         try:
             self.start()
         except TimeoutError:
@@ -129,6 +138,10 @@ class Daemon:
             f"[{moment(entry):.3f}] {entry.get('SYSLOG_IDENTIFIER')}: {entry.get('MESSAGE')}"
             for entry in self.entries(cursor, unit)
         ]
+
+    def messages(self, cursor, unit):
+        """What the unit's programs wrote, as they wrote it."""
+        return [str(entry.get("MESSAGE")) for entry in self.entries(cursor, unit)]
 
     def wait_for_journal(self, cursor, words, unit):
         """The journal of the unit says all of these words in one line."""

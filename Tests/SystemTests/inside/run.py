@@ -11,6 +11,7 @@ from machine import EXCHANGE, Machine
 from scenarios import (
     activation,
     confinement,
+    fetcher,
     installation,
     intruders,
     logout,
@@ -30,6 +31,7 @@ BOOTS = [
     [
         installation.SCENARIOS,
         confinement.SCENARIOS,
+        fetcher.SCENARIOS,
         logout.SCENARIOS,
         managers.SCENARIOS,
         activation.SCENARIOS,

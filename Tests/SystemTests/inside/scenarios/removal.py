@@ -7,7 +7,7 @@ from commands import attempt, run
 from daemon import CACHE, PENDING, RUNTIME, STATE
 from waiting import check, wait_until
 
-from scenarios.installation import PACKAGE
+from scenarios.installation import PACKAGE, USERS
 
 
 def removed(machine):
@@ -15,7 +15,8 @@ def removed(machine):
     machine.people.login(machine.people.alice)
     run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "remove", "--yes", "thumbcached")
     check(not pathlib.Path("/usr/bin/thumbcached").exists(), "the program is still there")
-    wait_until("no process of the daemon runs", lambda: attempt("pgrep", "--exact", "thumbcached").returncode != 0)
+    programs = "^(/usr/bin/thumbcached|/usr/libexec/thumbcached-fetcher)"
+    wait_until("no process of the daemon runs", lambda: attempt("pgrep", "--full", programs).returncode != 0)
     check(pathlib.Path("/etc/thumbcached/thumbcached.toml").exists(), "remove took the configuration")
     # Whoever is logged in can log out, and others in, with nothing of it left.
     machine.people.end_all()
@@ -30,7 +31,8 @@ def purged(machine):
     check(ended.returncode == 0 and "warning" not in said.lower(), f"status {ended.returncode}: {said}")
     for path in (CACHE, STATE, PENDING, RUNTIME, pathlib.Path("/etc/thumbcached")):
         check(not path.exists(), f"{path} is still there")
-    check(attempt("id", "thumbcached").returncode != 0, "the user thumbcached is still there")
+    for user in USERS:
+        check(attempt("id", user).returncode != 0, f"the user {user} is still there")
     left = run("find", "/etc", "/usr", "/var/lib", "/var/cache", "/run", "-xdev", "-name", "*thumbcache*").split()
     left = [path for path in left if "/system-test/" not in path and "/lib/dpkg/" not in path]
     check(not left, f"left behind: {left}")
