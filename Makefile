@@ -47,7 +47,7 @@ SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*
 SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service
 
 .PHONY: help demo test check release install deb lint-deb security-table test-system tsan asan \
-    fuzz history-test power-cut-test failing-calls-test soak bench bench-docs format clean
+    fuzz history-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -189,6 +189,11 @@ failing-calls-test: ## every kind of system call of a running daemon fails in tu
 	@tools/install-dependencies build failing-calls
 	$(OWN_TMPDIR) swift build
 	tools/failing-calls .build/debug/thumbcached --cases $(CASES)
+
+# A minute each; `tools/mutations --only fence` for some.
+mutation-test: ## turn off one line of Tests/mutations.toml at a time: does a test notice?
+	@tools/install-dependencies build test
+	$(OWN_TMPDIR) tools/mutations
 
 # `tools/soak --from dist/soak.jsonl --plot docs/soak.svg` draws a run, also while it goes on.
 soak: ## MINUTES under a mixed load, and whether memory, descriptors or files grow: docs/soak.svg

@@ -138,6 +138,15 @@ extension EndToEnd {
             }
         }
 
+        @Test func `every line that the table of mutations turns off is there, once, and every limit is in the table`()
+            throws
+        {
+            try withMachine { machine in
+                let check = try machine.run(["\(Files.repository)/tools/mutations", "--check"])
+                #expect(check.status == 0, "\(check.everything)")
+            }
+        }
+
         /// The codes in a text, such as F14 and I3. They are words of their own, so that 0xF5 holds none.
         static func codes(_ text: [UInt8]) -> Set<String> {
             let words = text.split { isalnum(CInt($0)) == 0 && $0 != UInt8(ascii: "_") }
