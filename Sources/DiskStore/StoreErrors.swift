@@ -2,7 +2,8 @@ import LinuxSupport
 import Logging
 import ThumbnailCache
 
-/// Why the store does not start, or cannot be inspected: a sentence that says what was wrong, where, and what would be right.
+/// Why the store does not start, or cannot be inspected: a sentence that says what was wrong, where, and what would be
+/// right.
 public struct StoreStartError: Error, Sendable, Equatable, CustomStringConvertible {
     public let description: String
 

@@ -31,8 +31,8 @@ package struct FetcherUnit: FetcherLink {
 
 /// A fetcher of the daemon's own, where nobody else starts it.
 ///
-/// The daemon gives up the right to start programs. So it starts one before, which starts a fetcher for each socket that
-/// it is handed, and ends with the daemon.
+/// The daemon gives up the right to start programs. So it starts one before, which starts a fetcher for each socket
+/// that it is handed, and ends with the daemon.
 package final class FetcherStarter: FetcherLink {
     /// Leads to it.
     private let descriptor: CInt
@@ -118,7 +118,8 @@ package final class FetcherStarter: FetcherLink {
         let code = posix_spawn(&pid, program, &actions, &attributes, words + [nil], environment + [nil])
         guard code == 0 else {
             throw SystemError(
-                "start \(program) (at the limit of processes raise TasksMax= in the unit, in a shell ulimit -u)", code: code)
+                "start \(program) (at the limit of processes raise TasksMax= in the unit, in a shell ulimit -u)",
+                code: code)
         }
     }
 }

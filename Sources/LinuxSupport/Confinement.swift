@@ -3,8 +3,8 @@ import Glibc
 
 /// What a process keeps of its powers, for the day on which somebody breaks into it.
 ///
-/// Files are kept by Landlock, landlock(7); sockets and all other system calls by a filter, seccomp(2), whose list is in
-/// `Sources/CLinux/seccomp.c`. Neither needs root. Neither can be taken back, by root either.
+/// Files are kept by Landlock, landlock(7); sockets and all other system calls by a filter, seccomp(2), whose list is
+/// in `Sources/CLinux/seccomp.c`. Neither needs root. Neither can be taken back, by root either.
 ///
 /// What is open stays open: who confines a process closes first what it is not to keep.
 public struct Confinement: Hashable, Sendable {

@@ -2,8 +2,8 @@ import ThumbnailCache
 
 /// An absolute http or https URL in one form: equal URLs are equal strings.
 ///
-/// Scheme and host are in lower case, IPv4 addresses are dotted decimal, the default port, the fragment and the dot of a
-/// fully qualified host are gone, dot segments are resolved (also those written with %2E), and percent-encoding is as
+/// Scheme and host are in lower case, IPv4 addresses are dotted decimal, the default port, the fragment and the dot of
+/// a fully qualified host are gone, dot segments are resolved (also those written with %2E), and percent-encoding is as
 /// RFC 3986 section 6.2.2 would have it: upper-case digits, encoded what must be and nothing else.
 ///
 /// What takes it apart is strict (``URLParts``), so that the daemon needs no libcurl. The fetcher has libcurl's own
@@ -32,8 +32,8 @@ package struct WebURL: Hashable, Sendable {
         try self.init(URLParts(text))
     }
 
-    /// The one form of a URL that was taken apart: by our own parser, or by libcurl's. Whatever was not looked at in the
-    /// text as a whole (``checkBytes(of:)``) is looked at here.
+    /// The one form of a URL that was taken apart: by our own parser, or by libcurl's. Whatever was not looked at in
+    /// the text as a whole (``checkBytes(of:)``) is looked at here.
     package init(_ parts: URLParts) throws(CacheFailure) {
         guard let scheme = Scheme(rawValue: parts.scheme.lowercased()) else { throw Self.notOfTheWeb }
         guard !parts.hasUser else { throw .denied("a URL must not hold a user name or a password") }

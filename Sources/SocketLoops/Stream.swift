@@ -91,7 +91,9 @@ public final class Stream: PollHandler {
         flush()
         while isOpen && unsent > most {
             var writable = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-            guard poll(&writable, 1, -1) >= 0 || errno == EINTR else { return close(IOError(errnoCode: errno, reason: "poll")) }
+            guard poll(&writable, 1, -1) >= 0 || errno == EINTR else {
+                return close(IOError(errnoCode: errno, reason: "poll"))
+            }
             isBlocked = false
             flush()
         }

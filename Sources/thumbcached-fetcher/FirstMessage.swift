@@ -20,10 +20,14 @@ enum FirstMessage {
                 guard Glibc.poll(&poll, 1, patience) > 0 else {
                     throw SystemError("wait for the daemon's settings", code: ETIMEDOUT)
                 }
-                return try retryingInterrupts("read the daemon's settings") { recv(connection, room.baseAddress, missing, 0) }
+                return try retryingInterrupts("read the daemon's settings") {
+                    recv(connection, room.baseAddress, missing, 0)
+                }
             }
             guard count > 0 else { _exit(0) }
-            try assembler.receive(piece) { lent, _ throws(MessageError) in fields = ByteBuffer(bytes: lent.readableBytesView) }
+            try assembler.receive(piece) { lent, _ throws(MessageError) in
+                fields = ByteBuffer(bytes: lent.readableBytesView)
+            }
         }
         return fields ?? ByteBuffer()
     }

@@ -49,7 +49,8 @@ import ThumbnailCache
         }
     }
 
-    @Test func `a fetcher that ends fails what was under way, and the next one is asked for what follows`() async throws {
+    @Test func `a fetcher that ends fails what was under way, and the next one is asked for what follows`() async throws
+    {
         try await withClient { client, fetchers in
             let fetcher = try fetchers.next()
             let (first, _) = try client.begin()
@@ -124,10 +125,11 @@ import ThumbnailCache
         }
     }
 
-    @Test(arguments: [
-        [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0], [0, 0, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF], [0, 0, 0, 1, 0, 0, 0, 0, 99],
-        [0, 0, 0, 2, 0, 0, 0, 0, 6, 0], [0, 0, 0, 0, 0, 0, 0, 0],
-    ] as [[UInt8]])
+    @Test(
+        arguments: [
+            [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0], [0, 0, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF], [0, 0, 0, 1, 0, 0, 0, 0, 99],
+            [0, 0, 0, 2, 0, 0, 0, 0, 6, 0], [0, 0, 0, 0, 0, 0, 0, 0],
+        ] as [[UInt8]])
     func `I8: who says what is no message, or too much, is left`(_ bytes: [UInt8]) async throws {
         try await withClient { client, fetchers in
             let fetcher = try fetchers.next()
@@ -139,7 +141,9 @@ import ThumbnailCache
         }
     }
 
-    @Test func `F36: what the fetcher takes for an image is one, within its limits, or the download fails`() async throws {
+    @Test func `F36: what the fetcher takes for an image is one, within its limits, or the download fails`()
+        async throws
+    {
         try await withClient({ $0.maximumDimension = 2 }) { client, fetchers in
             let fetcher = try fetchers.next()
             for body in [Array("<svg/>".utf8), [], Self.png] {

@@ -95,9 +95,6 @@ final class TransferScheduler: Sendable {
         return try result.get()
     }
 
-    /// Whether any download is under way or waits.
-    var isBusy: Bool { state.withLockedValue { $0.downloads.active + $0.downloads.waiting > 0 } }
-
     func cancel(_ ticket: TransferTicket) {
         state.withLockedValue { state in
             guard state.phase != .closed else { return }

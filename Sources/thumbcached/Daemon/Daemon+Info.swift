@@ -18,55 +18,57 @@ extension Daemon {
     ) -> ServerInfo {
         let started = uptime()
         let (memory, budget, counters) = (services.memory, services.budget, services.counters)
-        return ServerInfo([
-            "server": { _, _ in
-                [
-                    ("thumbcached_version", Version.current), ("redis_version", "7.0.0"), ("redis_mode", "standalone"),
-                    ("process_id", "\(getpid())"),
-                    ("uptime_in_seconds", "\((uptime() - started) / 1_000_000_000)"),
-                ]
-            },
-            "clients": { peer, _ in registry.lines(for: peer) },
-            "memory": { peer, _ in
-                let capacity = ("tier_capacity", "\(memory.capacity)")
-                guard peer.isAdmin else { return [("held_bytes", "\(budget.bytes(of: peer.uid))"), capacity] }
-                let tier = memory.statistics
-                return [
-                    ("held_bytes", "\(budget.bytes)"), capacity, ("used_memory_rss", "\(residentBytes())"),
-                    ("tier_images", "\(tier.images)"), ("tier_bytes", "\(tier.bytes)"),
-                    ("tier_evictions", "\(tier.evictions)"),
-                ]
-            },
-            "cache": { peer, figures in
-                var lines: Lines = [("memory_hits", "\(figures().memoryHits)")]
-                guard peer.isAdmin else { return lines }
-                let backlog = services.writes.backlog
-                lines += counters.figures(
-                    .diskHits, .staleServed, .downloads, .downloadFailures, .revalidations, .notModified,
-                    .downloadsCancelled, .puts, .storeFailures, .storesSkipped)
-                return lines + [("unwritten_images", "\(backlog.images)"), ("unwritten_bytes", "\(backlog.bytes)")]
-            },
-            "store": { peer, figures in
-                let usage = peer.isAdmin ? store.usageTotal : figures().usage
-                var lines: Lines = [("images", "\(usage.images)"), ("bytes", "\(usage.bytes)")]
-                guard peer.isAdmin else { return lines }
-                lines += [("counted", store.isCounted ? "1" : "0"), ("trash_bytes", "\(store.trashUsage.bytes)")]
-                return lines + store.counters.figures()
-            },
-            "fetch": { peer, figures in
-                fetchLines(
-                    fetcher.statistics, origins: live.withLockedValue { $0.origins }.keys.sorted(),
-                    traffic: peer.isAdmin ? (counters: counters, memoryHits: figures().memoryHits) : nil)
-            },
-            "sessions": { peer, figures in
-                let open: Lines = [("open_caches", "\(figures().openCaches)")]
-                return peer.isAdmin ? open + counters.figures(.logins, .logouts) : open
-            },
-            "purge": { peer, _ in
-                let epoch: Lines = [("epoch", "\(sessions.epoch(of: peer.uid))")]
-                return peer.isAdmin ? epoch + counters.figures(.purges, .endingsThatFailed) : epoch
-            },
-        ], beforehand: ["fetch": { await fetcher.readStatistics() }])
+        return ServerInfo(
+            [
+                "server": { _, _ in
+                    [
+                        ("thumbcached_version", Version.current), ("redis_version", "7.0.0"),
+                        ("redis_mode", "standalone"),
+                        ("process_id", "\(getpid())"),
+                        ("uptime_in_seconds", "\((uptime() - started) / 1_000_000_000)"),
+                    ]
+                },
+                "clients": { peer, _ in registry.lines(for: peer) },
+                "memory": { peer, _ in
+                    let capacity = ("tier_capacity", "\(memory.capacity)")
+                    guard peer.isAdmin else { return [("held_bytes", "\(budget.bytes(of: peer.uid))"), capacity] }
+                    let tier = memory.statistics
+                    return [
+                        ("held_bytes", "\(budget.bytes)"), capacity, ("used_memory_rss", "\(residentBytes())"),
+                        ("tier_images", "\(tier.images)"), ("tier_bytes", "\(tier.bytes)"),
+                        ("tier_evictions", "\(tier.evictions)"),
+                    ]
+                },
+                "cache": { peer, figures in
+                    var lines: Lines = [("memory_hits", "\(figures().memoryHits)")]
+                    guard peer.isAdmin else { return lines }
+                    let backlog = services.writes.backlog
+                    lines += counters.figures(
+                        .diskHits, .staleServed, .downloads, .downloadFailures, .revalidations, .notModified,
+                        .downloadsCancelled, .puts, .storeFailures, .storesSkipped)
+                    return lines + [("unwritten_images", "\(backlog.images)"), ("unwritten_bytes", "\(backlog.bytes)")]
+                },
+                "store": { peer, figures in
+                    let usage = peer.isAdmin ? store.usageTotal : figures().usage
+                    var lines: Lines = [("images", "\(usage.images)"), ("bytes", "\(usage.bytes)")]
+                    guard peer.isAdmin else { return lines }
+                    lines += [("counted", store.isCounted ? "1" : "0"), ("trash_bytes", "\(store.trashUsage.bytes)")]
+                    return lines + store.counters.figures()
+                },
+                "fetch": { peer, figures in
+                    fetchLines(
+                        fetcher.statistics, origins: live.withLockedValue { $0.origins }.keys.sorted(),
+                        traffic: peer.isAdmin ? (counters: counters, memoryHits: figures().memoryHits) : nil)
+                },
+                "sessions": { peer, figures in
+                    let open: Lines = [("open_caches", "\(figures().openCaches)")]
+                    return peer.isAdmin ? open + counters.figures(.logins, .logouts) : open
+                },
+                "purge": { peer, _ in
+                    let epoch: Lines = [("epoch", "\(sessions.epoch(of: peer.uid))")]
+                    return peer.isAdmin ? epoch + counters.figures(.purges, .endingsThatFailed) : epoch
+                },
+            ], beforehand: ["fetch": { await fetcher.readStatistics() }])
     }
 
     /// The section `fetch`: what was asked of the origins, and what came of it.

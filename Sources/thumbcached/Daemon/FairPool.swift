@@ -56,6 +56,7 @@ final class FairPool: BlockingPool {
         work()
     }
 
-    /// Returns when all that was submitted is done and every thread has ended. What is submitted later is done by the caller.
+    /// Returns when all that was submitted is done and every thread has ended. What is submitted later is done by the
+    /// caller.
     func stop() { workers.stop() }
 }

@@ -9,8 +9,9 @@ import ThumbnailCache
 /// Feeds systemd's watchdog as long as all that must live does its own work (F48).
 ///
 /// At every beat each check is asked for a sign of life, which it gives by the work that it is there for: an event loop
-/// by running a task, as the one that speaks with the fetcher does. When a vital check has not answered by the next beat, the
-/// watchdog goes unfed, and systemd restarts the daemon. A check that is not vital is only told of in the log.
+/// by running a task, as the one that speaks with the fetcher does. When a vital check has not answered by the next
+/// beat, the watchdog goes unfed, and systemd restarts the daemon. A check that is not vital is only told of in the
+/// log.
 struct Watchdog: Sendable {
     struct HealthCheck: Sendable {
         let name: String

@@ -55,7 +55,9 @@ extension EndToEnd {
         }
 
         /// Somebody has broken into libcurl, and tries for all that the daemon holds, and more.
-        @Test func `I1, I11: whoever has broken into the fetcher gets at no key, no store, no socket and no memory`() throws {
+        @Test func `I1, I11: whoever has broken into the fetcher gets at no key, no store, no socket and no memory`()
+            throws
+        {
             try withMachine { machine in
                 let origin = try GatedOrigin.images { Picture.gif($0.path) }
                 defer { origin.end() }
@@ -75,7 +77,9 @@ extension EndToEnd {
                 #expect(tries.count > 25, "\(daemon.log)")
                 #expect(tries.filter { !$0.contains(": refused (") } == [])
                 for what in ["open \(daemon.configuration)", "list \(daemon.cache)", "connect \(daemon.socket)"] {
-                    #expect(tries.contains { $0.hasPrefix("hostile: \(what): refused") && !$0.contains("ENOENT") }, "\(what)")
+                    #expect(
+                        tries.contains { $0.hasPrefix("hostile: \(what): refused") && !$0.contains("ENOENT") },
+                        "\(what)")
                 }
             }
         }

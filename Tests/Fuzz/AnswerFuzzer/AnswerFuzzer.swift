@@ -1,9 +1,9 @@
 @testable import ImageFetcher
 @testable import ThumbnailCache
 
-/// Feeds the reader of an origin's answers with lines and a body that anybody may have written, and what it keeps of the
-/// header to the rules of freshness. Nothing may trap, no image is larger than it may be, and no time lies outside of
-/// what the rest of the program reckons with.
+/// Feeds the reader of an origin's answers with lines and a body that anybody may have written, and what it keeps of
+/// the header to the rules of freshness. Nothing may trap, no image is larger than it may be, and no time lies outside
+/// of what the rest of the program reckons with.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = UnsafeRawBufferPointer(start: start, count: count)

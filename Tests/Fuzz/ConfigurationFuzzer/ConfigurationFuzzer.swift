@@ -2,8 +2,8 @@ import ThumbnailCache
 
 @testable import thumbcached
 
-/// F50: whatever a file says, it is read or refused, never trapped on. What is refused has a reason on one line for each
-/// mistake; what is read is within its bounds, and read the same again.
+/// F50: whatever a file says, it is read or refused, never trapped on. What is refused has a reason on one line for
+/// each mistake; what is read is within its bounds, and read the same again.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = UnsafeRawBufferPointer(start: start, count: count)

@@ -1,7 +1,7 @@
-@testable import FetcherProtocol
 import NIOCore
 import Testing
 
+@testable import FetcherProtocol
 @testable import ImageFetcher
 @testable import ThumbnailCache
 

@@ -1,8 +1,8 @@
-@testable import FetcherProtocol
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
+@testable import FetcherProtocol
 @testable import ImageFetcher
 @testable import ThumbnailCache
 

@@ -1,9 +1,9 @@
-@testable import FetcherProtocol
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
+@testable import FetcherProtocol
 @testable import ImageFetcher
 @testable import ThumbnailCache
 

@@ -1,9 +1,9 @@
-@testable import FetcherProtocol
 import Glibc
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
+@testable import FetcherProtocol
 @testable import ImageFetcher
 @testable import ThumbnailCache
 

@@ -1,9 +1,9 @@
-@testable import FetcherProtocol
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
+@testable import FetcherProtocol
 @testable import ImageFetcher
 @testable import ThumbnailCache
 
@@ -60,15 +60,5 @@ import Testing
         scheduler.finish(begun[0], nil, .init())
         #expect(woken == before + 2)
         #expect(scheduler.takeWork(at: now)?.begin.count == 1)
-    }
-
-    @Test func `it is busy while a download is under way or waits`() throws {
-        #expect(!scheduler.isBusy)
-        try start(3)
-        #expect(scheduler.isBusy)
-        while let next = scheduler.takeWork(at: now)?.begin, !next.isEmpty {
-            for ticket in next { scheduler.finish(ticket, nil, .init()) }
-        }
-        #expect(!scheduler.isBusy)
     }
 }

@@ -1,4 +1,3 @@
-@testable import Origins
 import Foundation
 import Logging
 import NIOConcurrencyHelpers
@@ -6,6 +5,7 @@ import NIOCore
 import Testing
 
 @testable import ImageFetcher
+@testable import Origins
 @testable import ThumbnailCache
 
 /// Runs `body` with a fetcher that is started and, at the end, shut down.

@@ -1,8 +1,8 @@
-@testable import Origins
 import Foundation
 import Testing
 
 @testable import ImageFetcher
+@testable import Origins
 @testable import ThumbnailCache
 
 /// Refreshes against a real token endpoint on loopback.

@@ -1,9 +1,9 @@
-@testable import FetcherProtocol
 import Glibc
 import NIOCore
 import Testing
 import ThumbnailCache
 
+@testable import FetcherProtocol
 @testable import ImageFetcher
 
 /// An origin that is broken, or wants harm.

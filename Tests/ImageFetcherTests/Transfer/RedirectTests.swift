@@ -1,10 +1,10 @@
-@testable import Origins
-@testable import FetcherProtocol
 import NIOCore
 import Testing
 import ThumbnailCache
 
+@testable import FetcherProtocol
 @testable import ImageFetcher
+@testable import Origins
 
 @Suite struct RedirectTests {
     @Test(arguments: ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])

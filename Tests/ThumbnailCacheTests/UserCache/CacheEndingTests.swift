@@ -80,9 +80,8 @@ import Testing
         let answers = Answers()
         cache.get(Self.query, resolve: answers.take)
         disk.runAll()
-        // While others are downloaded, those that have arrived are judged elsewhere.
-        world.fetcher.isBusy = true
-        world.fetcher.downloads[0].end(SampleImage.downloaded("one"))
+        // One that is large is judged elsewhere.
+        world.fetcher.downloads[0].end(SampleImage.downloaded("one", size: 64 << 10 | 1))
         _ = cache.close()
         disk.runAll()
         #expect(answers.told == ["cancelled"])
