@@ -232,6 +232,7 @@ if isFuzzing {
         ("ConfigurationFuzzer", ["thumbcached", "ThumbnailCache"]),
         ("DecoderFuzzer", ["RESP", "ThumbcacheProtocol", nioCore]),
         ("EntryFuzzer", ["DiskStore", "ThumbnailCache", nioCore]),
+        ("FetcherReportFuzzer", ["FetcherProtocol", "ThumbnailCache", "LinuxSupport", nioCore]),
         ("PrinterFuzzer", ["thumbcachectl", "RESP", nioCore]),
         ("SnifferFuzzer", ["ThumbnailCache", nioCore]),
         ("TokenAnswerFuzzer", ["ImageFetcher", "ThumbnailCache"]),

@@ -17,6 +17,7 @@ ENTERED_AS(AnswerFuzzer);
 ENTERED_AS(ConfigurationFuzzer);
 ENTERED_AS(DecoderFuzzer);
 ENTERED_AS(EntryFuzzer);
+ENTERED_AS(FetcherReportFuzzer);
 ENTERED_AS(PrinterFuzzer);
 ENTERED_AS(SnifferFuzzer);
 ENTERED_AS(TokenAnswerFuzzer);
