@@ -130,7 +130,7 @@ def without_socket(machine):
         systemctl("mask", "--runtime", "--now", FETCHER_SOCKET)
         try:
             systemctl("restart", UNIT)
-            machine.daemon.wait_for_error(cursor, ["the process that downloads has ended", "ENOENT"], UNIT)
+            machine.daemon.wait_for_error(cursor, ["the process that downloads has ended", "it cannot be had"], UNIT)
             check(ask("GET", ACCOUNT, "held", uid=alice.uid) == image, "what is held is not served")
             check(error_code("GET", ACCOUNT, "contact-0", uid=alice.uid) == "ORIGIN", "a download has another error")
             lines = len(machine.daemon.messages(cursor, UNIT))

@@ -4,7 +4,8 @@ import pathlib
 import tempfile
 
 from commands import attempt, run
-from daemon import CACHE, PENDING, RUNTIME, STATE
+from daemon import CACHE, FETCHER_PATH, PENDING, RUNTIME, STATE
+from resp import PATH as CLIENTS
 from waiting import check, wait_until
 
 from scenarios.installation import PACKAGE, USERS
@@ -18,6 +19,10 @@ def removed(machine):
     programs = "^(/usr/bin/thumbcached|/usr/libexec/thumbcached-fetcher)"
     wait_until("no process of the daemon runs", lambda: attempt("pgrep", "--full", programs).returncode != 0)
     check(pathlib.Path("/etc/thumbcached/thumbcached.toml").exists(), "remove took the configuration")
+    # Nor do the slices of sessions that run bring anything back.
+    active = run("systemctl", "list-units", "--plain", "--no-legend", "--state=active,failed", "thumbcached*.*").split()
+    check(not active, f"units are left: {active}")
+    check(not pathlib.Path(CLIENTS).exists() and not FETCHER_PATH.exists(), "a socket is left that nobody serves")
     # Whoever is logged in can log out, and others in, with nothing of it left.
     machine.people.end_all()
     ended = attempt("su", "-l", "bob", "-c", "true")
