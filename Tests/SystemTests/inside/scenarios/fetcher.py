@@ -6,7 +6,7 @@ import pathlib
 import pwd
 import time
 
-from commands import attempt, property_of, run, systemctl
+from commands import property_of, run, systemctl
 from daemon import CACHE, FETCHER, FETCHER_PATH, FETCHER_SOCKET, PENDING, RUNTIME, STATE, UNIT
 from pictures import picture
 from resp import PATH as CLIENTS
@@ -51,6 +51,7 @@ def confined(machine):
     with served(picture("from the origin")) as port:
         use(machine, port)
         ask("GET", ACCOUNT, "contact-0", uid=machine.people.alice.uid)
+    run("journalctl", "--sync")
     lacks = [line for unit in (UNIT, FETCHER) for line in machine.daemon.messages(cursor, unit) if "confined" in line]
     machine.note("; ".join(lacks) or "nothing is lacking")
     # A daemon renames files from one directory into another, which takes the second version.
