@@ -44,7 +44,8 @@ package struct OriginRules: Sendable {
     }
 
     /// The target that a client's request leads to.
-    package func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(CacheFailure) -> DownloadTarget {
+    package func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(CacheFailure) -> DownloadTarget
+    {
         guard let url else {
             let size = slot.size == 0 ? origin.defaultSize : slot.size
             let filled = try template.filled(profile: slot.profile, user: user, size: size)

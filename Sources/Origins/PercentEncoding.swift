@@ -40,7 +40,9 @@ private func upperCaseDigit(_ value: UInt8) -> UInt8 { value < 10 ? Hex.digit(va
 
 extension [UInt8] {
     /// Encodes every byte but those that are kept.
-    package mutating func appendEncoded(_ bytes: some Sequence<UInt8>, keeping kept: CharacterClass = Characters.unreserved) {
+    package mutating func appendEncoded(
+        _ bytes: some Sequence<UInt8>, keeping kept: CharacterClass = Characters.unreserved
+    ) {
         for byte in bytes {
             guard !kept.contains(byte) else {
                 append(byte)

@@ -110,7 +110,8 @@ import ThumbnailCache
         "https://a.example/{profile", "https://a.example/profile}", "https://a.example/{}",
         "https://a.example/{Profile}",
         "https://a.example/../{profile}", "https://a.example/%2e%2e/{profile}", "https://a.example/a#{profile}",
-        "http://127.1/{profile}", "https://a.example/ {profile}", "https://a.example/%{profile}", "https://a.example\\{profile}",
+        "http://127.1/{profile}", "https://a.example/ {profile}", "https://a.example/%{profile}",
+        "https://a.example\\{profile}",
     ])
     func `F50: a template that cannot be right is refused when it is loaded`(template: String) {
         #expect {

@@ -1,18 +1,19 @@
-@testable import Origins
-@testable import FetcherProtocol
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 import ThumbnailCache
 
+@testable import FetcherProtocol
 @testable import ImageFetcher
+@testable import Origins
 
 /// Which addresses are connected to, seen from the servers that listen there.
 @Suite struct AddressTests {
     private static let permitted = IPAddress.v4(0x7F00_0002)
 
     @Test(arguments: [
-        "127.0.0.1", "127.0.0.1.", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "localhost", "0.0.0.0", "[::]", "[::127.0.0.1]",
+        "127.0.0.1", "127.0.0.1.", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "localhost", "0.0.0.0", "[::]",
+        "[::127.0.0.1]",
         "[64:ff9b::127.0.0.1]", "[2002:7f00:1::]",
     ])
     /// Other spellings of IPv4 addresses are no hosts of an origin; redirects may have them (see HostileURLTests).

@@ -1,9 +1,9 @@
-@testable import Origins
 import NIOCore
 import Testing
 import ThumbnailCache
 
 @testable import ImageFetcher
+@testable import Origins
 
 /// A table of addresses and URLs, each tried in every way that a URL comes in. What is held against each is the same:
 /// it was refused here, by name, and not by a network that happened not to have it; and who listens at every address of
