@@ -95,7 +95,8 @@ package struct WebURL: Hashable, Sendable {
     private static let tooLong = CacheFailure.invalid("a URL is at most \(longest) bytes")
 
     private static func normalized(host: String) throws(CacheFailure) -> String {
-        var host = host.lowercased()
+        // ASCII letters alone: in Unicode the sign of the kelvin has a plain k for its lower case.
+        var host = String(decoding: host.utf8.map(\.asciiLowercased), as: UTF8.self)
         if host.hasPrefix("[") {
             // In the one spelling of RFC 5952.
             guard host.hasSuffix("]"), let address = IPAddress(String(host.dropFirst().dropLast())), case .v6 = address

@@ -44,6 +44,8 @@ import ThumbnailCache
         "http://a..b/", "http://.a/", "http://a../", "http://ex%00ample.org/", "http://b\u{fc}cher.example/",
         "http://[::1/", "http://[::g]/", "http://[fe80::1%25lo]/", "http://[127.0.0.1]/", "http://a,b/", "http://a*b/",
         "http://0x7f.1./", "http://1.2.3.4.5/", "http://example.0x1/", "http://256.256.256.256/",
+        // Its lower case is a plain k.
+        "http://\u{212A}.example/",
         // F32: what others take for an IPv4 address, or for a slash too many or too few, and what they decode.
         "http://2130706433/", "http://0x7f000001/", "http://0x7f.1/", "http://017700000001/", "http://0177.0.0.1/",
         "http://127.1/", "http:/example.org/", "http:///example.org/", "http:example.org", "http://ex%61mple.org/",

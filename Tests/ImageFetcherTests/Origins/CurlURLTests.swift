@@ -37,4 +37,54 @@ import Testing
     func `F57: what our parser takes apart libcurl takes apart the same`(text: String) throws {
         #expect(try WebURL(asCurl: text) == WebURL(text))
     }
+
+    @Test
+    func `F32, F57: whatever our parser accepts of hostile URLs is the same URL to libcurl, and so is its one form`() {
+        var texts = HostileURLs.all(8080)
+        for host in HostileURLs.hosts + Self.hosts {
+            texts += Self.ports.map { "http://\(host)\($0)/a" }
+        }
+        for host in Self.hosts {
+            for start in Self.starts {
+                texts += Self.users.map { "\(start)\($0)\(host)" }
+            }
+            for end in Self.ends {
+                texts += [":8080", ":", ""].map { "https://\(host)\($0)\(end)" }
+            }
+        }
+        var accepted = 0
+        for text in texts {
+            guard let url = try? WebURL(text) else { continue }
+            accepted += 1
+            let again = [try? WebURL(asCurl: text), try? WebURL(url.string), try? WebURL(asCurl: url.string)]
+            #expect(again == [url, url, url], "\(text)")
+        }
+        // So that neither was lost: those that are URLs, and those that are not.
+        #expect(accepted > 700 && texts.count - accepted > 1_500, "\(accepted) of \(texts.count)")
+    }
+
+    private static let starts = [
+        "http://", "HTTPS://", "http:/", "http:///", "http:", "//", "", "ftp://", "http\u{17F}://", "http//:",
+    ]
+    private static let users = ["", "@", ":@", "u@", "u:p@", "a@b@", "[::1]@", "a%40"]
+    private static let hosts = [
+        "", "example.org", "EXAMPLE.Org.", "a_b.example", "xn--bcher-kva.example", "\u{212A}.example", "a..b", "a~b",
+        "a;b", "a'b", "a!b", "a]b", "1.2.3.4", "1.2.3.4.", "1.2.3.", "1.2.3.04", "01.2.3.4", "1.2.3.4.5", "1.-2",
+        "+1.2.3.4",
+        "-1", "1e1", "0x", "0x.1", "0xg", "4294967296", "18446744073709551617", "a.1", "1.a", "[2001:DB8::1]", "[::1",
+        "[::1]]",
+        "[[::1]]", "[]", "[:]", "[::]", "[1.2.3.4]", "[::1.2.3.4]", "[v1.a]", "[::1%25]", "[::1\u{301}]", "a\u{301}",
+        "\u{FF0E}a",
+    ]
+    private static let ports = [
+        "", ":", ":80", ":443", ":0080", ":00000000000000000000000080", ":0", ":00", ":65535", ":65536", ":+80", ":-80",
+        ":8a", ":a", ":80:80", "::80", ":99999999999999999999", ":\u{661}", ":%38%30",
+    ]
+    private static let ends = [
+        "", "/", "?", "#", "?#", "#?", "/..", "/%2e%2E/a", "//a", "///", "?a=b/c", "/a#b?c", "#?/", "/:80@x",
+        "?@evil.example/",
+        "#@evil.example", "/%", "/%4", "?%", "/a?b?c#d#e", "/gr\u{fc}n", "/a;b/.;/..", ";x", "/[", "/]?[", "/a%00b",
+        "/.", "/...",
+        "/e\u{301}/\u{301}..", "?\u{301}#\u{301}", "/\u{301}?a",
+    ]
 }
