@@ -84,6 +84,9 @@ extension FetcherClient.State {
         return lastID
     }
 
+    /// Whether somebody waits for the fetcher.
+    var owesAnswer: Bool { !expected.isEmpty || !asked.isEmpty }
+
     /// What was expected under that number; nil if nothing is any more.
     mutating func take(_ id: UInt64) -> FetcherClient.Expected? {
         guard let taken = expected.removeValue(forKey: id) else { return nil }

@@ -203,7 +203,7 @@ package final class FetcherClient: ImageFetching, TokenFetching {
     /// Ends a fetcher that owes an answer and gives no sign of life.
     private func watchOver(_ connection: NIOLoopBound<FetcherConnection>?) {
         guard let connection = connection?.value, !connection.isWatchedOver,
-            state.withLockedValue({ !$0.expected.isEmpty })
+            state.withLockedValue({ $0.owesAnswer })
         else { return }
         connection.isWatchedOver = true
         guard let mustCall = state.withLockedValue({ $0.askForSign() }) else { return }

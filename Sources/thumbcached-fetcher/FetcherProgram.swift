@@ -78,6 +78,8 @@ enum FetcherProgram {
 
         let fetcher = CurlImageFetcher(configuration: FetcherConfiguration(fitting), log: log)
         try fetcher.start()
+        // The loop waits for nothing but all of its sockets.
+        guard fcntl(connection, F_SETFL, O_NONBLOCK) == 0 else { throw SystemError("fcntl") }
         guard let loop = fetcher.loop else { throw SystemError("start the event loop", code: ESHUTDOWN) }
         try loop.submit {
             let stream = try loop.adopt(connection)

@@ -197,6 +197,14 @@ import ThumbnailCache
         }
     }
 
+    @Test func `nobody waits for the figures of one that is stuck`() async throws {
+        try await withClient(patience: .milliseconds(20)) { client, fetchers in
+            let stuck = try fetchers.next()
+            await client.readStatistics()
+            #expect(stuck.isLeft())
+        }
+    }
+
     @Test func `another file of authorities takes another fetcher; other limits are told to the one that there is`()
         async throws
     {
