@@ -139,9 +139,13 @@ extension FetcherClient.State {
         return say(.statistics(0))
     }
 
-    /// - Returns: those who waited for it, and whether the thread is to be called for those who came meanwhile.
-    mutating func learned(_ statistics: FetcherStatistics) -> ([@Sendable () -> Void], Bool) {
+    /// - Returns: those who waited for it, and whether the thread is to be called for those who came meanwhile. Nil
+    ///   where nobody has asked.
+    mutating func learned(_ statistics: FetcherStatistics) -> ([@Sendable () -> Void], Bool)? {
+        guard !asked.isEmpty else { return nil }
         figures = statistics
+        // Names of its own making would be kept for ever.
+        figures.origins = statistics.origins.filter { origins[$0.key] != nil }
         let told = asked
         asked = []
         return (told, askForStatistics())

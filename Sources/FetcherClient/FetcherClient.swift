@@ -226,7 +226,9 @@ package final class FetcherClient: ImageFetching, TokenFetching {
         switch report {
         case .alive: state.withLockedValue { $0.owesSign = false }
         case .statistics(_, let statistics):
-            let (askers, mustCall) = state.withLockedValue { $0.learned(statistics) }
+            guard let (askers, mustCall) = state.withLockedValue({ $0.learned(statistics) }) else {
+                throw MessageError("answers what nobody has asked")
+            }
             for asker in askers { asker() }
             if mustCall { call() }
         case .image(let id, _, _), .missing(let id, _), .notModified(let id, _), .failed(let id, _), .token(let id, _):

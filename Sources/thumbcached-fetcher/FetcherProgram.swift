@@ -26,8 +26,11 @@ enum FetcherProgram {
         while true {
             let socket = clinux_receive_descriptor(STDIN_FILENO)
             guard socket >= 0 else {
-                if errno == 0 { return }
-                throw SystemError("receive a socket to start a fetcher on")
+                let code = errno
+                if code == 0 { return }
+                // For want of a descriptor it may be; whoever sent it sees that nobody has it.
+                if code == EPROTO { continue }
+                throw SystemError("receive a socket to start a fetcher on", code: code)
             }
             defer { close(socket) }
             var actions = posix_spawn_file_actions_t()
@@ -39,7 +42,10 @@ enum FetcherProgram {
             var pid = pid_t()
             // As another process and not as a copy of this one: each has its memory elsewhere, for whoever guesses.
             let code = posix_spawn(&pid, "/proc/self/exe", &actions, nil, [name, nil], environ)
-            guard code == 0 else { throw SystemError("start a fetcher", code: code) }
+            // The daemon finds its end closed, and tries again after a pause of its own.
+            if code != 0 {
+                StandardError().write("thumbcached-fetcher: \(SystemError("start a fetcher", code: code))\n")
+            }
         }
     }
 

@@ -107,6 +107,7 @@ import ThumbnailCache
 
     @Test(arguments: [
         FetcherReport.token(1, .success(TokenGrant(accessToken: Secret("t".utf8)))), .notModified(1, fields),
+        .statistics(1, FetcherStatistics()),
     ])
     func `F65: who answers something else than was asked is left, and the download fails`(
         _ report: FetcherReport
@@ -229,14 +230,20 @@ import ThumbnailCache
         try await withClient { client, fetchers in
             for count in 1...2 {
                 let fetcher = try fetchers.next()
+                _ = try client.begin()
+                _ = try fetcher.task()
                 async let isRead: Void = client.readStatistics()
                 var figures = FetcherStatistics()
                 figures.inFlight = count
-                figures.origins["test"] = .init()
-                figures.origins["test"]?.counts[.requests] = count
+                // I8: names that the fetcher was never told are not kept.
+                for name in ["test", "invented"] {
+                    figures.origins[name] = .init()
+                    figures.origins[name]?.counts[.requests] = count
+                }
                 try fetcher.say(.statistics(try fetcher.task().id, figures))
                 await isRead
                 #expect(client.statistics.inFlight == count)
+                #expect(Array(client.statistics.origins.keys) == ["test"])
                 fetcher.end()
             }
             _ = try fetchers.next()
