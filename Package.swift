@@ -98,7 +98,7 @@ let package = Package(
             name: "FetcherClient",
             dependencies: [
                 "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", "LinuxSupport", "CLinux", nioCore,
-                nioLocks, logging,
+                nioLocks, logging, deque,
             ],
             swiftSettings: swiftRules + fuzzRules),
         .target(

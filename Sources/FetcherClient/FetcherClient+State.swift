@@ -19,8 +19,9 @@ extension FetcherClient {
         private(set) var downloads = 0
         private var ofUIDs: [UInt32: Int] = [:]
         private var lastID: UInt64 = 0
-        /// Whether it has been asked for a sign of life, and has not given it.
-        var owesSign = false
+        /// The number by which it was asked for a sign of life that it has not given. Drawn: it cannot be given without
+        /// having read all that was sent before.
+        private(set) var owedSign: UInt64?
 
         private var figures = FetcherStatistics()
         /// Of the fetchers before it.
@@ -28,6 +29,8 @@ extension FetcherClient {
         /// Those who want figures, and those whom the answer on its way is for.
         var askers: [@Sendable () -> Void] = []
         private var asked: [@Sendable () -> Void] = []
+        /// Whether it has answered a sign of life since it was asked for these: it answers in turn, or not at all.
+        private var owesFigures = false
 
         /// How often it has ended soon after its start, in a row.
         private var losses = 0
@@ -53,12 +56,13 @@ extension FetcherClient.State {
     mutating func ended(at now: NIODeadline) -> TimeAmount? {
         connection = nil
         outgoing.wipeReadableBytesOfAll()
-        (outgoing, origins, owesSign) = (ByteBuffer(), [:], false)
+        (outgoing, origins, owedSign) = (ByteBuffer(), [:], nil)
         var all = FetcherStatistics()
         all.count(counted)
         all.count(figures.origins)
         (counted, figures) = (all.origins, FetcherStatistics())
         if isEnded { return nil }
+        owesFigures = false
         let hasLived = beganAt.map { now - $0 >= Self.soon } ?? false
         beganAt = nil
         losses = hasLived ? 1 : losses + 1
@@ -120,9 +124,20 @@ extension FetcherClient.State {
 
     /// - Returns: whether the thread is to be called; nil where it owes a sign already.
     mutating func askForSign() -> Bool? {
-        guard !owesSign else { return nil }
-        owesSign = true
-        return say(.isAlive(0))
+        guard owedSign == nil else { return nil }
+        let number = UInt64.random(in: 0 ... .max)
+        owedSign = number
+        return say(.isAlive(number))
+    }
+
+    var owesSign: Bool { owedSign != nil }
+
+    /// - Returns: whether that is the sign that it was asked for. One that owes figures since before has given none.
+    mutating func isAlive(_ number: UInt64) -> Bool {
+        guard owedSign == number, !owesFigures else { return false }
+        owedSign = nil
+        owesFigures = !asked.isEmpty
+        return true
     }
 
     // MARK: Figures
@@ -148,6 +163,7 @@ extension FetcherClient.State {
         figures.origins = statistics.origins.filter { origins[$0.key] != nil }
         let told = asked
         asked = []
+        owesFigures = false
         return (told, askForStatistics())
     }
 }

@@ -202,11 +202,10 @@ package final class FetcherClient: ImageFetching, TokenFetching {
 
     /// Ends a fetcher that owes an answer and gives no sign of life.
     private func watchOver(_ connection: NIOLoopBound<FetcherConnection>?) {
-        guard let connection = connection?.value, !connection.isWatchedOver,
-            state.withLockedValue({ $0.owesAnswer })
+        guard let connection = connection?.value, connection.isOpen, !connection.isWatchedOver,
+            let mustCall = state.withLockedValue({ $0.owesAnswer ? $0.askForSign() : nil })
         else { return }
         connection.isWatchedOver = true
-        guard let mustCall = state.withLockedValue({ $0.askForSign() }) else { return }
         if mustCall { call() }
         let bound = NIOLoopBound(connection, eventLoop: loop)
         loop.scheduleTask(in: patience) {
@@ -224,7 +223,10 @@ package final class FetcherClient: ImageFetching, TokenFetching {
     /// What the fetcher has said. On the loop, outside of every lock.
     func take(_ report: FetcherReport, body: ImageBytes.Builder?) throws(MessageError) {
         switch report {
-        case .alive: state.withLockedValue { $0.owesSign = false }
+        case .alive(let number):
+            guard state.withLockedValue({ $0.isAlive(number) }) else {
+                throw MessageError("is no sign of life that was asked for, or comes before figures that were")
+            }
         case .statistics(_, let statistics):
             guard let (askers, mustCall) = state.withLockedValue({ $0.learned(statistics) }) else {
                 throw MessageError("answers what nobody has asked")

@@ -1,3 +1,4 @@
+import DequeModule
 import FetcherProtocol
 import LinuxSupport
 import NIOConcurrencyHelpers
@@ -10,8 +11,12 @@ final class FetcherConnection: StreamHandler {
     private let stream: SocketLoops.Stream
     private let client: FetcherClient
     private var assembler: MessageAssembler
-    /// What is being sent, to be wiped then: tokens may be in it.
-    private var unwiped: [ByteBuffer] = []
+    /// Bytes that may wait for it to read them. Who does not is left.
+    private static var mostUnsent: Int { 16 << 20 }
+
+    /// What is being sent, to be wiped then: tokens may be in it. With how much will have been sent by its end.
+    private var unwiped: Deque<(bytes: ByteBuffer, end: Int)> = []
+    private var written = 0
     private var reason = "it closed the connection"
     /// Whether a timer looks after it.
     var isWatchedOver = false
@@ -32,15 +37,21 @@ final class FetcherConnection: StreamHandler {
     func send(_ bytes: ByteBuffer) {
         guard bytes.readableBytes > 0 else { return }
         stream.write(bytes)
-        unwiped.append(bytes)
+        written += bytes.readableBytes
+        unwiped.append((bytes, written))
         stream.flush()
         outputMoved()
+        if stream.unsent > Self.mostUnsent {
+            reason = "it does not read"
+            stream.close()
+        }
     }
 
     func outputMoved() {
-        guard stream.unsent == 0 else { return }
-        for bytes in unwiped { bytes.wipeReadableBytesOfAll() }
-        unwiped = []
+        while let (bytes, end) = unwiped.first, end <= stream.sent {
+            bytes.wipeReadableBytesOfAll()
+            unwiped.removeFirst()
+        }
     }
 
     func received(_ bytes: ByteBuffer) {
@@ -61,7 +72,7 @@ final class FetcherConnection: StreamHandler {
 
     func closed(_ error: IOError?) {
         stream.isReading = false
-        for bytes in unwiped { bytes.wipeReadableBytesOfAll() }
+        for (bytes, _) in unwiped { bytes.wipeReadableBytesOfAll() }
         unwiped = []
         assembler.clear()
         client.lost(error.map { "\($0)" } ?? reason)

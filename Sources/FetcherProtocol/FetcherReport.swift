@@ -26,6 +26,8 @@ extension FetcherReport {
     private static let longestValue = 2_048
     private static let mostRedirects = 8
     private static let mostOrigins = 65_536
+    /// Seconds of one request; a sum of ages and of those never overflows.
+    fileprivate static let longestDelay = 86_400
 
     /// Adds the message to what is to be sent.
     /// - Parameter body: bytes of image that are sent behind it.
@@ -108,6 +110,7 @@ extension FetcherReport {
     fileprivate static func answer(_ message: inout MessageReader) throws(MessageError) -> ResponseHeaders {
         let fields = try message.list(most: mostFields, field)
         let delay = try message.count()
+        guard delay <= longestDelay else { throw MessageError("took \(delay) s") }
         return ResponseHeaders(Dictionary(fields) { $0 + $1 }, delay: Int64(delay))
     }
 

@@ -85,7 +85,9 @@ package struct FetcherStatistics: Sendable, Equatable {
         /// Downloads that failed, whatever the reason.
         package var failures: Int { Counter.failures.reduce(0) { $0 + self[$1] } }
 
-        package static func += (sum: inout Self, more: Self) { sum.counts.merge(more.counts, uniquingKeysWith: +) }
+        package static func += (sum: inout Self, more: Self) {
+            sum.counts.merge(more.counts) { min($0 + $1, largest) }
+        }
     }
 
     package struct OriginFigures: Sendable, Equatable {
@@ -145,14 +147,14 @@ extension FetcherStatistics {
         let figures = try message.list(most: mostOrigins) { message throws(MessageError) in
             let name = try message.text()
             var figures = OriginFigures()
-            for counter in Counter.allCases { figures.counts[counter] = min(try message.count(), Self.largest) }
+            for counter in Counter.allCases { figures.counts[counter] = min(try message.count(), largest) }
             figures.retryIn = Int64(try message.count())
             figures.longestRetryIn = Int64(try message.count())
             return (name, figures)
         }
         origins = Dictionary(figures) { $1 }
     }
-
-    /// What is believed of one counter: sums of such never overflow.
-    private static var largest: Int { 1 << 48 }
 }
+
+/// What is believed of one counter, and of a sum of one over fetchers: so a sum over origins and kinds never overflows.
+private let largest = 1 << 40

@@ -21,6 +21,8 @@ enum FetcherProgram {
 
     /// Starts a fetcher, in a process of its own, for each socket that comes. Ends when nobody can send any more.
     static func startFetchers() throws {
+        // Nothing that the daemon was passed stays open here.
+        guard clinux_close_from(3) == 0 else { throw SystemError("close what was inherited") }
         // Nobody asks how they ended.
         signal(SIGCHLD, SIG_IGN)
         while true {
@@ -84,7 +86,6 @@ enum FetcherProgram {
 
         let fetcher = CurlImageFetcher(configuration: FetcherConfiguration(fitting), log: log)
         try fetcher.start()
-        // The loop waits for nothing but all of its sockets.
         guard fcntl(connection, F_SETFL, O_NONBLOCK) == 0 else { throw SystemError("fcntl") }
         guard let loop = fetcher.loop else { throw SystemError("start the event loop", code: ESHUTDOWN) }
         try loop.submit {
@@ -149,9 +150,20 @@ enum FetcherProgram {
             "/run/nscd", "/dev/null", "/dev/urandom", "/dev/random",
         ]
         let lacks = try Confinement(
-            readable: system + settings.authorities.sorted(), writable: [], sockets: .internet
+            readable: system + readable(settings.authorities, log), writable: [], sockets: .internet
         ).apply()
         for lack in lacks { log.notice("it is confined less than it should be", metadata: ["reason": "\(lack)"]) }
+    }
+
+    /// Those that it can get at; without its authorities an origin's downloads fail, and others' do not.
+    private static func readable(_ authorities: Set<String>, _ log: Logger) -> [String] {
+        authorities.sorted().filter { path in
+            if access(path, R_OK) == 0 { return true }
+            log.error(
+                "an origin's ca-file cannot be read by the user that downloads",
+                metadata: ["file": "\(path)", "reason": "\(SystemError("access").reason)"])
+            return false
+        }
     }
 
     /// Ends the process when the daemon is gone, whatever libcurl is at.

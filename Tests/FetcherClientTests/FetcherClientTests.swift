@@ -107,7 +107,7 @@ import ThumbnailCache
 
     @Test(arguments: [
         FetcherReport.token(1, .success(TokenGrant(accessToken: Secret("t".utf8)))), .notModified(1, fields),
-        .statistics(1, FetcherStatistics()),
+        .statistics(1, FetcherStatistics()), .alive(0),
     ])
     func `F65: who answers something else than was asked is left, and the download fails`(
         _ report: FetcherReport
@@ -194,6 +194,18 @@ import ThumbnailCache
             let (outcome, _) = try client.begin()
             #expect(try outcome.value().failure != nil)
             #expect(stuck.isLeft())
+            _ = try fetchers.next()
+        }
+    }
+
+    @Test func `I8: one that gives signs of life but no figures is left`() async throws {
+        try await withClient(patience: .milliseconds(20)) { client, fetchers in
+            let fetcher = try fetchers.next()
+            async let isRead: Void = client.readStatistics()
+            while let request = try? fetcher.hear() {
+                if case .isAlive(let number) = request { try? fetcher.say(.alive(number)) }
+            }
+            await isRead
             _ = try fetchers.next()
         }
     }

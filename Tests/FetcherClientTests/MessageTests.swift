@@ -106,6 +106,19 @@ import ThumbnailCache
         }
     }
 
+    /// Ages are sums of those, and a sum that does not fit would end the daemon.
+    @Test(arguments: [86_401, Int64.max, -1])
+    func `I8: an answer that took longer than a day, or less than no time, is none`(_ delay: Int64) {
+        for headers in [
+            ResponseHeaders([:], delay: delay), ResponseHeaders([:], redirects: [ResponseHeaders([:], delay: delay)]),
+        ] {
+            var buffer = ByteBuffer()
+            FetcherReport.missing(1, headers).write(to: &buffer)
+            buffer.moveReaderIndex(forwardBy: MessageWriter.headLength)
+            #expect(throws: MessageError.self) { try FetcherReport(buffer) }
+        }
+    }
+
     @Test(arguments: ["a\r\nb", "\u{0}", "\u{7f}", String(repeating: "x", count: 5_000)])
     func `F66: a sentence or a field that is not one line of bounded length is none`(_ text: String) {
         for report in [

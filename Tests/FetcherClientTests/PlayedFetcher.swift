@@ -51,7 +51,12 @@ final class PlayedFetcher {
     private var assembler = MessageAssembler(longestBody: 0)
     private var heard: [FetcherRequest] = []
 
-    init(_ descriptor: CInt) { self.descriptor = descriptor }
+    init(_ descriptor: CInt) {
+        self.descriptor = descriptor
+        // What never comes is a failure and not a test that hangs.
+        var patience = timeval(tv_sec: 60, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+    }
 
     deinit { close(descriptor) }
 
@@ -60,7 +65,7 @@ final class PlayedFetcher {
         while heard.isEmpty {
             var piece = [UInt8](repeating: 0, count: 4_096)
             let count = try retryingInterrupts("recv") { recv(descriptor, &piece, piece.count, 0) }
-            guard count > 0 else { throw MessageError("is the end") }
+            guard count > 0 else { throw Self.end }
             try assembler.receive(ByteBuffer(bytes: piece.prefix(count))) { fields, _ throws(MessageError) in
                 heard.append(try FetcherRequest(fields))
             }
@@ -93,9 +98,17 @@ final class PlayedFetcher {
     /// Whether the client closes, whatever it says before. Blocks until it does.
     func isLeft() -> Bool {
         while true {
-            do { _ = try hear() } catch { return true }
+            do {
+                _ = try hear()
+            } catch let error as SystemError {
+                return error.code == ECONNRESET
+            } catch {
+                return (error as? MessageError) == Self.end
+            }
         }
     }
+
+    private static let end = MessageError("is the end")
 }
 
 /// Runs `body` with a client whose fetchers the test plays, and shuts it down.
