@@ -54,6 +54,26 @@ extension EndToEnd {
             }
         }
 
+        @Test(.enabled(if: geteuid() == 0, "whoever is not root downloads as the daemon's own user"))
+        func `I9: authorities that the fetcher cannot get at cost their origin's downloads, and no others`() throws {
+            try withMachine { machine in
+                let origin = try GatedOrigin.images { Picture.gif($0.path) }
+                defer { origin.end() }
+                let hidden = machine.path("hidden")
+                #expect(mkdir(hidden, 0o700) == 0)
+                try write(Array("-----BEGIN CERTIFICATE-----\n".utf8), to: "\(hidden)/own.pem")
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["origins.other", "url"] = "https://other.test/{profile}"
+                    daemon.settings["origins.other", "ca-file"] = .string("\(hidden)/own.pem")
+                }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif("/bob")))
+                #expect(daemon.log.contains("ca-file cannot be read"), "\(daemon.log)")
+            }
+        }
+
         /// Somebody has broken into libcurl, and tries for all that the daemon holds, and more.
         @Test func `I1, I11: whoever has broken into the fetcher gets at no key, no store, no socket and no memory`()
             throws

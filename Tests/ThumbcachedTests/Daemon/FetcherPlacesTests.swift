@@ -8,8 +8,11 @@ import Testing
         "The fetcher is looked for beside the daemon, and where it is installed below the same prefix",
         arguments: [
             (
-                "/work/.build/debug",
-                ["/work/.build/debug/thumbcached-fetcher", "/work/.build/libexec/thumbcached-fetcher"]
+                "/home/alice/thumbcached/.build/debug",
+                [
+                    "/home/alice/thumbcached/.build/debug/thumbcached-fetcher",
+                    "/home/alice/thumbcached/.build/libexec/thumbcached-fetcher",
+                ]
             ),
             ("/usr/bin", ["/usr/bin/thumbcached-fetcher", "/usr/libexec/thumbcached-fetcher"]),
             ("/usr/local/bin", ["/usr/local/bin/thumbcached-fetcher", "/usr/local/libexec/thumbcached-fetcher"]),
