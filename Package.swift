@@ -38,6 +38,7 @@ let package = Package(
         .executable(name: "thumbcached", targets: ["thumbcached"]),
         .executable(name: "thumbcached-fetcher", targets: ["thumbcached-fetcher"]),
         .executable(name: "thumbcachectl", targets: ["thumbcachectl"]),
+        .library(name: "Thumbcache", targets: ["Thumbcache"]),
         // For the tests alone: it is loaded into daemons whose peers are to be other accounts than they are.
         .library(name: "ForeignPeers", type: .dynamic, targets: ["CForeignPeers"]),
         // The same: it is loaded into a fetcher, and does what somebody would who has broken into it.
@@ -70,6 +71,12 @@ let package = Package(
         .target(
             name: "ThumbcacheProtocol", dependencies: ["RESP", "LinuxSupport", nioCore],
             swiftSettings: swiftRules + fuzzRules),
+
+        // The client: a library for other packages.
+        .target(
+            name: "Thumbcache",
+            dependencies: ["RESP", "ThumbcacheProtocol", "LinuxSupport", nioCore, nioPosix, nioLocks, logging],
+            swiftSettings: swiftRules),
 
         // The domain.
         .target(
@@ -138,8 +145,8 @@ let package = Package(
         .executableTarget(
             name: "thumbcachectl",
             dependencies: [
-                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "LinuxSupport", "CLinux", nioCore,
-                arguments,
+                "RESP", "ThumbcacheProtocol", "Thumbcache", "ThumbnailCache", "DiskStore", "LinuxSupport", "CLinux",
+                nioCore, arguments,
             ],
             swiftSettings: swiftRules),
 
@@ -159,6 +166,9 @@ let package = Package(
         .testTarget(name: "RESPTests", dependencies: ["RESP", nioCore], swiftSettings: swiftRules),
         .testTarget(
             name: "ThumbcacheProtocolTests", dependencies: ["ThumbcacheProtocol", "RESP", nioCore],
+            swiftSettings: swiftRules),
+        .testTarget(
+            name: "ThumbcacheTests", dependencies: ["Thumbcache", "RESP", nioCore, nioPosix, nioLocks, logging],
             swiftSettings: swiftRules),
         .testTarget(
             name: "ThumbnailCacheTests",
@@ -202,7 +212,7 @@ let package = Package(
             swiftSettings: swiftRules),
         .testTarget(
             name: "EndToEndTests",
-            dependencies: ["CSpawn"], exclude: ["python"],
+            dependencies: ["CSpawn", "Thumbcache", nioCore], exclude: ["python"],
             swiftSettings: swiftRules),
     ],
     swiftLanguageModes: [.v6]

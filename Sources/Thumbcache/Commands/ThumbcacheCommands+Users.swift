@@ -1,0 +1,100 @@
+import NIOCore
+import RESP
+
+extension ThumbcacheCommands {
+    /// Opens a user's cache: nothing is kept of a user before. It stays open until log-out, also across a restart of
+    /// the daemon. No change where it is open.
+    /// - Parameters:
+    ///   - session: a name by which this log-in can end alone; the cache ends with the last.
+    ///   - origin: from which of the daemon's origins to download. An open cache cannot get another.
+    ///   - token: for the downloads.
+    ///   - refreshToken: with which the daemon renews the token.
+    public func logIn(
+        _ user: ThumbcacheID, session: ThumbcacheID? = nil, origin: String? = nil, token: String? = nil,
+        refreshToken: String? = nil
+    ) async throws(ThumbcacheError) {
+        let request = try ThumbcacheRequest.logIn(user, session, origin, token, refreshToken, holds: false)
+        try await reply(to: request).value.expectingOK()
+    }
+
+    /// Ends a user's cache, or one session of it. When this returns, nothing of it is ever served again. A user who is
+    /// not logged in is no error.
+    /// - Parameters:
+    ///   - session: this one alone; the cache ends with the last.
+    ///   - uid: of another account, for admins.
+    public func logOut(
+        _ user: ThumbcacheID, session: ThumbcacheID? = nil, uid: UInt32? = nil
+    ) async throws(ThumbcacheError) -> Receipt {
+        var request = ThumbcacheRequest("LOGOUT", try user.asUser)
+        request.append("SESSION", session?.buffer)
+        request.append("UID", uid)
+        request.change = .of(user)
+        return try Receipt(try await reply(to: request).value)
+    }
+
+    /// Ends the caches of every user of the uid.
+    /// - Parameter uid: of another account, for admins.
+    public func logOutAll(uid: UInt32? = nil) async throws(ThumbcacheError) -> Receipt {
+        var request = ThumbcacheRequest("LOGOUT", "*")
+        request.append("UID", uid)
+        request.change = .ofEverybody
+        return try Receipt(try await reply(to: request).value)
+    }
+
+    /// Removes a user's images, or those of some profiles, in every size. The user stays logged in.
+    /// - Parameters:
+    ///   - profiles: whose; all without any.
+    ///   - uid: of another account, for admins.
+    public func purge(
+        _ user: ThumbcacheID, profiles: [ThumbcacheID] = [], uid: UInt32? = nil
+    ) async throws(ThumbcacheError) -> Receipt {
+        var request = ThumbcacheRequest("PURGE", try user.asUser)
+        if !profiles.isEmpty { request.append(counted: profiles) }
+        request.append("UID", uid)
+        request.change = profiles.count == 1 ? .gone(user, profile: profiles[0]) : .of(user)
+        return try Receipt(try await reply(to: request).value)
+    }
+
+    /// Removes the images of every user of the uid.
+    /// - Parameter uid: of another account, for admins.
+    public func purgeAll(uid: UInt32? = nil) async throws(ThumbcacheError) -> Receipt {
+        var request = ThumbcacheRequest("PURGE", "*")
+        request.append("UID", uid)
+        request.change = .ofEverybody
+        return try Receipt(try await reply(to: request).value)
+    }
+
+    /// The users of the caller's uid that are logged in.
+    public func users() async throws(ThumbcacheError) -> [ThumbcacheID] {
+        let value = try await reply(to: ThumbcacheRequest("USERS")).value
+        guard let elements = value.elements else { throw .protocolViolation("USERS was answered by no array") }
+        return elements.compactMap { $0.bytes.map(ThumbcacheID.init) }
+    }
+
+    /// What is held of a user; nil where the user is not logged in.
+    public func stat(_ user: ThumbcacheID) async throws(ThumbcacheError) -> UserStatus? {
+        let value = try await reply(to: ThumbcacheRequest("STAT", try user.asUser)).value
+        return value.isNull ? nil : try UserStatus(value)
+    }
+}
+
+extension ThumbcacheRequest {
+    static func logIn(
+        _ user: ThumbcacheID, _ session: ThumbcacheID?, _ origin: String?, _ token: String?, _ refreshToken: String?,
+        holds: Bool
+    ) throws(ThumbcacheError) -> ThumbcacheRequest {
+        var request = ThumbcacheRequest("LOGIN", try user.asUser)
+        request.append("SESSION", session?.buffer)
+        if holds { request.append("HOLD") }
+        request.append("ORIGIN", origin)
+        request.append("TOKEN", token)
+        request.append("REFRESH", refreshToken)
+        return request
+    }
+
+    /// A list carries its count, since an id may look like an option.
+    mutating func append(counted ids: [ThumbcacheID]) {
+        append(ids.count)
+        words += ids.map(\.buffer)
+    }
+}

@@ -1,0 +1,57 @@
+import NIOCore
+import RESP
+
+/// A command with its arguments, ready to be sent. The methods of ``ThumbcacheCommands`` make them.
+public struct ThumbcacheRequest: Sendable {
+    package var words: [ByteBuffer]
+    /// Whether the reply may have to wait for a download. Such a request gets a connection for itself.
+    package var mayWait = false
+    /// What its reply makes untrue of images that somebody keeps.
+    package var change: ImageChange?
+    /// Instead of the configuration's.
+    package var timeout: Duration??
+
+    package init(_ words: [ByteBuffer]) { self.words = words }
+
+    init(_ name: String, _ arguments: ThumbcacheID...) { words = [ByteBuffer(string: name)] + arguments.map(\.buffer) }
+
+    mutating func append(_ argument: some CustomStringConvertible) {
+        words.append(ByteBuffer(string: argument.description))
+    }
+
+    /// An option with its value; nothing where there is none.
+    mutating func append(_ option: String, _ value: ByteBuffer?) {
+        if let value { words += [ByteBuffer(string: option), value] }
+    }
+
+    mutating func append(_ option: String, _ value: (some CustomStringConvertible)?) {
+        append(option, value.map { ByteBuffer(string: $0.description) })
+    }
+}
+
+/// The answer to a ``ThumbcacheRequest``.
+public struct ThumbcacheReply: Sendable {
+    package let value: Value
+}
+
+/// Which images are not what they were.
+package enum ImageChange: Sendable, Hashable {
+    /// All of every user.
+    case ofEverybody
+    /// All of a user.
+    case of(ThumbcacheID)
+    /// Those of a profile are gone.
+    case gone(ThumbcacheID, profile: ThumbcacheID)
+    /// Those of a profile may be others.
+    case updated(ThumbcacheID, profile: ThumbcacheID)
+}
+
+func words(_ words: String...) -> [ByteBuffer] { words.map(ByteBuffer.init(string:)) }
+
+extension Value {
+    /// The value, or the daemon's error as one that is thrown.
+    func orServerError() throws(ThumbcacheError) -> Value {
+        guard case .error(let code, let message) = self else { return self }
+        throw .server(ServerErrorCode(rawValue: code), message: message)
+    }
+}

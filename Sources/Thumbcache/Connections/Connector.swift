@@ -1,0 +1,234 @@
+import Glibc
+import LinuxSupport
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import RESP
+import ThumbcacheProtocol
+
+/// Opens connections while the client runs, and knows all that are open.
+///
+/// An attempt that comes too soon behind a failed one waits for its turn (``Backoff``), and fails if it fails: nobody
+/// waits for a daemon that does not come, and nobody asks a dead one in a busy loop.
+final class Connector: Sendable {
+    private enum Phase {
+        case waiting([OneShot<any EventLoop>])
+        case running(any EventLoop)
+        case stopped
+    }
+
+    private struct State {
+        var phase = Phase.waiting([])
+        /// Attempts that failed since one succeeded.
+        var failures = 0
+        var nextAttempt = NIODeadline.uptimeNanoseconds(0)
+        /// Those who wait for the next attempt.
+        var pausing: [ObjectIdentifier: OneShot<Void>] = [:]
+        var open: [ObjectIdentifier: any Channel] = [:]
+    }
+
+    private let path: String
+    private let configuration: ThumbcacheConfiguration
+    private let logger: Logger
+    private let inFlight: InFlight
+    private let state = NIOLockedValueBox(State())
+
+    init(path: String, configuration: ThumbcacheConfiguration, logger: Logger, inFlight: InFlight) {
+        self.inFlight = inFlight
+        self.path = path
+        self.configuration = configuration
+        self.logger = logger
+    }
+
+    // MARK: Start and stop
+
+    func start(_ loop: any EventLoop) {
+        let waiting: [OneShot<any EventLoop>] = state.withLockedValue { state in
+            guard case .waiting(let waiting) = state.phase else { return [] }
+            state.phase = .running(loop)
+            return waiting
+        }
+        for one in waiting { one.resolve(.success(loop)) }
+    }
+
+    /// Fails who waits, and closes what is open.
+    func stop() async {
+        let (starting, pausing, open) = state.withLockedValue { state in
+            let starting = if case .waiting(let waiting) = state.phase { waiting } else { [OneShot<any EventLoop>]() }
+            defer { (state.phase, state.pausing) = (.stopped, [:]) }
+            return (starting, state.pausing, state.open)
+        }
+        for one in starting { one.resolve(.failure(.notRunning)) }
+        for one in pausing.values { one.resolve(.failure(.notRunning)) }
+        for channel in open.values {
+            channel.close(promise: nil)
+            await withCheckedContinuation { done in channel.closeFuture.whenComplete { _ in done.resume() } }
+        }
+    }
+
+    var isStopped: Bool {
+        state.withLockedValue { state in if case .stopped = state.phase { true } else { false } }
+    }
+
+    /// The loop, once there is one.
+    private func loop() async throws(ThumbcacheError) -> any EventLoop {
+        let started = OneShot<any EventLoop>()
+        state.withLockedValue { state in
+            switch state.phase {
+            case .waiting(let others):
+                // Those who were cancelled would stay for ever in a client that never runs.
+                state.phase = .waiting(others.filter { !$0.isResolved } + [started])
+            case .running(let loop): started.resolve(.success(loop))
+            case .stopped: started.resolve(.failure(.notRunning))
+            }
+        }
+        return try await started.wait().get()
+    }
+
+    // MARK: Connections
+
+    /// A connection that has said HELLO, and is to thumbcached.
+    /// - Parameter onPush: see ``ReplyHandler``.
+    func open(onPush: (@Sendable (Value) -> Void)? = nil) async throws(ThumbcacheError) -> WireConnection {
+        // Also those of no request: the event loop stays until they have ended.
+        try inFlight.begin()
+        defer { inFlight.end() }
+        let loop = try await loop()
+        try await pause(loop)
+        do throws(ThumbcacheError) {
+            let connection = try await within(configuration.connectTimeout) { () async throws(ThumbcacheError) in
+                try await self.attempt(loop, onPush)
+            }
+            state.withLockedValue { $0.failures = 0 }
+            return connection
+        } catch {
+            if error != .cancelled { failed(error) }
+            throw error
+        }
+    }
+
+    private func failed(_ error: ThumbcacheError) {
+        let backoff = configuration.backoff
+        let (failures, pause) = state.withLockedValue { state in
+            state.failures += 1
+            let pause = backoff.pause(after: state.failures, random: Double.random(in: 0...1))
+            state.nextAttempt = .now() + TimeAmount(pause)
+            return (state.failures, pause)
+        }
+        logger.debug("no connection", metadata: ["failures": "\(failures)", "pause": "\(pause)", "error": "\(error)"])
+    }
+
+    /// Waits until another attempt is due.
+    private func pause(_ loop: any EventLoop) async throws(ThumbcacheError) {
+        let turn = OneShot<Void>()
+        let due: NIODeadline? = state.withLockedValue { state in
+            if case .stopped = state.phase { turn.resolve(.failure(.notRunning)) }
+            guard state.failures > 0, state.nextAttempt > .now() else { return nil }
+            state.pausing[ObjectIdentifier(turn)] = turn
+            return state.nextAttempt
+        }
+        guard let due else { return }
+        let timer = loop.scheduleTask(deadline: due) { _ = turn.resolve(.success(())) }
+        let outcome = await turn.wait()
+        timer.cancel()
+        _ = state.withLockedValue { $0.pausing.removeValue(forKey: ObjectIdentifier(turn)) }
+        try outcome.get()
+    }
+
+    private func attempt(
+        _ loop: any EventLoop, _ onPush: (@Sendable (Value) -> Void)?
+    ) async throws(ThumbcacheError) -> WireConnection {
+        let connection = WireConnection(try await connectedChannel(loop, onPush))
+        do throws(ThumbcacheError) {
+            try await greet(connection)
+            return connection
+        } catch {
+            connection.close()
+            throw error
+        }
+    }
+
+    private func greet(_ connection: WireConnection) async throws(ThumbcacheError) {
+        let hello = try await connection.reply(to: words("HELLO", "3"), closing: true).orServerError()
+        let name = hello[HelloKey.server.rawValue]?.text
+        guard name == "thumbcached" else { throw .notThumbcached(name: name) }
+        guard let library = configuration.libraryName else { return }
+        for (key, value) in [("LIB-NAME", library), ("LIB-VER", Version.current)] {
+            _ = try await connection.reply(to: words("CLIENT", "SETINFO", key, value), closing: true).orServerError()
+        }
+    }
+}
+
+// MARK: - Channels
+
+extension Connector {
+    private func connectedChannel(
+        _ loop: any EventLoop, _ onPush: (@Sendable (Value) -> Void)?
+    ) async throws(ThumbcacheError) -> any Channel {
+        var attempts = 0
+        while true {
+            attempts += 1
+            let connected = OneShot<any Channel>()
+            connect(loop, onPush, connected)
+            switch await connected.wait() {
+            case .success(let channel): return channel
+            // The daemon's queue is full. A blocking connect would wait here, one that does not block may not.
+            case .failure(.unreachable(_, EAGAIN)):
+                let later = OneShot<Void>()
+                let pause = TimeAmount(Backoff(first: .milliseconds(2), longest: .milliseconds(200))
+                    .pause(after: attempts, random: Double.random(in: 0...1)))
+                let timer = loop.scheduleTask(in: pause) { _ = later.resolve(.success(())) }
+                let outcome = await later.wait()
+                timer.cancel()
+                try outcome.get()
+            case .failure(let error): throw error
+            }
+        }
+    }
+
+    /// Whoever gives up before the channel is there leaves nothing behind: a channel that nobody takes is closed.
+    private func connect(
+        _ loop: any EventLoop, _ onPush: (@Sendable (Value) -> Void)?, _ connected: OneShot<any Channel>
+    ) {
+        guard path.utf8.count <= UnixAddress.longestPath else {
+            connected.resolve(.failure(.unreachable(path: path, errno: ENAMETOOLONG)))
+            return
+        }
+        let bootstrap = ClientBootstrap(group: loop).channelInitializer { channel in
+            channel.eventLoop.makeCompletedFuture {
+                try channel.pipeline.syncOperations.addHandlers(
+                    ByteToMessageHandler(ReplyDecoder()), ReplyHandler(onPush: onPush))
+            }
+        }
+        bootstrap.connect(unixDomainSocketPath: path).whenComplete { [path] result in
+            switch result {
+            case .success(let channel):
+                if !self.register(channel) {
+                    connected.resolve(.failure(.notRunning))
+                    channel.close(promise: nil)
+                } else if !connected.resolve(.success(channel)) {
+                    channel.close(promise: nil)
+                }
+            case .failure(let error as IOError):
+                connected.resolve(.failure(.unreachable(path: path, errno: error.errnoCode)))
+            case .failure:
+                // What is left is a loop that has been shut down, or a connection that broke at once.
+                connected.resolve(.failure(self.isStopped ? .notRunning : .connectionLost))
+            }
+        }
+    }
+
+    /// False in a client that has stopped.
+    private func register(_ channel: any Channel) -> Bool {
+        let key = ObjectIdentifier(channel)
+        let isRunning = state.withLockedValue { state in
+            guard case .running = state.phase else { return false }
+            state.open[key] = channel
+            return true
+        }
+        guard isRunning else { return false }
+        channel.closeFuture.whenComplete { _ in _ = self.state.withLockedValue { $0.open.removeValue(forKey: key) } }
+        return true
+    }
+}

@@ -1,0 +1,45 @@
+import NIOCore
+
+/// Runs the body and gives its result, or `timeout` when it fails behind the limit, at which its task is cancelled.
+/// Returns when the body has ended, in either case; what it made in the last moment is not lost.
+func within<Success: Sendable>(
+    _ limit: Duration?, _ body: @escaping @Sendable () async throws(ThumbcacheError) -> Success
+) async throws(ThumbcacheError) -> Success {
+    guard let limit else { return try await body() }
+    let outcome = await withTaskGroup(of: Result<Success, ThumbcacheError>?.self) { group in
+        group.addTask {
+            do throws(ThumbcacheError) {
+                return .success(try await body())
+            } catch {
+                return .failure(error)
+            }
+        }
+        group.addTask {
+            do {
+                try await Task.sleep(for: limit)
+                return .failure(.timeout)
+            } catch {
+                // Cancelled: by the body's end, or with everything, which the body says then.
+                return nil
+            }
+        }
+        var first: Result<Success, ThumbcacheError>?
+        while let outcome = await group.next() {
+            if case .success? = outcome { first = outcome }
+            first = first ?? outcome
+            group.cancelAll()
+        }
+        return first ?? .failure(.cancelled)
+    }
+    return try outcome.get()
+}
+
+extension TimeAmount {
+    /// What is longer than 292 years is cut to that.
+    init(_ duration: Duration) {
+        let (seconds, attoseconds) = duration.components
+        let (whole, isOver) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
+        let (sum, isOverToo) = whole.addingReportingOverflow(attoseconds / 1_000_000_000)
+        self = .nanoseconds(isOver || isOverToo ? .max : sum)
+    }
+}

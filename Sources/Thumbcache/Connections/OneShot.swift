@@ -1,0 +1,55 @@
+import NIOConcurrencyHelpers
+
+/// A result that is set once, and one task that waits for it.
+///
+/// The first result stands. So a reply, a cancelled task, a broken connection and a client that stops need not agree
+/// who of them comes first.
+final class OneShot<Success: Sendable>: Sendable {
+    typealias Outcome = Result<Success, ThumbcacheError>
+
+    private enum State {
+        case pending
+        case awaited(CheckedContinuation<Outcome, Never>)
+        case resolved(Outcome)
+    }
+
+    private let state = NIOLockedValueBox<State>(.pending)
+
+    /// Whether this was the first result.
+    @discardableResult
+    func resolve(_ outcome: Outcome) -> Bool {
+        let previous = state.withLockedValue { state in
+            let previous = state
+            if case .resolved = previous { return previous }
+            state = .resolved(outcome)
+            return previous
+        }
+        switch previous {
+        case .pending: return true
+        case .resolved: return false
+        case .awaited(let continuation):
+            continuation.resume(returning: outcome)
+            return true
+        }
+    }
+
+    var isResolved: Bool {
+        state.withLockedValue { state in if case .resolved = state { true } else { false } }
+    }
+
+    /// Waits; a cancelled task gets `cancelled`, unless the result is there before.
+    func wait() async -> Outcome {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let outcome: Outcome? = state.withLockedValue { state in
+                    if case .resolved(let outcome) = state { return outcome }
+                    state = .awaited(continuation)
+                    return nil
+                }
+                if let outcome { continuation.resume(returning: outcome) }
+            }
+        } onCancel: {
+            resolve(.failure(.cancelled))
+        }
+    }
+}

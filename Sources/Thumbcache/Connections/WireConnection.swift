@@ -1,0 +1,51 @@
+import NIOCore
+import RESP
+
+/// A connection to the daemon that has said HELLO.
+final class WireConnection: Sendable {
+    private let channel: any Channel
+
+    init(_ channel: any Channel) { self.channel = channel }
+
+    var isActive: Bool { channel.isActive }
+
+    /// Succeeds when the connection is closed, by either side.
+    var whenClosed: EventLoopFuture<Void> { channel.closeFuture }
+
+    /// Nothing to be done on a closed one, whose event loop may have ended.
+    func close() { if channel.isActive { channel.close(promise: nil) } }
+
+    /// The reply to a request, an error reply included.
+    /// - Parameters:
+    ///   - closing: whether a cancelled task closes the connection. The daemon ends a wait with its connection, and
+    ///     with nothing else; otherwise a reply that comes too late is dropped.
+    ///   - onEnd: called when the reply is there or cannot come any more, wanted or not.
+    func reply(
+        to words: [ByteBuffer], closing: Bool, onEnd: @escaping @Sendable () -> Void = {}
+    ) async throws(ThumbcacheError) -> Value {
+        let exchange = Exchange(onEnd: onEnd)
+        if Task.isCancelled {
+            exchange.end(.failure(.cancelled))
+            throw .cancelled
+        }
+        channel.writeAndFlush(OutgoingRequest(frame: Self.frame(words), exchange: exchange)).whenFailure { _ in
+            // A request that met a closed channel never reached the handler that would fail it. One that was cut off
+            // in the middle may still be answered: the end of the connection decides.
+            self.whenClosed.whenComplete { _ in exchange.end(.failure(.connectionLost)) }
+        }
+        let outcome = await exchange.reply.wait()
+        if closing, case .failure(.cancelled) = outcome { close() }
+        return try outcome.get()
+    }
+
+    /// A request without a reply of its own.
+    func send(_ words: [ByteBuffer]) {
+        channel.writeAndFlush(OutgoingRequest(frame: Self.frame(words), exchange: nil), promise: nil)
+    }
+
+    private static func frame(_ words: [ByteBuffer]) -> ByteBuffer {
+        var frame = ByteBuffer()
+        frame.writeRequest(words)
+        return frame
+    }
+}

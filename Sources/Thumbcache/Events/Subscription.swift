@@ -1,0 +1,121 @@
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import RESP
+
+/// Subscribes, again and again, on a connection of its own each time. What comes is handed on at once, on the event
+/// loop, in the order in which the daemon sent it: `subscribed` first, `gap` last.
+final class Subscription: Sendable {
+    private let connector: Connector
+    private let channels: [ThumbcacheID]
+    private let configuration: ThumbcacheConfiguration
+    private let logger: Logger
+    private let sink: @Sendable (ThumbcacheEvent) -> Void
+
+    /// - Parameter users: every user of the uid where none is named.
+    init(
+        _ client: ThumbcacheClient, users: [ThumbcacheID], sink: @escaping @Sendable (ThumbcacheEvent) -> Void
+    ) {
+        connector = client.connector
+        configuration = client.configuration
+        logger = client.logger
+        channels = users.isEmpty ? ["*"] : Array(Set(users))
+        self.sink = sink
+    }
+
+    /// A connection that is subscribed, however many attempts that takes; nil when the client stops, or the task is
+    /// cancelled.
+    func connection() async -> WireConnection? {
+        var failures = 0
+        while true {
+            do throws(ThumbcacheError) {
+                return try await attempt()
+            } catch .cancelled, .notRunning {
+                return nil
+            } catch {
+                failures += 1
+                logger.debug("not subscribed", metadata: ["failures": "\(failures)", "error": "\(error)"])
+                // The connector pauses for connections alone; a daemon that refuses to subscribe is not asked in a
+                // busy loop either.
+                let pause = configuration.backoff.pause(after: failures, random: Double.random(in: 0...1))
+                do {
+                    try await Task.sleep(for: pause)
+                } catch {
+                    return nil
+                }
+            }
+        }
+    }
+
+    private func attempt() async throws(ThumbcacheError) -> WireConnection {
+        let attempt = Attempt(channels: channels.count, sink: sink)
+        let connection = try await connector.open(onPush: { attempt.take($0) })
+        connection.whenClosed.whenComplete { _ in attempt.end(.connectionLost) }
+        connection.send([ByteBuffer(string: "SUBSCRIBE")] + channels.map(\.buffer))
+        do throws(ThumbcacheError) {
+            try await within(configuration.connectTimeout) { () async throws(ThumbcacheError) in
+                try await attempt.established.wait().get()
+            }
+            return connection
+        } catch {
+            connection.close()
+            throw error
+        }
+    }
+}
+
+/// One subscribed connection. Everything but ``established`` happens on the event loop.
+private final class Attempt: Sendable {
+    private enum Phase {
+        /// So many channels are not confirmed yet.
+        case subscribing(Int)
+        case subscribed
+        case ended
+    }
+
+    let established = OneShot<Void>()
+    private let phase: NIOLockedValueBox<Phase>
+    private let sink: @Sendable (ThumbcacheEvent) -> Void
+
+    init(channels: Int, sink: @escaping @Sendable (ThumbcacheEvent) -> Void) {
+        phase = NIOLockedValueBox(.subscribing(channels))
+        self.sink = sink
+    }
+
+    func take(_ value: Value) {
+        if case .error(let code, let message) = value {
+            established.resolve(.failure(.server(ServerErrorCode(rawValue: code), message: message)))
+            return
+        }
+        guard case .push(let elements) = value, elements.count == 3 else { return }
+        switch elements[0].text {
+        case "subscribe": confirm()
+        case "message":
+            guard let user = elements[1].bytes, let payload = elements[2].bytes,
+                let event = ThumbcacheEvent(user: ThumbcacheID(user), payload: payload)
+            else { return }
+            sink(event)
+        default: break
+        }
+    }
+
+    private func confirm() {
+        let isComplete = phase.withLockedValue { phase in
+            guard case .subscribing(let missing) = phase else { return false }
+            phase = missing > 1 ? .subscribing(missing - 1) : .subscribed
+            return missing <= 1
+        }
+        guard isComplete else { return }
+        sink(.subscribed)
+        established.resolve(.success(()))
+    }
+
+    func end(_ error: ThumbcacheError) {
+        let wasSubscribed = phase.withLockedValue { phase in
+            defer { phase = .ended }
+            return if case .subscribed = phase { true } else { false }
+        }
+        if wasSubscribed { sink(.gap) }
+        established.resolve(.failure(error))
+    }
+}
