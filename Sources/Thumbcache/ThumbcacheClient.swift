@@ -135,7 +135,11 @@ public final class ThumbcacheClient: ThumbcacheCommands {
         // Whatever the outcome: a request whose reply is lost may have been done. And before the caller knows, so that
         // whoever has a receipt finds nothing old in memory.
         defer { change().map(announce) }
-        return ThumbcacheReply(value: try await body().orServerError())
+        do throws(ThumbcacheError) {
+            return ThumbcacheReply(value: try await body().orServerError())
+        } catch .connectionLost where connector.isStopped {
+            throw .notRunning
+        }
     }
 }
 

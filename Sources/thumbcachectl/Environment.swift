@@ -2,22 +2,44 @@ import Glibc
 import LinuxSupport
 import NIOCore
 import RESP
+import Thumbcache
 
 /// The world as a command sees it.
 struct Environment {
     /// An environment variable.
     let variable: (_ name: String) -> String?
 
+    /// What a request may take by default, in seconds. Downloads and log-outs of many users take what they take;
+    /// without any bound a log-out hook would hang for ever on a daemon that is stuck.
+    static let timeout = 600
+
     /// The daemon's reply to one request.
-    /// - Parameters:
-    ///   - timeout: seconds that each read or write may take.
-    ///   - limit: seconds that all of it may take, connecting included.
+    /// - Parameter timeout: seconds that all of it may take, connecting included.
     func ask(
-        _ request: [ByteBuffer], _ options: DaemonOptions, timeout: Int = Connection.timeout, within limit: Int? = nil
-    ) throws(Failure) -> Value {
+        _ request: [ByteBuffer], _ options: DaemonOptions, within timeout: Int = timeout
+    ) async throws(Failure) -> Value {
         let path = try SocketPath.choose(
             option: options.socket, variable: variable, exists: { Glibc.access($0, F_OK) == 0 })
-        return try Connection(path: path, timeout: timeout, within: limit).request(request)
+        var configuration = ThumbcacheConfiguration()
+        configuration.requestTimeout = .seconds(timeout)
+        configuration.connectTimeout = .seconds(timeout)
+        // For one request there is nobody to find in CLIENT LIST.
+        configuration.libraryName = nil
+        let client = ThumbcacheClient(path: path, configuration: configuration)
+        let running = Task { await client.run() }
+        let outcome: Result<Value, ThumbcacheError>
+        do throws(ThumbcacheError) {
+            outcome = .success(try await client.reply(to: ThumbcacheRequest(request)).value)
+        } catch {
+            outcome = .failure(error)
+        }
+        running.cancel()
+        await running.value
+        do throws(ThumbcacheError) {
+            return try outcome.get()
+        } catch {
+            throw Failure(error, path: path, timeout: timeout)
+        }
     }
 
     func show(_ value: Value, _ options: OutputOptions) throws(Failure) {

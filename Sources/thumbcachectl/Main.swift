@@ -6,13 +6,13 @@ import LinuxSupport
 /// Where everything is made: the world that the commands see is handed to them from here.
 @main
 enum Main {
-    static func main() {
+    static func main() async {
         // Lest the connection take the place of an output that nobody wants, and a receipt be sent to the daemon.
         guard clinux_fill_standard_descriptors() == 0 else { Glibc.exit(ExitStatus.refused.rawValue) }
         do {
             let command = try Thumbcachectl.parseAsRoot(decodedArguments(CommandLine.argc, CommandLine.unsafeArgv))
             if let command = command as? any DaemonCommand {
-                try command.run(in: world)
+                try await command.run(in: world)
             } else if command is Thumbcachectl {
                 // No subcommand was named: the help, but not as a success.
                 exit(.usage, complaining: Thumbcachectl.helpMessage())

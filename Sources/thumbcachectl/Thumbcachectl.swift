@@ -36,7 +36,7 @@ struct Thumbcachectl: ParsableCommand {
 
 /// A subcommand. Everything it touches is in the environment that it is handed.
 protocol DaemonCommand: ParsableCommand {
-    func run(in environment: Environment) throws(Failure)
+    func run(in environment: Environment) async throws(Failure)
 }
 
 /// Where the daemon is: may stand before or behind the subcommand.

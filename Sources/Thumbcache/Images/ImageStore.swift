@@ -31,6 +31,8 @@ struct ImageStore {
 
     init(limit: Int) { self.limit = limit }
 
+    func holds(_ user: ThumbcacheID) -> Bool { entries[user] != nil }
+
     mutating func image(_ key: ImageTable.Key, now: Duration) -> ThumbcacheImage? {
         guard let entry = self[key] else { return nil }
         if let end = entry.end, end <= now {

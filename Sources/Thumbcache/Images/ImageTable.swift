@@ -43,6 +43,8 @@ struct ImageTable {
     var bytes: Int { store.bytes }
     var count: Int { store.count }
 
+    func holds(_ user: ThumbcacheID) -> Bool { store.holds(user) }
+
     // MARK: Reading
 
     /// - Parameter now: of any clock that never goes back.

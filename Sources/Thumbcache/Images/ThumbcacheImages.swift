@@ -100,4 +100,7 @@ public final class ThumbcacheImages: Sendable {
 
     /// Images that are held now.
     public var count: Int { table.withLockedValue { $0.count } }
+
+    /// Whether something of a user is held.
+    func holds(_ user: ThumbcacheID) -> Bool { table.withLockedValue { $0.holds(user) } }
 }

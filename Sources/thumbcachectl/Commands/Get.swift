@@ -54,7 +54,7 @@ struct Get: DaemonCommand {
         if output?.isEmpty == true { throw ValidationError("--output is empty; name a file") }
     }
 
-    func run(in environment: Environment) throws(Failure) {
+    func run(in environment: Environment) async throws(Failure) {
         let wantsMeta = meta || format.json
         let printsImage = output == nil && !wantsMeta
         // Before anything is downloaded for nothing.
@@ -64,7 +64,7 @@ struct Get: DaemonCommand {
         let options =
             option("SIZE", size) + option("URL", url) + flag("CACHED", cached) + flag("NOWAIT", noWait)
             + flag("META", wantsMeta)
-        let reply = try environment.ask(words("GET", user, profile) + options, daemon)
+        let reply = try await environment.ask(words("GET", user, profile) + options, daemon)
         guard let image = (wantsMeta ? reply[MetaKey.image.rawValue] : reply)?.bytes else {
             let reason = cached || noWait ? "none is held" : "neither the cache nor the origin has one"
             throw try environment.noImage(format, "there is no such image: \(reason)")

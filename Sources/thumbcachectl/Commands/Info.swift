@@ -12,8 +12,8 @@ struct Info: DaemonCommand {
     @OptionGroup var output: OutputOptions
     @OptionGroup var daemon: DaemonOptions
 
-    func run(in environment: Environment) throws(Failure) {
-        let text = try environment.ask(words("INFO"), daemon).text ?? ""
+    func run(in environment: Environment) async throws(Failure) {
+        let text = try await environment.ask(words("INFO"), daemon).text ?? ""
         var lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).map(String.init)
         if lines.last == "" { lines.removeLast() }
         try environment.show(output.json ? Self.sections(lines) : .array(lines.map { .simpleString($0) }), output)

@@ -47,11 +47,11 @@ struct Login: DaemonCommand {
         }
     }
 
-    func run(in environment: Environment) throws(Failure) {
+    func run(in environment: Environment) async throws(Failure) {
         let token = try self.token("TOKEN", tokenFile)
         let refresh = try self.token("REFRESH", refreshTokenFile)
         let options = option("SESSION", session) + option("ORIGIN", origin) + token + refresh
-        _ = try environment.ask(words("LOGIN", user) + options, daemon)
+        _ = try await environment.ask(words("LOGIN", user) + options, daemon)
     }
 
     /// A token from a file, without the line break at its end; nothing where no file is named.

@@ -35,7 +35,7 @@ struct Logout: DaemonCommand {
     var pending: String?
 
     @Option(help: ArgumentHelp("How long all of it may take, in seconds.", valueName: "seconds"))
-    var timeout = Connection.timeout
+    var timeout = Environment.timeout
 
     @OptionGroup var target: TargetOptions
     @OptionGroup var output: OutputOptions
@@ -50,34 +50,34 @@ struct Logout: DaemonCommand {
         try thumbcachectl.validate("timeout", timeout, in: 1...86_400, "seconds")
     }
 
-    func run(in environment: Environment) throws(Failure) {
+    func run(in environment: Environment) async throws(Failure) {
         let receipt =
             if let pending {
-                try ask(environment, orLeaveMarkerIn: MarkerDirectory(path: pending))
+                try await ask(environment, orLeaveMarkerIn: MarkerDirectory(path: pending))
             } else {
-                try ask(environment)
+                try await ask(environment)
             }
         environment.showReceipt(receipt, output, behind: "the log-out is done")
     }
 
-    private func ask(_ environment: Environment) throws(Failure) -> Value {
+    private func ask(_ environment: Environment) async throws(Failure) -> Value {
         let request = words("LOGOUT", user ?? "*") + option("SESSION", session) + option("UID", target.uid)
-        return try environment.ask(request, daemon, within: timeout)
+        return try await environment.ask(request, daemon, within: timeout)
     }
 
     /// The marker comes first: a hook that is killed while it waits for the daemon has left it.
-    private func ask(_ environment: Environment, orLeaveMarkerIn directory: MarkerDirectory) throws(Failure) -> Value {
+    private func ask(_ environment: Environment, orLeaveMarkerIn directory: MarkerDirectory) async throws(Failure) -> Value {
         let uid = target.uid ?? geteuid()
         let marker: MarkerDirectory.Marker
         do throws(SystemError) {
             marker = try directory.leave(uid: uid)
         } catch {
             environment.complain("thumbcachectl: cannot \(error); the daemon is asked without a marker", .warning)
-            return try ask(environment)
+            return try await ask(environment)
         }
         let receipt: Value
         do throws(Failure) {
-            receipt = try ask(environment)
+            receipt = try await ask(environment)
         } catch {
             remove(marker.older, from: directory, environment)
             throw Failure(

@@ -9,8 +9,8 @@ struct Ping: DaemonCommand {
     @OptionGroup var output: OutputOptions
     @OptionGroup var daemon: DaemonOptions
 
-    func run(in environment: Environment) throws(Failure) {
-        let reply = try environment.ask(words("PING"), daemon, timeout: 10)
+    func run(in environment: Environment) async throws(Failure) {
+        let reply = try await environment.ask(words("PING"), daemon, within: 10)
         try environment.show(output.json ? .map([.simpleString("reply"), reply]) : reply, output)
     }
 }

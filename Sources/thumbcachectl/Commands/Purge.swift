@@ -29,9 +29,9 @@ struct Purge: DaemonCommand {
 
     func validate() throws { try thumbcachectl.validate(user: user, all: all) }
 
-    func run(in environment: Environment) throws(Failure) {
+    func run(in environment: Environment) async throws(Failure) {
         let profiles = profiles.isEmpty ? [] : words("\(profiles.count)") + profiles.map(ByteBuffer.init(string:))
         let request = words("PURGE", user ?? "*") + profiles + option("UID", target.uid)
-        environment.showReceipt(try environment.ask(request, daemon), output, behind: "the purge is done")
+        environment.showReceipt(try await environment.ask(request, daemon), output, behind: "the purge is done")
     }
 }

@@ -39,9 +39,9 @@ struct Put: DaemonCommand {
         try thumbcachectl.validate("ttl", ttl, in: CommandLimits.ttl, "seconds")
     }
 
-    func run(in environment: Environment) throws(Failure) {
+    func run(in environment: Environment) async throws(Failure) {
         let image = try readFile(file, what: "an image", limit: Self.largestImage)
         let request = words("PUT", user, profile) + [ByteBuffer(bytes: image)]
-        _ = try environment.ask(request + option("SIZE", size) + option("TTL", ttl), daemon)
+        _ = try await environment.ask(request + option("SIZE", size) + option("TTL", ttl), daemon)
     }
 }

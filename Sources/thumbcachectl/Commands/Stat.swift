@@ -21,8 +21,8 @@ struct Stat: DaemonCommand {
 
     func validate() throws { try thumbcachectl.validate(user: user) }
 
-    func run(in environment: Environment) throws(Failure) {
-        let reply = try environment.ask(words("STAT", user) + (profile.map { words($0) } ?? []), daemon)
+    func run(in environment: Environment) async throws(Failure) {
+        let reply = try await environment.ask(words("STAT", user) + (profile.map { words($0) } ?? []), daemon)
         guard !reply.isNull else {
             let reason = profile == nil ? "the user is not logged in" : "there is no such image: none is held"
             throw try environment.noImage(output, reason)

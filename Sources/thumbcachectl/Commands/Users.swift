@@ -12,7 +12,7 @@ struct Users: DaemonCommand {
     @OptionGroup var output: OutputOptions
     @OptionGroup var daemon: DaemonOptions
 
-    func run(in environment: Environment) throws(Failure) {
-        try environment.show(try environment.ask(words("USERS"), daemon), output)
+    func run(in environment: Environment) async throws(Failure) {
+        try environment.show(try await environment.ask(words("USERS"), daemon), output)
     }
 }

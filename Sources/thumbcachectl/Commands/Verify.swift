@@ -73,7 +73,7 @@ struct Verify: DaemonCommand {
         }
     }
 
-    func run(in environment: Environment) throws(Failure) {
+    func run(in environment: Environment) async throws(Failure) {
         let inspection: StoreInspection
         do {
             inspection = try StoreInspection(store)

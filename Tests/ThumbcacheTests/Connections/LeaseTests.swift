@@ -1,0 +1,118 @@
+import NIOCore
+import Testing
+
+@testable import Thumbcache
+
+@Suite(.timeLimit(.minutes(1))) struct LeaseTests {
+    @Test func `nobody waits behind a GET that waits`() async throws {
+        try await withClient { client, daemon in
+            let waiting = Task { try await client.get("alice", "bob") }
+            let first = try await daemon.accept()
+            #expect(try await first.next() == ["GET", "alice", "bob", "META"])
+            let quick = Task { try await client.get("alice", "carol") }
+            let second = try await daemon.accept()
+            #expect(try await second.next() == ["GET", "alice", "carol", "META"])
+            second.send(Wire.image("carol"))
+            #expect(try await quick.value?.text == "carol")
+            first.send(Wire.image("bob"))
+            #expect(try await waiting.value?.text == "bob")
+        }
+    }
+
+    @Test func `a GET that is cancelled closes its connection, by which the daemon ends the wait`() async throws {
+        try await withClient { client, daemon in
+            let waiting = Task { try await client.get("alice", "bob") }
+            let peer = try await daemon.accept()
+            _ = try await peer.next()
+            waiting.cancel()
+            await #expect(throws: ThumbcacheError.cancelled) { try await waiting.value }
+            try await peer.closed()
+        }
+    }
+
+    @Test func `a GET whose time is over closes its connection, too`() async throws {
+        try await withClient { $0.requestTimeout = .milliseconds(50) } _: { client, daemon in
+            let waiting = Task { try await client.get("alice", "bob") }
+            let peer = try await daemon.accept()
+            await #expect(throws: ThumbcacheError.timeout) { try await waiting.value }
+            try await peer.closed()
+        }
+    }
+
+    @Test func `a connection is used again, and there are no more than were allowed`() async throws {
+        try await withClient { $0.maximumConnections = 1 } _: { client, daemon in
+            let first = Task { try await client.get("alice", "bob") }
+            let peer = try await daemon.accept()
+            #expect(try await peer.next()[2] == "bob")
+            let second = Task { try await client.get("alice", "carol") }
+            let short = Task { try await client.users() }
+            let shared = try await daemon.accept()
+            #expect(try await shared.next() == ["USERS"])
+            shared.send("*0\r\n")
+            _ = try await short.value
+            #expect(peer.unread == 0)
+            peer.send(Wire.image("bob"))
+            _ = try await first.value
+            #expect(try await peer.next()[2] == "carol")
+            peer.send("_\r\n")
+            #expect(try await second.value == nil)
+        }
+    }
+
+    @Test func `a place of the pool comes back from whoever was cancelled or failed`() async throws {
+        try await withClient { $0.maximumConnections = 1 } _: { client, daemon in
+            let cancelled = Task { try await client.get("alice", "bob") }
+            _ = try await daemon.accept().next()
+            cancelled.cancel()
+            _ = await cancelled.result
+            let lost = Task { try await client.get("alice", "bob") }
+            let peer = try await daemon.accept()
+            _ = try await peer.next()
+            try await peer.close()
+            await #expect(throws: ThumbcacheError.connectionLost) { try await lost.value }
+            let last = Task { try await client.get("alice", "bob") }
+            let another = try await daemon.accept()
+            _ = try await another.next()
+            another.send("-NOLOGIN alice is not logged in\r\n")
+            await #expect(throws: ThumbcacheError.server(.noLogin, message: "alice is not logged in")) {
+                try await last.value
+            }
+        }
+    }
+
+    @Test func `commands of a lent connection are done in order, on it, and not behind its end`() async throws {
+        try await withClient { client, daemon in
+            let work = Task {
+                try await client.withConnection { connection in
+                    try await connection.put("alice", "bob", ByteBuffer(string: "img"))
+                    _ = try await connection.get("alice", "bob")
+                    return connection
+                }
+            }
+            let peer = try await daemon.accept()
+            #expect(try await peer.next() == ["PUT", "alice", "bob", "img"])
+            peer.send("+OK\r\n")
+            #expect(try await peer.next() == ["GET", "alice", "bob", "META"])
+            peer.send("_\r\n")
+            let kept = try await work.value
+            let late = await error { () async throws(ThumbcacheError) in try await kept.users() }
+            #expect(late == .invalidRequest("the connection was lent for the time of withConnection, which is over"))
+            // Somebody else has it now.
+            let next = Task { try await client.get("alice", "carol") }
+            #expect(try await peer.next()[2] == "carol")
+            peer.send("_\r\n")
+            _ = try await next.value
+        }
+    }
+
+    @Test func `a connection that holds a session is closed with its loan`() async throws {
+        try await withClient { client, daemon in
+            let work = Task { try await client.withConnection { try await $0.logInHolding("alice", session: "s") } }
+            let peer = try await daemon.accept()
+            #expect(try await peer.next() == ["LOGIN", "alice", "SESSION", "s", "HOLD"])
+            peer.send("+OK\r\n")
+            try await work.value
+            try await peer.closed()
+        }
+    }
+}

@@ -1,0 +1,80 @@
+import Testing
+
+@testable import Thumbcache
+
+@Suite(.timeLimit(.minutes(1))) struct PipelineTests {
+    @Test func `many tasks share one connection, and each gets its own reply`() async throws {
+        try await withClient { client, daemon in
+            try await withThrowingTaskGroup(of: (Int, Int?).self) { group in
+                for number in 0..<20 {
+                    group.addTask { (number, try await client.stat("alice", "\(number)")?.length) }
+                }
+                let peer = try await daemon.accept()
+                for _ in 0..<20 {
+                    let request = try await peer.next()
+                    let picture = String(repeating: "x", count: try #require(Int(request[2])))
+                    peer.send(Wire.image(picture))
+                }
+                for try await (number, length) in group { #expect(length == number) }
+            }
+        }
+    }
+
+    @Test func `a task that is cancelled leaves the connection and its order as they are`() async throws {
+        try await withClient { client, daemon in
+            let cancelled = Task { try await client.info() }
+            let peer = try await daemon.accept()
+            #expect(try await peer.next() == ["INFO"])
+            let waiting = Task { try await client.users() }
+            #expect(try await peer.next() == ["USERS"])
+            cancelled.cancel()
+            await #expect(throws: ThumbcacheError.cancelled) { try await cancelled.value }
+            peer.send("+somebody else's\r\n*1\r\n+alice\r\n")
+            #expect(try await waiting.value == ["alice"])
+        }
+    }
+
+    @Test func `what is on its way is bounded, also by tasks that were cancelled`() async throws {
+        try await withClient { $0.maximumPipelined = 2 } _: { client, daemon in
+            let tasks = (0..<2).map { _ in Task { try await client.ping() } }
+            let peer = try await daemon.accept()
+            for _ in 0..<2 { #expect(try await peer.next() == ["PING"]) }
+            for task in tasks {
+                task.cancel()
+                _ = await task.result
+            }
+            let third = Task { try await client.users() }
+            // A connection of its own, behind whose answer the third request would have come.
+            let other = Task { try await client.get("alice", "bob") }
+            let otherPeer = try await daemon.accept()
+            _ = try await otherPeer.next()
+            otherPeer.send("_\r\n")
+            _ = try await other.value
+            #expect(peer.unread == 0)
+            peer.send("+PONG\r\n")
+            #expect(try await peer.next() == ["USERS"])
+            peer.send("+PONG\r\n*0\r\n")
+            #expect(try await third.value == [])
+        }
+    }
+
+    @Test func `permits are given in the order asked for, not to those who were cancelled`() async throws {
+        let permits = Permits(1)
+        try await permits.acquire()
+        let cancelled = Task { try await permits.acquire() }
+        cancelled.cancel()
+        await #expect(throws: ThumbcacheError.cancelled) { try await cancelled.value }
+        let order = Mailbox<String>()
+        let next = Task {
+            try await permits.acquire()
+            order.put("acquired")
+        }
+        order.put("released")
+        permits.release()
+        try await next.value
+        #expect(try await order.take() == "released")
+        #expect(try await order.take() == "acquired")
+        permits.release()
+        try await permits.acquire()
+    }
+}
