@@ -31,7 +31,9 @@ import ThumbnailCache
     }
 
     @Test func `only admins are told, and everybody else is told so`() async throws {
-        try await TestDaemon.run { $0.metrics = ServerMetrics { Self.families } } _: { daemon in
+        try await TestDaemon.run {
+            $0.metrics = ServerMetrics { Self.families }
+        } _: { daemon in
             let admin = try await daemon.connect(as: TestDaemon.admin)
             #expect(try await admin.call("METRICS").text?.hasPrefix("# HELP thumbcached_open_caches") == true)
             let client = try await daemon.connect()

@@ -46,7 +46,8 @@ public struct MetricFamily: Sendable {
         for sample in samples {
             text += name + sample.suffix
             if !sample.labels.isEmpty {
-                text += "{" + sample.labels.map { "\($0.name)=\"\(Self.escaped($0.value))\"" }.joined(separator: ",") + "}"
+                let labels = sample.labels.map { "\($0.name)=\"\(Self.escaped($0.value))\"" }
+                text += "{\(labels.joined(separator: ","))}"
             }
             text += " \(sample.value)\n"
         }

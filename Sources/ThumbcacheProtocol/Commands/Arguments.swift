@@ -55,7 +55,8 @@ struct Arguments {
     /// `*` is nobody's name.
     mutating func user() throws(CommandError) -> ByteBuffer {
         guard case .user(let user) = try target() else {
-            throw CommandError(.err, "user '*' is reserved: it means every user, and only LOGOUT, PURGE and SUBSCRIBE take it")
+            throw CommandError(
+                .err, "user '*' is reserved: it means every user, and only LOGOUT, PURGE and SUBSCRIBE take it")
         }
         return user
     }

@@ -97,7 +97,8 @@ enum Daemon {
             latencies: latencies, live: live)
         let context = ServerContext(
             services: services, sessions: sessions, endingService: logout, pendingLogouts: pendingLogouts, info: info,
-            metrics: metrics, latencies: latencies, registry: registry, loops: group, limits: { live.withLockedValue { $0.serverLimits } }, log: log)
+            metrics: metrics, latencies: latencies, registry: registry, loops: group,
+            limits: { live.withLockedValue { $0.serverLimits } }, log: log)
 
         // The log-outs that came while there was no daemon, before anybody is served.
         do {

@@ -28,7 +28,9 @@ import ThumbnailCache
     func `I3: endings are with every subscriber before the receipt is sent`(_ version: RESPVersion, threads: Int)
         async throws
     {
-        try await TestDaemon.run { $0.threads = threads } _: { daemon in
+        try await TestDaemon.run {
+            $0.threads = threads
+        } _: { daemon in
             let client = try await daemon.connectWithAlice(version)
             var subscribers: [TestClient] = []
             for _ in 0..<4 {
@@ -51,7 +53,9 @@ import ThumbnailCache
     }
 
     @Test func `I3: the bytes of an ending are in the kernel's hands when the receipt is`() async throws {
-        try await TestDaemon.run { $0.threads = 2 } _: { daemon in
+        try await TestDaemon.run {
+            $0.threads = 2
+        } _: { daemon in
             let client = try await daemon.connectWithAlice()
             for round in 0..<50 {
                 let subscriber = try BlockingPeer(daemon.path)
@@ -139,7 +143,9 @@ import ThumbnailCache
     }
 
     @Test func `I8: nobody follows more users than the limit, and one over it changes nothing`() async throws {
-        try await TestDaemon.run { $0.limits.subscriptions = 2 } _: { daemon in
+        try await TestDaemon.run {
+            $0.limits.subscriptions = 2
+        } _: { daemon in
             let client = try await daemon.connect()
             guard case .error(code: "BUSY", let reason) = try await client.call("SUBSCRIBE", "a", "b", "c") else {
                 return #expect(Bool(false), "three were taken")
