@@ -49,6 +49,7 @@ private struct ReplyReader {
             let count = try line.length(orNull: true)
             return count < 0 ? .null : try values(count, depth: depth).map(Value.array)
         case UInt8(ascii: "~"): return try values(line.length(), depth: depth).map(Value.array)
+        case UInt8(ascii: ">"): return try values(line.length(), depth: depth).map(Value.push)
         case UInt8(ascii: "%"): return try values(line.length(), each: 2, depth: depth).map(Value.map)
         default: throw ProtocolError("no reply begins with '\(line.shown)'")
         }

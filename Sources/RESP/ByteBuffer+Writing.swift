@@ -83,6 +83,11 @@ extension ByteBuffer {
         writeLength(count, marker: version == .two ? "*" : "~")
     }
 
+    /// `>count`: what nobody asked for; an array in version 2.
+    public mutating func writePushHeader(count: Int, version: RESPVersion) {
+        writeLength(count, marker: version == .two ? "*" : ">")
+    }
+
     /// `_`; in version 2 `$-1` or `*-1`, whichever kind of value was due.
     public mutating func writeNull(kind: NullKind = .bulk, version: RESPVersion) {
         switch (version, kind) {

@@ -14,6 +14,8 @@ public enum Value: Sendable, Equatable {
     case array([Value])
     /// Keys and values in turns, in the order sent. Version 2 sends an array of them instead; see ``entries``.
     case map([Value])
+    /// What nobody asked for. Version 2 sends an array instead.
+    case push([Value])
 }
 
 /// What a value says, whichever of the forms it has that the two versions know.
@@ -35,10 +37,12 @@ extension Value {
         return number
     }
 
-    /// The elements of an array.
+    /// The elements of an array or a push.
     public var elements: [Value]? {
-        guard case .array(let elements) = self else { return nil }
-        return elements
+        switch self {
+        case .array(let elements), .push(let elements): elements
+        default: nil
+        }
     }
 
     /// The entries of a map; also of an array of keys and values, as version 2 has it.

@@ -25,6 +25,7 @@ import Testing
         ("*0\r\n", .array([])),
         ("%0\r\n", .map([])),
         ("~1\r\n+x\r\n", .array([.simpleString("x")])),
+        (">2\r\n+message\r\n:1\r\n", .push([.simpleString("message"), .integer(1)])),
         ("*3\r\n$1\r\na\r\n*2\r\n:1\r\n*0\r\n_\r\n", .array([bulk("a"), .array([.integer(1), .array([])]), .null])),
         (
             "%2\r\n+b\r\n:2\r\n+a\r\n%1\r\n+c\r\n~1\r\n:3\r\n",
@@ -71,7 +72,7 @@ import Testing
         (",1.5\r\n", "no reply begins with ',1.5'"),
         ("(1\r\n", "no reply begins with '(1'"),
         ("!9\r\nERR a\r\nbc\r\n", "no reply begins with '!9'"),
-        (">1\r\n+message\r\n", "no reply begins with '>1'"),
+        ("(1\r\n", "no reply begins with '(1'"),
         ("|1\r\n+ttl\r\n:5\r\n+OK\r\n", "no reply begins with '|1'"),
         ("$2\r\nabc\r\n", "a string does not end with CRLF after its 2 bytes"),
         ("*2\r\n:1\r\n?\r\n", "no reply begins with '?'"),

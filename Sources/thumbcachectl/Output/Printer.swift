@@ -39,7 +39,7 @@ extension Value {
         case .null: "-"
         case .integer(let number): "\(number)"
         case .error(let code, let message): PlainText.escape("\(code) \(message)")
-        case .array(let values), .map(let values): values.map(\.plain).joined(separator: " ")
+        case .array(let values), .map(let values), .push(let values): values.map(\.plain).joined(separator: " ")
         case .bulk(let bytes): PlainText.escape(bytes.readableBytesView)
         case .simpleString(let text): PlainText.escape(text)
         }
@@ -52,7 +52,7 @@ extension Value {
         case .null: "null"
         case .integer(let number): "\(number)"
         case .error(let code, let message): "{\"error\":\(quote("\(code) \(message)"))}"
-        case .array(let values): "[" + values.map(\.json).joined(separator: ",") + "]"
+        case .array(let values), .push(let values): "[" + values.map(\.json).joined(separator: ",") + "]"
         case .map:
             "{" + (entries ?? []).map { "\(quote($0.key.text ?? "")):\($0.value.json)" }.joined(separator: ",") + "}"
         case .bulk(let bytes):
