@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// One picture from thumbcached, in JavaScript, with node-redis 4 (apt install nodejs node-redis, or npm install redis).
+// One picture from thumbcached, in JavaScript, with node-redis 4 (apt install nodejs node-redis, or npm install redis@4).
 //
 //   node avatar.js USER PROFILE COPY [PICTURE]
 //

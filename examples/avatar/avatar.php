@@ -14,7 +14,7 @@ if ($argc !== 4 && $argc !== 5) {
 [, $user, $profile, $copy] = $argv;
 $picture = $argv[4] ?? null;
 
-// rawCommand sends any command, word by word. It gives false for an error and for null: the last error tells them apart.
+// rawCommand sends any command, word by word. It gives false for an error and for null; the last error tells which.
 function ask(Redis $daemon, string ...$words)
 {
     $daemon->clearLastError();

@@ -115,8 +115,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for name, profile in self.server.people:
             path = "/avatar/" + "/".join(urllib.parse.quote(part, safe="") for part in (user, profile))
             cards += f'<li><img src="{path}" alt=""><b>{html.escape(name)}</b><i>{html.escape(profile)}</i></li>'
-        head = f'<header><b>{html.escape(user)}</b><form method="post" action="/log-out"><button>Log out</button></form>'
-        return PAGE.substitute(body=f"{head}</header><ul>{cards}</ul>").encode()
+        button = '<form method="post" action="/log-out"><button>Log out</button></form>'
+        head = f"<header><b>{html.escape(user)}</b>{button}</header>"
+        return PAGE.substitute(body=f"{head}<ul>{cards}</ul>").encode()
 
     def answer(self, status, body=b"", headers={}):
         self.send_response(status)

@@ -40,19 +40,74 @@ def background(name):
 class Display:
     """The memory of an Xvfb: a file in the format of xwd(1), four bytes a pixel."""
 
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, home):
+        self.memory = pathlib.Path(home) / "Xvfb_screen0"
+        reading, writing = os.pipe()
+        self.server = subprocess.Popen(
+            ["Xvfb", "-displayfd", str(writing), "-screen", "0", f"{WIDTH}x{HEIGHT}x24", "-fbdir", home, "-nolisten",
+             "tcp"], pass_fds=[writing], stderr=subprocess.DEVNULL)
+        os.close(writing)
+        self.name = ":" + os.read(reading, 16).decode().strip()
 
     def rows(self):
-        dump = self.path.read_bytes()
+        dump = bytearray(self.memory.read_bytes())
         header = struct.unpack(">25I", dump[:100])
         start, line = header[0] + 12 * header[19], header[12]
-        return [dump[start + y * line : start + y * line + 4 * WIDTH] for y in range(HEIGHT)]
+        # Blue, green, red, and a byte that means nothing.
+        dump[start + 3 :: 4] = bytes(len(dump[start + 3 :: 4]))
+        return [bytes(dump[start + y * line :][: 4 * WIDTH]) for y in range(HEIGHT)]
 
-    def shown(self):
-        """How many portraits are there, and whether there is a window at all."""
+    def faces(self):
         pixels = b"".join(self.rows())
-        counts = [sum(pixels[i::4][:0] or () or []) for i in ()]
-        del counts
-        found = [name for name in NAMES if pixels.count(background(name) + b"\0") > 100]
-        return len(found), pixels.count(b"\xff\xff\xff\0") + pixels.count(b"\xf4\xf5\xf6\0") > 10_000
+        return sum(pixels.count(background(name) + b"\0") > 100 for name in NAMES)
+
+    def has_window(self):
+        """Nothing is black but what is behind the window."""
+        return b"".join(self.rows()).count(b"\0\0\0\0") < WIDTH * HEIGHT / 2
+
+
+def eventually(what, is_so):
+    deadline = time.monotonic() + 30
+    while not is_so():
+        if time.monotonic() > deadline or window.poll() is not None:
+            sys.exit(f"not {what}; the window's program: {window.poll()}")
+        time.sleep(0.02)
+
+
+def save(path, pictures):
+    """As PNG, side by side and without the window's frame."""
+    body = b""
+    for parts in list(zip(*pictures))[FRAME:-FRAME]:
+        line = b"".join(part[4 * FRAME : -4 * FRAME] for part in parts)
+        body += b"\0" + b"".join(line[i : i + 3][::-1] for i in range(0, len(line), 4))
+    header = struct.pack(">IIBBBBB", len(pictures) * (WIDTH - 2 * FRAME), HEIGHT - 2 * FRAME, 8, 2, 0, 0, 0)
+    with open(path, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n")
+        for kind, part in (b"IHDR", header), (b"IDAT", zlib.compress(body, 9)), (b"IEND", b""):
+            file.write(struct.pack(">I", len(part)) + kind + part + struct.pack(">I", zlib.crc32(kind + part)))
+
+
+socket, user, screenshot = sys.argv[1:]
+with tempfile.TemporaryDirectory() as home:
+    display = Display(home)
+    people = [f"{whole} <{name}@example.org>" for name, whole in NAMES.items()]
+    surroundings = os.environ | {
+        "DISPLAY": display.name, "GDK_BACKEND": "x11", "GSK_RENDERER": "cairo", "THUMBCACHED_SOCKET": socket}
+    window = subprocess.Popen([sys.executable, EXAMPLES / "contacts/contacts.py", user, *people], env=surroundings)
+    try:
+        eventually("a window", display.has_window)
+        if screenshot == "nobody":
+            print("faces:", display.faces())
+        else:
+            eventually("every face", lambda: display.faces() == len(NAMES))
+            before = display.rows()
+            print("faces:", display.faces())
+            subprocess.run(["redis-cli", "-e", "-s", socket, "LOGOUT", user], check=True, stdout=subprocess.DEVNULL)
+            eventually("without faces", lambda: display.faces() == 0)
+            print("faces after the log-out:", display.faces())
+            save(screenshot, [before, display.rows()])
+    finally:
+        window.kill()
+        window.wait()
+        display.server.kill()
+        display.server.wait()
