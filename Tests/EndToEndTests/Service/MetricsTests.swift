@@ -24,7 +24,8 @@ extension EndToEnd {
             try #require(try client.call("METRICS").text)
         }
 
-        @Test func `promtool finds nothing to say of METRICS, each counter moves, and alerts and dashboard name what there is`()
+        @Test
+        func `promtool finds nothing to say of METRICS, each counter moves, and alerts and dashboard name what there is`()
             throws
         {
             try withMachine { machine in
