@@ -25,7 +25,7 @@ extension EndToEnd {
         }
 
         @Test
-        func `promtool finds nothing to say of METRICS, each counter moves, and alerts and dashboard name what there is`()
+        func `promtool accepts METRICS, each counter moves, and alerts and dashboard name what there is`()
             throws
         {
             try withMachine { machine in
