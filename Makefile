@@ -107,7 +107,7 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 install: ## programs, units, configuration, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
 	test -x dist/thumbcached -a -x dist/$(HELPER) -a -d dist/man -a -d dist/completions || $(MAKE) release
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec $(UNITS)/user-.slice.d $(DESTDIR)$(DOCUMENTS)/hooks \
-	    $(DESTDIR)$(DOCUMENTS)/application
+	    $(DESTDIR)$(DOCUMENTS)/application $(DESTDIR)$(DOCUMENTS)/monitoring
 	install -m 755 $(addprefix dist/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 dist/$(HELPER) $(DESTDIR)$(PREFIX)/libexec
 	cd systemd && for unit in *.service *.socket *.path user-.slice.d/*.conf; do \
@@ -142,6 +142,7 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	test -s "$(CONFIGURATION)" || sed -E 's/^([a-z-]+ = )/# \1/' config/thumbcached.toml > "$(CONFIGURATION)"
 	install -m 755 config/hooks/* $(DESTDIR)$(DOCUMENTS)/hooks
 	install -m 644 config/application/* $(DESTDIR)$(DOCUMENTS)/application
+	install -m 644 config/prometheus/* config/grafana/* $(DESTDIR)$(DOCUMENTS)/monitoring
 
 deb: release ## a Debian package in dist/
 	@tools/install-dependencies deb

@@ -104,9 +104,15 @@ extension Connection {
     /// Writes what has been told, as far as the account has time left, or all of it.
     private func tellEvents(_ urgency: EventInbox.Urgency) {
         guard !isClosed, let inbox = subscriptions?.inbox else { return }
+        if isInsideArray && !inbox.isOverrun {
+            // A push stands between replies, and never within one.
+            if urgency == .atOnce { dropSubscriber() }
+            return
+        }
         defer { share.charge() }
         share.begin()
-        while urgency == .atOnce || share.mayGoOn {
+        // An ending has no more before it, whatever is told meanwhile.
+        for _ in 0...EventInbox.most where urgency == .atOnce || share.mayGoOn {
             guard !inbox.isOverrun, hasRoomForEvent else { return dropSubscriber() }
             guard let event = inbox.next() else { return sendEvents(urgency) }
             share.beginCommand()
@@ -114,6 +120,13 @@ extension Connection {
         }
         sendEvents(urgency)
         share.goOnLater { [self] in tellEvents(.soon) }
+    }
+
+    /// What was told while an array was being sent.
+    func tellEventsThatWaited() {
+        guard isInsideArray, batch == nil, replies.isEmpty else { return }
+        isInsideArray = false
+        tellEvents(.soon)
     }
 
     private var hasRoomForEvent: Bool {

@@ -56,6 +56,7 @@ extension Connection {
 
     func mget(_ command: MGetCommand) {
         let header = ByteBuffer.reply { $0.writeArrayHeader(count: command.profiles.count) }
+        isInsideArray = subscriptions != nil
         let queries = command.profiles.map {
             ImageQuery(
                 slot: Slot(profile: OpaqueID($0), size: command.size), download: command.download.ofQuery,

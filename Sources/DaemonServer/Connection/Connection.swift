@@ -71,6 +71,8 @@ final class Connection: StreamHandler {
     var hits = (memory: 0, disk: 0)
     /// Nil where it follows nobody.
     var subscriptions: Subscriptions?
+    /// An MGET of a subscriber is not answered in full.
+    var isInsideArray = false
 
     var phase = Phase.serving
     var reader: RequestReader
@@ -135,6 +137,7 @@ final class Connection: StreamHandler {
         guard !isClosed else { return }
         let isDone = startCommands()
         flush()
+        if isInsideArray { tellEventsThatWaited() }
         if isDone { closeIfOver() }
         updateMemory()
         watch()

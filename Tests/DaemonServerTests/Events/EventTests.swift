@@ -123,6 +123,38 @@ import ThumbnailCache
         }
     }
 
+    @Test func `no event comes into the middle of an array`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice(.three)
+            _ = try await client.call("SUBSCRIBE", "alice")
+            let other = try await daemon.connect()
+            try await put(other, "eve")
+            #expect(try await client.reply() == message("alice", "update \(Self.start + 1) eve", .three))
+            try await client.send("MGET", "alice", "2", "eve", "bob")
+            await daemon.fetcher.started(1)
+            // The header and the first element are on their way by now, and the second is not.
+            try await put(other, "zoe")
+            daemon.finish("bob")
+            #expect(try await client.reply().elements?.count == 2)
+            let events = try await client.replies(2)
+            #expect(events.contains(message("alice", "update \(Self.start + 1) zoe", .three)))
+            #expect(events.contains(message("alice", "update \(Self.start + 1) bob", .three)))
+        }
+    }
+
+    @Test func `I3: who is in the middle of an array cannot take an ending, and is disconnected`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice(.three)
+            _ = try await client.call("SUBSCRIBE", "*")
+            try await client.send("MGET", "alice", "1", "bob")
+            await daemon.fetcher.started(1)
+            let other = try await daemon.connect()
+            #expect(try await other.call("LOGIN", "carol") == .ok)
+            _ = try await other.call("LOGOUT", "carol")
+            try await client.closed()
+        }
+    }
+
     @Test func `SUBSCRIBE waits for the replies before it, so that no message comes between them`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
