@@ -45,7 +45,7 @@ class Sessions:
     def end(self, secret):
         """Once this returns, and no other browser has the user signed in, there is no cache of the user any more."""
         self.daemon.execute_command("LOGOUT", self.users[secret], "SESSION", secret)
-        del self.users[secret]
+        self.users.pop(secret, None)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
