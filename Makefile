@@ -46,7 +46,7 @@ ZSH = $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*\).*/\1/p' | grep . || echo 0)
 SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service
 
-.PHONY: help demo test check release install deb lint-deb security-table test-system tsan asan \
+.PHONY: help demo test test-examples check release install deb lint-deb security-table test-system tsan asan \
     fuzz history-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean
 
 help: ## this list
@@ -63,6 +63,13 @@ test: ## build and run all tests
 	$(OWN_TMPDIR) swift build --build-tests
 	@tools/run-tests
 
+# Go, Java, GTK and a browser are 1.3 GB that no other test needs. What they showed is left in .build/screenshots.
+test-examples: ## every program in examples/: also those in Go and Java, the window, and the web service in a browser
+	@tools/install-dependencies build test examples
+	@tools/install-python-client
+	$(OWN_TMPDIR) swift build --build-tests
+	THUMBCACHED_EXAMPLES=1 tools/run-tests --filter 'EndToEndTests.*ExampleTests'
+
 # A program that accepted anything would pass the check of the example configuration; hence the last two lines, which
 # hand it one that it must refuse, for the right reason.
 check: ## formatting, a build without warnings, scripts, units, the example configuration
@@ -70,8 +77,8 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	swift format lint --strict --recursive $(SOURCES)
 	$(OWN_TMPDIR) swift build --build-tests
 	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
-	for script in $$(grep -lsE '^#!/bin/sh' config/*/* packaging/debian/*); do sh -n "$$script" || exit 1; done
-	for script in $$(grep -lsE '^#!.*python3' tools/* config/*/*) tools/lib/*.py bench/*.py bench/*/*.py Tests/EndToEndTests/python/*.py \
+	for script in $$(grep -lsE '^#!/bin/sh' config/*/* examples/*/* packaging/debian/*); do sh -n "$$script" || exit 1; done
+	for script in $$(grep -lsE '^#!.*python3' tools/* config/*/* examples/*/*) tools/lib/*.py bench/*.py bench/*/*.py Tests/EndToEndTests/python/*.py \
 	    $$(find Tests/SystemTests -name '*.py'); do \
 	    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$$script" || exit 1; done
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
@@ -100,7 +107,7 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 install: ## programs, units, configuration, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
 	test -x dist/thumbcached -a -x dist/$(HELPER) -a -d dist/man -a -d dist/completions || $(MAKE) release
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec $(UNITS)/user-.slice.d $(DESTDIR)$(DOCUMENTS)/hooks \
-	    $(DESTDIR)$(DOCUMENTS)/application
+	    $(DESTDIR)$(DOCUMENTS)/application $(DESTDIR)$(DOCUMENTS)/monitoring
 	install -m 755 $(addprefix dist/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 dist/$(HELPER) $(DESTDIR)$(PREFIX)/libexec
 	cd systemd && for unit in *.service *.socket *.path user-.slice.d/*.conf; do \
@@ -122,7 +129,11 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	    install -D -m 644 dist/completions/$$program.zsh $(DESTDIR)$(PREFIX)/share/zsh/$(ZSH)/_$$program && \
 	    install -D -m 644 dist/completions/$$program.fish \
 	        $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish || exit 1; done
-	install -m 644 LICENSE config/thumbcached.toml docs/*.svg $(DESTDIR)$(DOCUMENTS)
+	install -m 644 LICENSE config/thumbcached.toml docs/*.svg docs/*.png $(DESTDIR)$(DOCUMENTS)
+	for folder in avatar contacts pictures web; do \
+	    install -D -m 644 -t $(DESTDIR)$(DOCUMENTS)/examples/$$folder examples/$$folder/*.* || exit 1; done
+	sed 's,\](\.\./docs/,](../,g' examples/README.md > $(DESTDIR)$(DOCUMENTS)/examples/README.md
+	chmod 644 $(DESTDIR)$(DOCUMENTS)/examples/README.md
 	for document in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md; do \
 	    sed -E -e 's,\]\((\.\./)?(config|docs)/,](,g' -e 's,\bdocs/([a-z]+\.(md|svg)),\1,g' \
 	        "$$document" > "$(DESTDIR)$(DOCUMENTS)/$${document##*/}" || exit 1; done
@@ -131,6 +142,7 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	test -s "$(CONFIGURATION)" || sed -E 's/^([a-z-]+ = )/# \1/' config/thumbcached.toml > "$(CONFIGURATION)"
 	install -m 755 config/hooks/* $(DESTDIR)$(DOCUMENTS)/hooks
 	install -m 644 config/application/* $(DESTDIR)$(DOCUMENTS)/application
+	install -m 644 config/prometheus/* config/grafana/* $(DESTDIR)$(DOCUMENTS)/monitoring
 
 deb: release ## a Debian package in dist/
 	@tools/install-dependencies deb

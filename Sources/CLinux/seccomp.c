@@ -78,6 +78,15 @@ static const uint16_t attribute_calls[] = {
 #endif
 };
 
+_Bool clinux_starts_a_symbolizer(void) {
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    return 1;
+#endif
+#endif
+    return 0;
+}
+
 enum { MOST_INSTRUCTIONS = 512 };
 
 /* A filter that is being written. */

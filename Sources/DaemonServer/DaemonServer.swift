@@ -18,7 +18,10 @@ public struct DaemonServer: Sendable {
         on descriptor: CInt, context: ServerContext, identify: @escaping @Sendable (CInt) throws -> Peer
     ) async throws -> DaemonServer {
         let loops = context.loops
-        let turns = Dictionary(uniqueKeysWithValues: loops.loops.map { (ObjectIdentifier($0), makeTurns(of: $0)) })
+        let turns = Dictionary(
+            uniqueKeysWithValues: zip(loops.loops, context.latencies.recorders).map { loop, latencies in
+                (ObjectIdentifier(loop), makeTurns(of: loop, latencies))
+            })
         let listener = try await Listener.start(on: descriptor, loop: loops.loops[0], log: context.log) { connection in
             let loop = loops.nextForSocket()
             loop.execute { take(connection, context, identify, turns[ObjectIdentifier(loop)], on: loop) }
@@ -26,9 +29,9 @@ public struct DaemonServer: Sendable {
         return DaemonServer(context: context, listener: listener)
     }
 
-    private static func makeTurns(of loop: SocketLoop) -> NIOLoopBoundBox<LoopTurns> {
+    private static func makeTurns(of loop: SocketLoop, _ latencies: LatencyRecorder) -> NIOLoopBoundBox<LoopTurns> {
         NIOLoopBoundBox.makeBoxSendingValue(
-            LoopTurns(round: loop.round) { work in
+            LoopTurns(round: loop.round, latencies: latencies) { work in
                 let work = NIOLoopBound(work, eventLoop: loop)
                 loop.execute { work.value() }
             }, eventLoop: loop)

@@ -11,6 +11,8 @@ public final class ServerContext: Sendable {
     /// nil where no hook leaves markers.
     let pendingLogouts: PendingLogouts?
     let info: ServerInfo
+    let metrics: ServerMetrics
+    let latencies: Latencies
     let registry: PeerRegistry
     /// Those that connections live on.
     let loops: SocketLoopGroup
@@ -21,7 +23,8 @@ public final class ServerContext: Sendable {
 
     public init(
         services: CacheServices, sessions: UserSessions, endingService: EndingService,
-        pendingLogouts: PendingLogouts? = nil, info: ServerInfo, registry: PeerRegistry, loops: SocketLoopGroup,
+        pendingLogouts: PendingLogouts? = nil, info: ServerInfo, metrics: ServerMetrics,
+        latencies: Latencies, registry: PeerRegistry, loops: SocketLoopGroup,
         limits: @escaping @Sendable () -> ServerLimits, log: Logger
     ) {
         self.services = services
@@ -29,6 +32,8 @@ public final class ServerContext: Sendable {
         self.endingService = endingService
         self.pendingLogouts = pendingLogouts
         self.info = info
+        self.metrics = metrics
+        self.latencies = latencies
         self.registry = registry
         self.loops = loops
         self.limits = limits

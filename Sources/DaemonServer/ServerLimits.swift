@@ -21,13 +21,15 @@ public struct ServerLimits: Sendable, Equatable {
     var farewell: Int64 = 100
     /// Requests of one uid that may wait for a download.
     public var queuePerUID: Int
+    /// Users that a connection may follow.
+    public var subscriptions: Int
     public var arguments: Int
     public var command: CommandLimits
 
     public init(
         connections: Int = 1024, connectionsPerUID: Int = 256, adminConnections: Int = 16, input: Int = 16 << 20,
         output: Int = 16 << 20, stall: Int64 = 30_000, queuePerUID: Int = 1024,
-        arguments: Int = 1024, command: CommandLimits = CommandLimits()
+        subscriptions: Int = 1024, arguments: Int = 1024, command: CommandLimits = CommandLimits()
     ) {
         self.connections = connections
         self.connectionsPerUID = connectionsPerUID
@@ -36,6 +38,7 @@ public struct ServerLimits: Sendable, Equatable {
         self.output = output
         self.stall = stall
         self.queuePerUID = queuePerUID
+        self.subscriptions = subscriptions
         self.arguments = arguments
         self.command = command
     }

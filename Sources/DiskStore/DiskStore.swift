@@ -101,6 +101,8 @@ public final class DiskStore: ImageStore {
 
     public func commitPurge(_ owner: Owner) throws -> any ImageVault {
         try exclusively(owner, "purging") { sealedOwner in
+            // The new key is durable before the old one is destroyed (LoginFiles.write). When the images go promises
+            // nothing: without a receipt they may be missing, and behind it no key opens them.
             let keys: KeyFile
             do {
                 keys = try logins.renew(sealedOwner)

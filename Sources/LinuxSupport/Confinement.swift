@@ -32,6 +32,9 @@ public struct Confinement: Hashable, Sendable {
         (self.readable, self.writable, self.sockets) = (readable, writable, sockets)
     }
 
+    /// Whether the program was built with ThreadSanitizer, which starts another program to say what it has found.
+    public static var isInTheWayOfThisBuild: Bool { clinux_starts_a_symbolizer() }
+
     /// Confines the calling thread, and whatever it starts from then on: for the whole process, before there is
     /// another thread. Whoever wants to be somebody else is so already (``leaveRoot()``), and whoever wants to be
     /// undumpable (``becomeUndumpable()``): both are refused afterwards, as are programs and signals to others.

@@ -19,6 +19,8 @@ struct LandlockRights {
 
         var files = CLINUX_LANDLOCK_VERSION_1
         if version >= 2 { files |= CLINUX_LANDLOCK_REFER }
+        // Asked for by every open, be it to read: the kernel then looks for the rule on the way up to the root. Without
+        // it O_RDONLY with O_TRUNC, which openat2(2) hides from a filter, would empty every file.
         if version >= 3 { files |= CLINUX_LANDLOCK_TRUNCATE } else { lack("any file can be emptied") }
         if version >= 5 { files |= CLINUX_LANDLOCK_IOCTL_DEV } else { lack("open devices can be controlled") }
 

@@ -1,5 +1,7 @@
+import COpenSSL
 import LinuxSupport
 import NIOConcurrencyHelpers
+import NIOCore
 import ThumbnailCache
 
 /// What is wrong with an origin's configuration.
@@ -97,4 +99,143 @@ package struct OriginRules: Sendable {
     private static func isClientText(_ bytes: some Collection<UInt8>) -> Bool {
         bytes.count <= 1_024 && TokenText.isVisible(bytes)
     }
+}
+
+/// An origin's URL with placeholders: `{profile}`, `{user}`, `{size}`, `{profile_sha256}`, `{profile_md5}`.
+package struct URLTemplate: Sendable {
+    /// Scheme, host and port of every URL that it makes.
+    package let authority: String
+    /// The template with something harmless for every placeholder.
+    private let sample: WebURL
+    private let pieces: [Piece]
+    /// Whether it is written in the one form of a ``WebURL``, as nearly all are: then so is what is made of it.
+    private let isNormal: Bool
+
+    private enum Piece: Sendable {
+        case text(Substring)
+        case placeholder(Placeholder)
+    }
+
+    private enum Placeholder: String, CaseIterable, Sendable {
+        case profile, user, size
+        case hashedSHA256 = "profile_sha256"
+        case hashedMD5 = "profile_md5"
+    }
+
+    /// - Throws: a sentence that says what is wrong with the template.
+    package init(_ template: String) throws(OriginError) {
+        var pieces: [Piece] = []
+        var rest = template[...]
+        while let open = rest.firstIndex(of: "{") {
+            let name = rest[rest.index(after: open)...].prefix { $0 != "}" }
+            guard name.endIndex < rest.endIndex, let placeholder = Placeholder(rawValue: String(name)) else {
+                let known = Placeholder.allCases.map { "{\($0.rawValue)}" }.joined(separator: ", ")
+                throw flaw("\"{\(name)\" begins no known placeholder; these are: \(known)")
+            }
+            pieces += [.text(rest[..<open]), .placeholder(placeholder)]
+            rest = rest[rest.index(after: name.endIndex)...]
+        }
+        pieces.append(.text(rest))
+        for case .text(let text) in pieces where text.contains("}") {
+            throw flaw("a } without the { that a placeholder begins with")
+        }
+        try Self.checkAuthority(pieces)
+        let text = pieces.reduce(into: "") { text, piece in
+            if case .text(let part) = piece { text += part } else { text += "x" }
+        }
+        guard !Self.hasDotSegment(text) else {
+            throw flaw("a path segment is \".\" or \"..\"; write the path that it leads to")
+        }
+        guard !text.contains("#") else { throw flaw("a fragment (#) is never sent; leave it out") }
+        do throws(CacheFailure) {
+            sample = try WebURL(text)
+        } catch {
+            throw flaw(error.description)
+        }
+        authority = sample.authority
+        isNormal = sample.string == text
+        self.pieces = pieces
+    }
+
+    /// The URL for one image, in the one form of a ``WebURL``. Values are percent-encoded whole, so that they cannot
+    /// end the part of the URL that they stand in; a path segment that they make `.` or `..` is refused, since it would
+    /// end up as another path.
+    package func filled(profile: OpaqueID, user: OpaqueID, size: UInt16) throws(CacheFailure) -> String {
+        var bytes: [UInt8] = []
+        for piece in pieces {
+            switch piece {
+            case .text(let part): bytes += part.utf8
+            case .placeholder(.profile): profile.withBytes { bytes.appendEncoded($0) }
+            case .placeholder(.user): user.withBytes { bytes.appendEncoded($0) }
+            case .placeholder(.size): bytes += String(size).utf8
+            case .placeholder(.hashedSHA256): bytes += try hash(profile, EVP_sha256(), "SHA-256").utf8
+            case .placeholder(.hashedMD5): bytes += try hash(profile, EVP_md5(), "MD5").utf8
+            }
+        }
+        let text = String(decoding: bytes, as: UTF8.self)
+        guard !Self.hasDotSegment(text) else {
+            throw .invalid("these ids make a path segment \".\" or \"..\" of the origin's URL")
+        }
+        // Percent-encoding is part of that form. Taking the URL apart to see that would take 4 µs of each miss.
+        if isNormal, bytes.count <= WebURL.longest { return text }
+        do {
+            return try WebURL(text).string
+        } catch {
+            throw .invalid("the origin's URL with these ids filled in: \(error.description)")
+        }
+    }
+
+    /// A URL in the one form, taken apart, if it is one that the template may have made: where it goes is known then,
+    /// and only what follows need be looked at. That takes a tenth of the time.
+    package func takenApart(_ url: String) -> WebURL? {
+        let rest = url.utf8.dropFirst(authority.utf8.count)
+        // Without the slash, host or port would go on.
+        guard rest.first == UInt8(ascii: "/"), url.hasPrefix(authority) else { return nil }
+        return WebURL(at: sample, url[rest.startIndex...])
+    }
+
+    /// Scheme, host and port are the origin's own choice, and no id's.
+    private static func checkAuthority(_ pieces: [Piece]) throws(OriginError) {
+        guard case .text(let start)? = pieces.first, let scheme = start.firstRange(of: "://") else {
+            throw flaw("a URL begins with http:// or https:// and a host, without placeholders")
+        }
+        let rest = start[scheme.upperBound...]
+        guard let end = rest.firstIndex(where: { "/?#".contains($0) }) ?? (pieces.count == 1 ? rest.endIndex : nil)
+        else {
+            throw flaw("scheme, host and port must not hold a placeholder")
+        }
+        guard end > rest.startIndex else { throw flaw("the URL has no host") }
+    }
+
+    /// Whether a segment of the path is `.` or `..`, be it percent-encoded.
+    private static func hasDotSegment(_ url: String) -> Bool {
+        url.utf8.prefix { $0 != UInt8(ascii: "?") }.split(separator: UInt8(ascii: "/")).contains { segment in
+            // None of its spellings is longer than `%2e%2e`, and nearly every segment is, or begins otherwise.
+            guard segment.count <= 6, segment.first == UInt8(ascii: ".") || segment.first == UInt8(ascii: "%") else {
+                return false
+            }
+            let plain = String(decoding: segment, as: UTF8.self).lowercased().replacing("%2e", with: ".")
+            return plain == "." || plain == ".."
+        }
+    }
+
+    /// The lower-case hexadecimal digest of an id without blanks around it and in ASCII lower case, which is how
+    /// Gravatar and Libravatar derive theirs from a mail address.
+    private func hash(_ id: OpaqueID, _ algorithm: OpaquePointer?, _ name: String) throws(CacheFailure) -> String {
+        let blanks: Set<UInt8> = [0x20, 0x09, 0x0A, 0x0B, 0x0C, 0x0D]
+        var bytes = id.withBytes { $0.drop { blanks.contains($0) }.map(\.asciiLowercased) }
+        while let last = bytes.last, blanks.contains(last) { bytes.removeLast() }
+        var digest = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
+        var count: UInt32 = 0
+        guard EVP_Digest(bytes, bytes.count, &digest, &count, algorithm, nil) == 1 else {
+            throw .invalid("OpenSSL offers no \(name) here, which the origin's URL asks for")
+        }
+        return Hex.text(digest.prefix(Int(count)))
+    }
+}
+
+private func flaw(_ reason: String) -> OriginError { OriginError(key: "url", reason: reason) }
+
+extension UInt8 {
+    package var asciiLowercased: UInt8 { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(self) ? self | 0x20 : self }
 }

@@ -270,6 +270,9 @@ public final class LoopRound {
     /// The loop goes on with something else, from `now` on.
     func beginLap(at now: NIODeadline) { lapBegan = now }
 
+    /// How long it has lasted, as far as ``lap()`` has looked.
+    public var soFar: TimeAmount { lapBegan - began }
+
     /// How long the loop has worked since it was last asked that, or went on with something else. Costs a look at the
     /// clock.
     public func lap() -> TimeAmount {

@@ -86,6 +86,21 @@ public final class Stream: PollHandler {
         }
     }
 
+    /// Sends what the kernel takes now, whether or not the handler has time left for it.
+    public func flushNow() {
+        isBlocked = false
+        while unsent > 0 {
+            let count = send()
+            if count >= 0 {
+                took(count)
+            } else if errno == EAGAIN {
+                return block()
+            } else if errno != EINTR {
+                return close(IOError(errnoCode: errno, reason: "send"))
+            }
+        }
+    }
+
     /// Sends until no more than so many bytes are left, and blocks the loop for that: for a peer that always reads.
     public func flush(downTo most: Int) {
         flush()

@@ -55,7 +55,8 @@ public final class FakeWorld: Sendable {
         self.services = CacheServices(
             store: self.store, fetcher: fetcher, tokens: tokens, memory: MemoryTier(capacity: memory), budget: budget,
             disk: disk, writes: behind, lifecycle: lifecycle, endings: endings ?? lifecycle,
-            tasks: tasks, time: time, framing: .bare, counters: CacheCounters(), yield: yield,
+            tasks: tasks, time: time, framing: .bare, counters: CacheCounters(), events: EventHub(),
+            yield: yield,
             settings: { box.withLockedValue { $0 } })
     }
 }

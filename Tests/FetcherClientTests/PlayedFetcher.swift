@@ -123,8 +123,12 @@ func withClient(
     let client = try FetcherClient(settings: settings, link: fetchers, patience: patience, log: log)
     try client.start()
     defer { client.shutdown() }
-    try await body(client, fetchers)
+    try await withTaskExecutorPreference(try threads.get()) { try await body(client, fetchers) }
 }
+
+/// What plays a fetcher blocks until it is asked. On Swift's own pool, of a thread for each core, those who block could
+/// keep the one who asks from running. There are twice as many here as tests run at once.
+private let threads = Result { try TaskThreads(named: "played", count: 32) }
 
 extension FetcherClient {
     private static let origin = Origin(name: "test", url: "https://origin.test/{profile}")

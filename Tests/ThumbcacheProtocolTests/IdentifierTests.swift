@@ -109,7 +109,8 @@ import Testing
     func `A star is no user where one user is meant`(line: String) {
         #expect(
             refusal(line)
-                == CommandError(.err, "user '*' is reserved: it means every user, and only LOGOUT and PURGE take it"))
+                == CommandError(
+                    .err, "user '*' is reserved: it means every user, and only LOGOUT, PURGE and SUBSCRIBE take it"))
     }
 
     @Test func `The limit on ids is the one configured`() {

@@ -18,10 +18,6 @@ import Testing
             "unknown command 'AVERYLONGCOMMANDNAMETHATGOESONAN...', see COMMAND"
         ),
         ("G\u{0}ET alice bob", "unknown command 'G\\x00ET', see COMMAND"),
-        ("WARM alice 1 bob", "unknown command 'WARM', see COMMAND"),
-        ("SUBSCRIBE alice", "unknown command 'SUBSCRIBE', see COMMAND"),
-        ("UNSUBSCRIBE", "unknown command 'UNSUBSCRIBE', see COMMAND"),
-        ("METRICS", "unknown command 'METRICS', see COMMAND"),
         // Numbers of arguments.
         ("GET alice", "wrong number of arguments for 'get': \(getSyntax)"),
         ("get", "wrong number of arguments for 'get': \(getSyntax)"),
@@ -38,6 +34,11 @@ import Testing
             "wrong number of arguments for 'login': "
                 + "LOGIN user [SESSION id] [HOLD] [ORIGIN name] [TOKEN token] [REFRESH token]"
         ),
+        ("SUBSCRIBE", "wrong number of arguments for 'subscribe': SUBSCRIBE user|* [user|* ...]"),
+        ("WARM alice 1", "wrong number of arguments for 'warm': WARM user count profile [profile ...] [SIZE px]"),
+        ("WARM alice 1 bob WAIT 5", "bad option 'WAIT' for 'warm': expected SIZE"),
+        ("WARM * 1 bob", "user '*' is reserved: it means every user, and only LOGOUT, PURGE and SUBSCRIBE take it"),
+        ("METRICS now", "wrong number of arguments for 'metrics': METRICS"),
         ("LOGOUT", "wrong number of arguments for 'logout': LOGOUT user|* [SESSION id] [UID uid]"),
         ("USERS alice", "wrong number of arguments for 'users': USERS"),
         ("PING a b", "wrong number of arguments for 'ping': PING [message]"),

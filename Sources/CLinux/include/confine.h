@@ -11,6 +11,10 @@
  * whoever is not root. prctl(2), PR_SET_NO_NEW_PRIVS. 0, or -1 with errno. */
 int clinux_gain_no_privileges(void);
 
+/* Whether this was built with ThreadSanitizer. That starts a program which knows the names of functions when it has
+ * something to say, and by these names what is no race is told from what is: so such a build starts programs. */
+_Bool clinux_starts_a_symbolizer(void);
+
 /* The version of the kernel's Landlock: landlock_create_ruleset(2). -1 with errno: ENOSYS where the kernel was built
  * without, EOPNOTSUPP where it was started without, EPERM where a filter that the process runs under refuses it. */
 int clinux_landlock_version(void);

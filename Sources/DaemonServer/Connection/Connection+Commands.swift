@@ -11,11 +11,17 @@ extension Connection {
     /// In memory it takes no lock but the user's, if it is whom this connection asked last. Anything else, also what is
     /// wrong, goes on as a ``Command``; to make one first would take a hit 1,000 instructions more, a fifth of all.
     func execute(_ request: Request) {
-        guard let cache = cacheOfPlainGet(request) else { return execute(request, after: nil) }
+        guard !takesEventsOnly, let cache = cacheOfPlainGet(request) else { return execute(request, after: nil) }
         let slot = Slot(profile: request.id(at: 2))
-        if let reply = cache.readyReply(slot) { return respond(reply) }
+        if let reply = cache.readyReply(slot) {
+            hits.memory += 1
+            return respond(reply)
+        }
         let lookup = lookAtDisk(ImageQuery(slot: slot), in: cache)
-        if let served = lookup.image { return respond(served.image.bytes.framed) }
+        if let served = lookup.image {
+            hits.disk += 1
+            return respond(served.image.bytes.framed)
+        }
         execute(request, after: lookup)
     }
 
@@ -26,6 +32,7 @@ extension Connection {
         let kept = request.detached()
         do throws(CommandError) {
             command = try Command(kept, limits: limits.command)
+            if takesEventsOnly && !command.isTakenBySubscribers { throw .subscribed }
         } catch {
             // Of a LOGIN, it may be. What was detached is a copy.
             request.wipe()
@@ -36,6 +43,7 @@ extension Connection {
         case .get(let get): self.get(get, after: lookup)
         case .mget(let mget): self.mget(mget)
         case .put(let put): self.put(put)
+        case .warm(let warm): self.warm(warm)
         case .stat(let stat): self.stat(stat)
         case .login(let login):
             logIn(login)
@@ -44,13 +52,23 @@ extension Connection {
         case .logout(let logout): logOut(logout)
         case .purge(let purge): self.purge(purge)
         case .users: users()
+        case .subscribe(let targets): subscribe(targets)
+        case .unsubscribe(let targets): unsubscribe(targets)
         case .hello(let hello): self.hello(hello)
+        case .ping(let message) where takesEventsOnly:
+            respond(
+                .reply { buffer in
+                    buffer.writeArrayHeader(count: 2)
+                    buffer.writeBulkString("pong")
+                    buffer.writeBulkString(message ?? ByteBuffer())
+                })
         case .ping(nil): respond(.reply { $0.writeSimpleString("PONG") })
         case .ping(let message?), .echo(let message): respond(.reply { $0.writeBulkString(message) })
         case .quit:
             respond(.ok)
             finish()
         case .reset:
+            unsubscribe()
             version = .two
             registration.client.name("")
             respond(.reply { $0.writeSimpleString("RESET") })
@@ -58,6 +76,7 @@ extension Connection {
         case .client(let client): self.client(client)
         case .command(let query): respond(context.commands.reply(to: query, version: version))
         case .info(let sections): info(sections)
+        case .metrics: metrics()
         }
     }
 
@@ -81,6 +100,19 @@ extension Connection {
         return .reply { $0.writeVerbatimString(text, version: version) }
     }
 
+    /// For admins: it has figures of everybody.
+    private func metrics() {
+        guard peer.isAdmin else {
+            let reason = "METRICS: you are uid \(peer.uid), and only admins may ask for it (access.admins)"
+            return respond(.error(CommandError(.denied, reason)))
+        }
+        let (metrics, version) = (context.metrics, version)
+        lifecycle {
+            let text = await metrics.text()
+            return .reply { $0.writeVerbatimString(text, version: version) }
+        }
+    }
+
     // MARK: The connection itself
 
     private func hello(_ command: HelloCommand) {
@@ -88,7 +120,13 @@ extension Connection {
             let reason = "AUTH is not needed: the kernel says that you are uid \(peer.uid)"
             return respond(.error(CommandError(.err, reason)))
         }
-        if let version = command.version.flatMap(RESPVersion.init) { self.version = version }
+        if let version = command.version.flatMap(RESPVersion.init) {
+            if version != self.version && subscriptions != nil {
+                let reason = "HELLO \(version.rawValue): this connection is subscribed; UNSUBSCRIBE first"
+                return respond(.error(CommandError(.err, reason)))
+            }
+            self.version = version
+        }
         if let name = command.name { registration.client.name(String(buffer: name)) }
         respond(
             .reply { buffer in

@@ -72,6 +72,8 @@ extension Connection {
         waiting = [:]
         waitingBytes = 0
         batch = nil
+        unsubscribe()
+        forgetAfterReplies()
         release(heldSessions)
         heldSessions = []
         giveBackMemory()

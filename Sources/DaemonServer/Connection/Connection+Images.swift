@@ -19,7 +19,10 @@ extension Connection {
 
     /// - Parameter lookup: at the disk, behind one in memory, where it was a plain GET.
     func get(_ command: GetCommand, after lookup: DiskLookup?) {
-        if lookup == nil, let reply = readyReply(to: command) { return respond(reply) }
+        if lookup == nil, let reply = readyReply(to: command) {
+            hits.memory += 1
+            return respond(reply)
+        }
         lastCache = context.sessions.openCache(owner(command.user))
         guard let lastCache else { return lookUp(command.user) { $0.get(command, from: $1, after: nil, ticket: $2) } }
         get(command, from: lastCache, after: lookup, ticket: nil)
@@ -53,6 +56,7 @@ extension Connection {
 
     func mget(_ command: MGetCommand) {
         let header = ByteBuffer.reply { $0.writeArrayHeader(count: command.profiles.count) }
+        isInsideArray = subscriptions != nil
         let queries = command.profiles.map {
             ImageQuery(
                 slot: Slot(profile: OpaqueID($0), size: command.size), download: command.download.ofQuery,
@@ -125,6 +129,7 @@ extension Connection {
             }
             if let served {
                 let now = context.services.time.now
+                if lookup == nil { hits.memory += 1 } else { hits.disk += 1 }
                 reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: now, version))
                 return true
             }
@@ -146,7 +151,8 @@ extension Connection {
         let cost = Self.costOfWaiting + 3 * (query.slot.profile.count + (query.named?.url.utf8.count ?? 0))
         waitingBytes += cost
         waiting[ticket] = Waiting(
-            cache: cache, id: id, shape: shape.detached(), version: version, timer: timer, cost: cost)
+            cache: cache, id: id, shape: shape.detached(), version: version, timer: timer,
+            since: eventLoop.round.began, cost: cost)
         return true
     }
 
@@ -154,6 +160,15 @@ extension Connection {
     func lookAtDisk(_ query: ImageQuery, in cache: UserCache) -> DiskLookup {
         defer { share.charge() }
         return cache.lookAtDisk(query)
+    }
+
+    func warm(_ command: WarmCommand) {
+        let (sessions, owner) = (context.sessions, owner(command.user))
+        lifecycle {
+            let slots = command.profiles.map { Slot(profile: OpaqueID($0), size: command.size) }
+            let count = try await sessions.cache(owner).warm(slots)
+            return .reply { $0.writeRESPInteger(count) }
+        }
     }
 
     func put(_ command: PutCommand) {

@@ -30,6 +30,7 @@ extension Connection {
     /// Bytes that are there.
     private var bytesInUse: Int {
         reader.readableBytes + (isAtBarrier || batch != nil ? begun : 0) + waitingBytes + unread + replies.cost
+            + (subscriptions?.cost ?? 0)
     }
 
     // MARK: Output

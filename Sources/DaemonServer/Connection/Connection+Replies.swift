@@ -28,6 +28,11 @@ extension CommandError {
 
     static let stopping = CommandError(.shuttingDown, "the daemon is stopping: connect again in a moment")
 
+    static let subscribed = CommandError(
+        .err,
+        "this connection is subscribed: it takes SUBSCRIBE, UNSUBSCRIBE, PING, QUIT and RESET, and the other commands "
+            + "if HELLO 3 came first")
+
     /// An error thrown by what runs a command.
     init(_ error: any Error) {
         switch error {

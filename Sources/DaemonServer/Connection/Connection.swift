@@ -31,6 +31,8 @@ final class Connection: StreamHandler {
         /// That of the time when the request came: a HELLO behind it is answered behind it.
         let version: RESPVersion
         let timer: Scheduled<Void>
+        /// When it was read.
+        let since: NIODeadline
         /// Bytes that it takes up, about.
         let cost: Int
     }
@@ -65,6 +67,12 @@ final class Connection: StreamHandler {
     var batch: Batch?
     /// The cache that this connection asked last. It may have ended since: then there is nothing in it.
     var lastCache: UserCache?
+    /// Images served from memory and from the page cache since the loop's time was last looked at.
+    var hits = (memory: 0, disk: 0)
+    /// Nil where it follows nobody.
+    var subscriptions: Subscriptions?
+    /// An MGET of a subscriber is not answered in full.
+    var isInsideArray = false
 
     var phase = Phase.serving
     var reader: RequestReader
@@ -73,6 +81,8 @@ final class Connection: StreamHandler {
     var isEvicted = false
     /// A command runs that later ones of this connection have to wait for.
     private(set) var isAtBarrier = false
+    /// What is to be done when every request so far is answered.
+    private var afterReplies: (() -> Void)?
     /// The account has done much in this round of the loop; others have their turn first.
     private var isResting = false
 
@@ -127,10 +137,21 @@ final class Connection: StreamHandler {
         guard !isClosed else { return }
         let isDone = startCommands()
         flush()
+        if isInsideArray { tellEventsThatWaited() }
         if isDone { closeIfOver() }
         updateMemory()
         watch()
         share.charge()
+        recordHits()
+    }
+
+    /// What was answered at once took as long as this round has by now.
+    private func recordHits() {
+        guard hits != (0, 0) else { return }
+        let time = eventLoop.round.soFar
+        if hits.memory > 0 { turns.latencies.record(.memory, time, count: hits.memory) }
+        if hits.disk > 0 { turns.latencies.record(.disk, time, count: hits.disk) }
+        hits = (0, 0)
     }
 
     /// Whether all that has come in is started.
@@ -221,6 +242,10 @@ final class Connection: StreamHandler {
         guard !isClosed else { return }
         replies.fill(ticket, with: makeRoom(forReply: reply.readableBytes) ? reply : noRoom)
         while let reply = replies.popReady() { send(reply) }
+        if replies.isEmpty, let next = afterReplies.take() {
+            isAtBarrier = false
+            next()
+        }
         work()
     }
 
@@ -298,6 +323,18 @@ final class Connection: StreamHandler {
         if isClosed { giveBackMemory() }
     }
 
+    /// Does something when every request so far is answered. No later command starts before.
+    func afterReplies(_ next: @escaping () -> Void) {
+        if replies.isEmpty { return next() }
+        isAtBarrier = true
+        afterReplies = next
+    }
+
+    /// The peer is gone: what waited for its replies is not done.
+    func forgetAfterReplies() {
+        if afterReplies.take() != nil { isAtBarrier = false }
+    }
+
     /// A GET that waited has its outcome.
     func fulfil(_ ticket: ReplyQueue.Ticket, _ outcome: GetOutcome) {
         guard let waiting = waiting.removeValue(forKey: ticket) else { return }
@@ -307,6 +344,7 @@ final class Connection: StreamHandler {
         answer(
             ticket,
             waiting.shape.reply(outcome, epoch: waiting.cache.epoch, now: context.services.time.now, waiting.version))
+        turns.latencies.record(Latencies.Source(outcome), .now() - waiting.since)
     }
 
     /// Runs work that waits elsewhere and takes its result back to the event loop.

@@ -10,6 +10,8 @@ import SocketLoops
 /// and never behind all of what they ask for. Used on the loop alone.
 final class LoopTurns {
     private let round: LoopRound
+    /// Of all connections of the loop.
+    let latencies: LatencyRecorder
     /// Does something in a later round.
     private let schedule: (@escaping () -> Void) -> Void
     private var shares: [UInt32: LoopShare] = [:]
@@ -19,8 +21,12 @@ final class LoopTurns {
     private var line: Deque<LoopShare> = []
     private var isScheduled = false
 
-    init(round: LoopRound, schedule: @escaping (@escaping () -> Void) -> Void) {
+    init(
+        round: LoopRound, latencies: LatencyRecorder = LatencyRecorder(),
+        schedule: @escaping (@escaping () -> Void) -> Void
+    ) {
         self.round = round
+        self.latencies = latencies
         self.schedule = schedule
     }
 

@@ -7,12 +7,12 @@ import ThumbcacheProtocol
 /// Who is connected: counts connections and waiting requests of each account, which may have many uids, against their
 /// limits, and finds every connection again when the daemon stops.
 public final class PeerRegistry: Sendable {
-    struct Statistics: Sendable {
-        var connections = 0
-        var accepted = 0
-        var refused = 0
+    public struct Statistics: Sendable {
+        public fileprivate(set) var connections = 0
+        public fileprivate(set) var accepted = 0
+        public fileprivate(set) var refused = 0
         /// Closed in favour of others.
-        var evicted = 0
+        public fileprivate(set) var evicted = 0
     }
 
     fileprivate struct State {
@@ -154,7 +154,7 @@ public final class PeerRegistry: Sendable {
         for member in state.withLockedValue({ Array($0.connections.values) }) { member.tell(.close) }
     }
 
-    var statistics: Statistics { state.withLockedValue { $0.statistics } }
+    public var statistics: Statistics { state.withLockedValue { $0.statistics } }
 
     /// The text of CLIENT LIST: a line for each connection of the caller's own account, to admins for each of all.
     func list(for peer: Peer, now: NIODeadline) -> String {

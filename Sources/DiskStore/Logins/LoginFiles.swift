@@ -91,7 +91,8 @@ struct LoginFiles: Sendable {
 
     // MARK: Commits. Lock held.
 
-    /// Sessions first, then the key file: when that is there the log-in is a fact.
+    /// Sessions first, then the key file: when that is there the log-in is a fact. The other way round a kill between
+    /// the two would leave what looks like damage.
     func begin(_ sealedOwner: SealedOwner, _ record: SessionRecord) throws -> KeyFile {
         try undoHalfBegun(sealedOwner)
         let keyFile = try KeyFile(random: random)

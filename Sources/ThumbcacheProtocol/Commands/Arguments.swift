@@ -45,10 +45,18 @@ struct Arguments {
         return isStar ? .all : .user(user)
     }
 
+    /// All that are left, each one user or all of them.
+    mutating func targets() throws(CommandError) -> [UserTarget] {
+        var targets: [UserTarget] = []
+        while !isAtEnd { targets.append(try target()) }
+        return targets
+    }
+
     /// `*` is nobody's name.
     mutating func user() throws(CommandError) -> ByteBuffer {
         guard case .user(let user) = try target() else {
-            throw CommandError(.err, "user '*' is reserved: it means every user, and only LOGOUT and PURGE take it")
+            throw CommandError(
+                .err, "user '*' is reserved: it means every user, and only LOGOUT, PURGE and SUBSCRIBE take it")
         }
         return user
     }
@@ -160,8 +168,8 @@ extension ByteBuffer {
     }
 }
 
-/// A name of the protocol, of a command or an option, with its case folded: at most eight letters in one machine word,
-/// so that telling commands apart makes no string and costs one comparison each.
+/// A name of the protocol, of a command or an option, with its case folded: at most twelve letters in one machine word,
+/// five bits each, so that telling commands apart makes no string and costs one comparison each.
 struct Word: Equatable, Sendable, ExpressibleByStringLiteral {
     /// The letters in upper case, the last one lowest; 0 for what is no name at all.
     private let letters: UInt64
@@ -171,11 +179,11 @@ struct Word: Equatable, Sendable, ExpressibleByStringLiteral {
         var letters: UInt64 = 0
         for byte in bytes {
             let letter = byte & 0xDF
-            guard bytes.count <= 8, letter &- UInt8(ascii: "A") < 26 else {
+            guard bytes.count <= 12, letter &- UInt8(ascii: "A") < 26 else {
                 self.letters = 0
                 return
             }
-            letters = letters &<< 8 | UInt64(letter)
+            letters = letters &<< 5 | UInt64(letter & 0x1F)
         }
         self.letters = letters
     }
@@ -185,7 +193,7 @@ struct Word: Equatable, Sendable, ExpressibleByStringLiteral {
         self = text.withUTF8 { Word(UnsafeRawBufferPointer($0)) }
     }
 
-    /// Of upper-case letters, eight at most.
+    /// Of upper-case letters, twelve at most.
     @inline(__always)
     init(stringLiteral text: StaticString) {
         self.init(UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))

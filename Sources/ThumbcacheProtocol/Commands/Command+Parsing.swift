@@ -12,16 +12,19 @@ extension Command {
             throw CommandError(.err, "unknown command '\(request.shown(at: 0))', see COMMAND")
         }
         try request.requireCount(name.counts, of: name)
-        let arguments = Arguments(request, of: name, limits)
+        var arguments = Arguments(request, of: name, limits)
         switch name {
         case .get: self = .get(try GetCommand(arguments))
         case .mget: self = .mget(try MGetCommand(arguments))
         case .put: self = .put(try PutCommand(arguments))
+        case .warm: self = .warm(try WarmCommand(arguments))
         case .purge: self = .purge(try PurgeCommand(arguments))
         case .stat: self = .stat(try StatCommand(arguments))
         case .login: self = .login(try LoginCommand(arguments))
         case .logout: self = .logout(try LogoutCommand(arguments))
         case .users: self = .users
+        case .subscribe: self = .subscribe(try arguments.targets())
+        case .unsubscribe: self = .unsubscribe(try arguments.targets())
         case .hello: self = .hello(try HelloCommand(arguments))
         case .ping: self = .ping(request.count == 2 ? request[1] : nil)
         case .echo: self = .echo(request[1])
@@ -35,6 +38,7 @@ extension Command {
         case .client: self = .client(try ClientCommand(request))
         case .command: self = .command(try CommandQuery(request))
         case .info: self = .info(try request.names(1..<request.count).map { $0.lowercased() })
+        case .metrics: self = .metrics
         }
     }
 }
@@ -85,6 +89,16 @@ extension PutCommand {
             case .ttl: ttl = try arguments.ttl()
             default: throw arguments.notTaken()
             }
+        }
+    }
+}
+
+extension WarmCommand {
+    init(_ arguments: consuming Arguments) throws(CommandError) {
+        self.init(user: try arguments.user(), profiles: try arguments.profiles())
+        while let option = try arguments.option() {
+            guard option == .size else { throw arguments.notTaken() }
+            size = try arguments.size()
         }
     }
 }
@@ -212,10 +226,11 @@ extension CommandQuery {
 
 /// Every command there is.
 enum CommandName: Int, CaseIterable {
-    case get, mget, put, purge, stat
+    case get, mget, put, warm, purge, stat
     case login, logout, users
+    case subscribe, unsubscribe
     case hello, ping, echo, quit, reset, select, client
-    case command, info
+    case command, info, metrics
 
     private static let words = allCases.map { Word($0.name) }
     private static let specifications = allCases.map(\.described)
@@ -266,6 +281,10 @@ enum CommandName: Int, CaseIterable {
             takes(
                 "Stores an image that the client has", "images", ["write", "denyoom"],
                 .string("user"), .string("profile"), .string("image"), .size, .option("TTL", "seconds", .integer))
+        case .warm:
+            takes(
+                "Downloads in the background those images that are missing or stale", "images", ["readonly"],
+                .string("user"), .integer("count"), .string("profile").multiple, .size)
         case .purge:
             takes(
                 "Removes the images of a user, or those of some profiles; the user stays logged in", "images",
@@ -284,6 +303,12 @@ enum CommandName: Int, CaseIterable {
                 "Ends a session of a user; with the last one, or without SESSION, ends the user's cache", "login",
                 ["write"], .target, .option("SESSION", "id"), .uid)
         case .users: takes("Returns the users of the caller's uid that are logged in", "login", ["readonly"])
+        case .subscribe:
+            takes("Has events of users sent to the connection", "pubsub", ["pubsub", "noscript"], .target.multiple)
+        case .unsubscribe:
+            takes(
+                "Has events of users, or of all, no longer sent", "pubsub", ["pubsub", "noscript"],
+                .target.multiple.optional)
         case .hello:
             takes(
                 "Says who the server is, and switches the version of the protocol", "connection", connection,
@@ -321,6 +346,7 @@ enum CommandName: Int, CaseIterable {
                 ])
         case .info:
             takes("Returns figures of the server as text", "server", server, .string("section").optional.multiple)
+        case .metrics: takes("Returns figures of the server for Prometheus, to admins", "server", server)
         }
     }
 }

@@ -9,11 +9,16 @@ public enum Command: Sendable, Equatable {
     case get(GetCommand)
     case mget(MGetCommand)
     case put(PutCommand)
+    case warm(WarmCommand)
     case purge(PurgeCommand)
     case stat(StatCommand)
     case login(LoginCommand)
     case logout(LogoutCommand)
     case users
+    /// At least one.
+    case subscribe([UserTarget])
+    /// None: from all there are.
+    case unsubscribe([UserTarget])
     case hello(HelloCommand)
     case ping(ByteBuffer?)
     case echo(ByteBuffer)
@@ -25,6 +30,15 @@ public enum Command: Sendable, Equatable {
     case command(CommandQuery)
     /// INFO, with the sections named, in lower case.
     case info([String])
+    case metrics
+
+    /// Whether a connection that is subscribed takes it in version 2 of the protocol, as in Redis.
+    public var isTakenBySubscribers: Bool {
+        switch self {
+        case .subscribe, .unsubscribe, .ping, .quit, .reset: true
+        default: false
+        }
+    }
 }
 
 /// `GET user profile [SIZE px] [URL u] [WAIT ms] [CACHED|NOWAIT] [IFNOT digest] [META]`
@@ -74,7 +88,15 @@ public struct PutCommand: Sendable, Equatable {
     public var ttl: Int64?
 }
 
-/// Whom a purge or a log-out is for.
+/// `WARM user count profile [profile ...] [SIZE px]`
+public struct WarmCommand: Sendable, Equatable {
+    public var user: ByteBuffer
+    /// At least one; the same one may stand there twice.
+    public var profiles: [ByteBuffer]
+    public var size: UInt16 = 0
+}
+
+/// Whom a purge, a log-out or a subscription is for.
 public enum UserTarget: Sendable, Equatable {
     /// `*`: every user of the uid.
     case all

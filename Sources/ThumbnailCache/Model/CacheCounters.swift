@@ -19,29 +19,39 @@ public enum CacheEvent: Int, CaseIterable, Sendable {
     case logins, logouts, purges, endingsThatFailed
     /// Refreshes that brought an access token, and those that did not.
     case tokenRefreshes, tokenRefreshFailures
+    /// Events that were written to subscribers, and subscribers that did not take them.
+    case eventsTold, subscribersDropped
 }
 
 /// Counts since the start, one for each case of an enumeration whose raw values are its places, from 0 on.
-public final class Counters<Event: CaseIterable & RawRepresentable & Sendable>: @unchecked Sendable
-where Event.RawValue == Int {
-    // Unchecked, because a pointer is not Sendable: what it points at is atomic.
-    private let counts: UnsafeMutablePointer<Atomic<Int>>
+public final class Counters<Event: CaseIterable & RawRepresentable & Sendable>: Sendable where Event.RawValue == Int {
+    private let counts = AtomicCounts(Event.allCases.count)
 
-    public init() {
-        counts = .allocate(capacity: Event.allCases.count)
-        for event in Event.allCases { (counts + event.rawValue).initialize(to: Atomic(0)) }
+    public init() {}
+
+    package func count(_ event: Event, _ amount: Int = 1) { counts.add(amount, at: event.rawValue) }
+
+    public subscript(event: Event) -> Int { counts[event.rawValue] }
+}
+
+/// So many counts, from 0 on.
+package final class AtomicCounts: @unchecked Sendable {
+    // Unchecked, because a pointer is not Sendable: what it points at is atomic.
+    private let counts: UnsafeMutableBufferPointer<Atomic<Int>>
+
+    package init(_ count: Int) {
+        counts = .allocate(capacity: count)
+        for index in 0..<count { counts.initializeElement(at: index, to: Atomic(0)) }
     }
 
     deinit {
-        counts.deinitialize(count: Event.allCases.count)
+        counts.deinitialize()
         counts.deallocate()
     }
 
-    package func count(_ event: Event, _ amount: Int = 1) {
-        counts[event.rawValue].add(amount, ordering: .relaxed)
-    }
+    package func add(_ amount: Int, at index: Int) { counts[index].add(amount, ordering: .relaxed) }
 
-    public subscript(event: Event) -> Int { counts[event.rawValue].load(ordering: .relaxed) }
+    package subscript(index: Int) -> Int { counts[index].load(ordering: .relaxed) }
 }
 
 extension RawRepresentable where RawValue == Int {

@@ -4,6 +4,8 @@ public struct ImageQuery: Sendable {
     public enum Download: Sendable {
         /// It waits for what is missing.
         case awaited
+        /// It waits for what is missing, and for what is to replace an image that is stale.
+        case renewed
         /// What is held is the answer, fresh or stale, or nothing; what is missing or stale is downloaded behind it.
         case behind
         /// What is held is the answer, and nobody is asked.

@@ -21,6 +21,8 @@ public struct CacheServices: Sendable {
     public let time: any Timekeeping
     public let framing: ReplyFraming
     public let counters: CacheCounters
+    /// Where what happens to a user is told.
+    public let events: EventHub
     /// Between the steps of what nobody waits for.
     public let yield: YieldToOthers
     /// Looked at anew for each use, since a reload may change them.
@@ -30,7 +32,7 @@ public struct CacheServices: Sendable {
         store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
         budget: MemoryBudget, disk: any BlockingPool, writes: WriteBehind,
         lifecycle: any BlockingPool, endings: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping,
-        framing: ReplyFraming, counters: CacheCounters, yield: @escaping YieldToOthers,
+        framing: ReplyFraming, counters: CacheCounters, events: EventHub, yield: @escaping YieldToOthers,
         settings: @escaping @Sendable () -> CacheSettings
     ) {
         self.store = store
@@ -46,6 +48,7 @@ public struct CacheServices: Sendable {
         self.time = time
         self.framing = framing
         self.counters = counters
+        self.events = events
         self.yield = yield
         self.settings = settings
     }

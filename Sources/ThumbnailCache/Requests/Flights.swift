@@ -52,6 +52,16 @@ struct Flight: Sendable {
     }
 
     var isAbandoned: Bool { waiters.isEmpty && !isBackground }
+
+    /// The image that the slot held when it began, as far as that is known here.
+    var known: Image? { held?.image ?? basis }
+
+    /// Whether what came is something else than what is known to have been held. What is not kept changes nothing where
+    /// nothing was: whoever asked for it at each change would have it downloaded for ever.
+    func isChange(to image: Image, isHeld: Bool) -> Bool {
+        guard let known else { return isHeld }
+        return !isHeld || known.record.digest != image.record.digest
+    }
 }
 
 /// All that goes on in one slot of a user's cache at this moment.

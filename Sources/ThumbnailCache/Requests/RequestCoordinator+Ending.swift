@@ -54,7 +54,7 @@ extension RequestCoordinator {
         activity[slot]?.puts.committed = ticket
         negativeCache.forget(slot)
         let served = ServedImage(image, from: .put, at: now)
-        return end(slot, .success(served)).effects
+        return end(slot, .success(served)).effects + [.changed(slot)]
     }
 
     mutating func putEnded(_ slot: Slot) {

@@ -20,6 +20,8 @@ struct RequestCoordinator: Sendable {
         /// What is held in the slot is not to be served again, though nothing replaces it on disk: remove it, if
         /// ``mayDrop(_:)`` still says so, then report with ``dropped(_:)``.
         case drop(FlightID)
+        /// What the slot holds is another image now, or none: subscribers are told.
+        case changed(Slot)
         /// The last waiter has left: after a grace, report with ``graceEnded(_:_:)``.
         case grace(FlightID, number: UInt64)
     }
@@ -97,8 +99,9 @@ struct RequestCoordinator: Sendable {
             switch held.image.record.freshness.state(at: now) {
             case .fresh: return answer
             case _ where query.download == .never: return answer
-            case .staleServable: return answer + refresh(query, held: served, served, route, now)
-            case .staleOnError: fallback = served
+            case .staleServable where query.download != .renewed:
+                return answer + refresh(query, held: served, served, route, now)
+            case .staleServable, .staleOnError: fallback = served
             case .expired: break
             }
             if query.download == .behind { return answer + refresh(query, held: served, fallback, route, now) }
@@ -234,12 +237,14 @@ struct RequestCoordinator: Sendable {
             let served = ServedImage(image, from: result.source, at: now)
             effects += flight.waiters.map { .answer($0, .success(served)) }
             effects += take(served, storable: storable, of: id, route: route, now: now)
+            if flight.isChange(to: image, isHeld: storable) { effects.append(.changed(slot)) }
         case .missing(let until, _):
             negativeCache.missing(slot, url: url, until: until, leavesSlotEmpty: flight.ownsSlot, now: now)
             for waiter in flight.waiters { effects += answerNone(waiter, route, now) }
             if flight.ownsSlot {
                 effects += overtakeRead(of: slot, by: nil, route: route, now: now)
                 effects += drop(id)
+                if flight.known != nil { effects.append(.changed(slot)) }
             }
         case .failed(let failure):
             if flight.isBackground { negativeCache.failed(slot, url: url, at: now) }

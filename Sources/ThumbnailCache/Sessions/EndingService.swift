@@ -82,8 +82,9 @@ public final class EndingService: Sendable {
                 let removed = try await services.endings.run(for: uid) { try cache.purge(some) }
                 receipt.usage = receipt.usage.map { $0 + removed.usage }
                 receipt.cancelled += removed.cancelled
+                receipt.epoch = sessions.epochs.next(of: uid)
+                for profile in some { publish(.purge(profile), of: entry, receipt.epoch) }
             }
-            receipt.epoch = sessions.epochs.next(of: uid)
             return receipt
         } catch {
             log.warning(
@@ -165,6 +166,7 @@ public final class EndingService: Sendable {
             // What the generation left behind goes to the trash, behind whoever waits for the receipt.
             if let closed { services.disk.submit(for: owner.uid) { closed.vault.discard() } }
             let epoch = sessions.epochs.next(of: owner.uid)
+            publish(ending == .purge ? .purge(nil) : .logout, of: entry, epoch)
             if let next {
                 sessions.open(entry, next, epoch: epoch)
             } else {
@@ -182,6 +184,11 @@ public final class EndingService: Sendable {
             if isFirst { retry(entry, attempt: 1) }
             throw .inputOutput(reason)
         }
+    }
+
+    /// Behind the fact, with the entry's turn, before the receipt.
+    private func publish(_ kind: UserEvent.Kind, of entry: UserEntry, _ epoch: UInt64) {
+        services.events.publish(UserEvent(owner: entry.owner, kind: kind, epoch: epoch))
     }
 
     private func tell(_ what: Logger.Message, _ owner: Owner, sessions count: Int) {

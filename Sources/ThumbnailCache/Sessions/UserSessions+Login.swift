@@ -59,7 +59,9 @@ extension UserSessions {
             }
             let service = tokenService(owner, login.tokens)
             entry.state.withLockedValue { $0.loggedIn(login, request, service: service) }
-            open(entry, vault, epoch: epochs.next(of: owner.uid))
+            let epoch = epochs.next(of: owner.uid)
+            services.events.publish(UserEvent(owner: owner, kind: .login, epoch: epoch))
+            open(entry, vault, epoch: epoch)
             users(of: owner.uid)?.changed(owner.user, isLoggedIn: true)
         } catch {
             entry.change { $0.loginFailed() }

@@ -123,6 +123,8 @@ public final class UserSessions: Sendable {
     public struct Figures: Sendable {
         public var openCaches = 0
         public var memoryHits = 0
+        /// Log-outs and purges that could not be made durable and are tried again.
+        public var endingsOwed = 0
         /// Of one uid alone: of all, the store knows.
         public var usage = Usage()
     }
@@ -131,7 +133,9 @@ public final class UserSessions: Sendable {
     /// - Parameter uid: nil for all, with the hits of caches that have ended.
     public func figures(of uid: UInt32?) -> Figures {
         let ended = uid == nil ? services.counters[.memoryHits] : 0
-        return entries(of: uid).compactMap(\.cache).reduce(into: Figures(memoryHits: ended)) { figures, cache in
+        return entries(of: uid).reduce(into: Figures(memoryHits: ended)) { figures, entry in
+            if case .broken = entry.phase { figures.endingsOwed += 1 }
+            guard let cache = entry.cache else { return }
             figures.openCaches += 1
             figures.memoryHits += cache.memoryHits
             if uid != nil { figures.usage = figures.usage + (cache.usage ?? Usage()) }

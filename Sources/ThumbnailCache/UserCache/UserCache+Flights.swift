@@ -56,6 +56,9 @@ extension UserCache {
                 storeLater(flight)
             case .drop(let flight):
                 services.disk.submit(for: owner.uid) { self.drop(flight) }
+            case .changed(let slot):
+                services.events.publish(
+                    UserEvent(owner: owner, kind: .update(slot.profile.detached()), epoch: epoch))
             case .grace(let flight, let number):
                 // Weak: a cache that has ended does not live on for it.
                 _ = services.time.after(milliseconds: Self.grace) { [weak self] in
@@ -195,6 +198,7 @@ extension UserCache {
             services.counters.count(.memoryHits, state.memoryHits)
             state.memoryHits = 0
             state.account = Account(origin: state.account.origin)
+            state.warming = WarmingList(memory: services.budget.lease(for: owner.uid))
             return (ended, memory, state.replaceDeliveries())
         }
         if !wipesBehind { Self.wipe(memory, of: services.memory, yield: {}) }

@@ -42,6 +42,7 @@ public final class UserCache: Sendable {
         /// Profiles whose entries are being removed. What of them is still on disk is gone: so a purge happens for all
         /// at once, and whoever finds nothing may have it downloaded anew.
         var beingRemoved: Set<OpaqueID> = []
+        var warming: WarmingList
 
         /// An image of a profile has come, or has gone.
         mutating func invalidateLookups(of profile: OpaqueID) {
@@ -89,7 +90,8 @@ public final class UserCache: Sendable {
         self.services = services
         let coordinator = RequestCoordinator(
             negativeCache: Self.negativeCache(owner, services), tokenFamily: account.family)
-        self.state = NIOLockedValueBox(State(account: account, coordinator: coordinator))
+        let warming = WarmingList(memory: services.budget.lease(for: owner.uid))
+        self.state = NIOLockedValueBox(State(account: account, coordinator: coordinator, warming: warming))
     }
 
     /// The account that what is shared out is shared out to: of all the uids that it may use (F80).

@@ -32,7 +32,8 @@ extension Configuration {
         ServerLimits(
             connections: limits.connections, connectionsPerUID: limits.connectionsPerUID,
             adminConnections: limits.adminConnections, input: limits.input, output: limits.output,
-            stall: limits.stall, queuePerUID: limits.queuePerUID, arguments: limits.arguments,
+            stall: limits.stall, queuePerUID: limits.queuePerUID,
+            subscriptions: limits.subscriptions, arguments: limits.arguments,
             command: CommandLimits(id: limits.id, image: limits.image, token: limits.token))
     }
 

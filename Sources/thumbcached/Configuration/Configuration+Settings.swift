@@ -50,6 +50,7 @@ extension Configuration {
         limit("downloads", \.limits.downloads, .count(1...100_000)),
         limit("downloads-per-uid", \.limits.downloadsPerUID, .count(1...100_000), .atMost("limits.downloads")),
         limit("queue-per-uid", \.limits.queuePerUID, .count(0...1_000_000)),
+        limit("subscriptions", \.limits.subscriptions, .count(0...1_000_000)),
         limit("negative-entries", \.limits.negativeEntries, .count(0...100_000_000)),
     ]
 

@@ -81,6 +81,7 @@ struct Configuration: Equatable, Sendable {
         var downloadsPerUID = 64
         /// Downloads of one uid that wait until others have ended.
         var queuePerUID = 1024
+        var subscriptions = 1024
         /// Profiles remembered as having no image.
         var negativeEntries = 100_000
     }

@@ -98,7 +98,7 @@ extension Daemon {
     }
 
     /// proc_pid_statm(5): the second figure, in pages. 0 where /proc cannot be read.
-    private static func residentBytes() -> Int {
+    static func residentBytes() -> Int {
         do throws(PlainFileError) {
             let figures = try readTextFile("/proc/self/statm", limit: 256).split(separator: " ")
             guard figures.count > 1, let pages = Int(figures[1]) else { return 0 }

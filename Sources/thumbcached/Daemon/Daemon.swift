@@ -81,7 +81,7 @@ enum Daemon {
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: fetcher, memory: memory, budget: budget, disk: disk,
             writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks, time: time,
-            framing: framing, counters: CacheCounters(), yield: backgroundYield().yield,
+            framing: framing, counters: CacheCounters(), events: EventHub(), yield: backgroundYield().yield,
             settings: { live.withLockedValue { $0.cacheSettings } })
         let sessions = UserSessions(services: services, log: log)
         let logout = EndingService(sessions: sessions, log: log)
@@ -91,9 +91,14 @@ enum Daemon {
         let registry = PeerRegistry { accounts.account(ofPeer: $0, at: uptime(), lookingOn: disk) }
         let info = serverInfo(
             sessions: sessions, services: services, store: store, fetcher: fetcher, registry: registry, live: live)
+        let latencies = Latencies(loops: group.loops.count)
+        let metrics = metrics(
+            sessions: sessions, services: services, store: store, fetcher: fetcher, registry: registry,
+            latencies: latencies, live: live)
         let context = ServerContext(
             services: services, sessions: sessions, endingService: logout, pendingLogouts: pendingLogouts, info: info,
-            registry: registry, loops: group, limits: { live.withLockedValue { $0.serverLimits } }, log: log)
+            metrics: metrics, latencies: latencies, registry: registry, loops: group,
+            limits: { live.withLockedValue { $0.serverLimits } }, log: log)
 
         // The log-outs that came while there was no daemon, before anybody is served.
         do {

@@ -18,7 +18,7 @@ import Testing
         (["CLIENT", "GETNAME"], "$-1\r\n", "_\r\n"),
         (["CLIENT", "SETNAME", "app"], "+OK\r\n", "+OK\r\n"),
         (["CLIENT", "SETINFO", "LIB-NAME", "redis-py"], "+OK\r\n", "+OK\r\n"),
-        (["COMMAND", "COUNT"], ":17\r\n", ":17\r\n"),
+        (["COMMAND", "COUNT"], ":21\r\n", ":21\r\n"),
         (["COMMAND", "INFO", "nonesuch"], "*1\r\n$-1\r\n", "*1\r\n_\r\n"),
         (["COMMAND", "DOCS", "nonesuch"], "*0\r\n", "%0\r\n"),
         (["USERS"], "*0\r\n", "*0\r\n"),

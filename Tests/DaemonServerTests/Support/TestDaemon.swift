@@ -19,6 +19,7 @@ final class TestDaemon: Sendable {
     let time: ManualTime
     let registry = PeerRegistry()
     let budget: MemoryBudget
+    let latencies: Latencies
     let server: DaemonServer
     private let sessions: UserSessions
     let group: SocketLoopGroup
@@ -45,6 +46,7 @@ final class TestDaemon: Sendable {
         var threads = 1
         var memory = 64 << 20
         var info = ServerInfo([:])
+        var metrics = ServerMetrics { [] }
         var lifecycleThreads = 2
         var tasks: any TaskExecutor = globalConcurrentExecutor
         /// nil: whoever a test says it is.
@@ -86,13 +88,15 @@ final class TestDaemon: Sendable {
             lifecycle: ThreadPool(threads: setup.lifecycleThreads),
             endings: ThreadPool(threads: setup.lifecycleThreads), tasks: setup.tasks, time: time,
             framing: Self.framing,
-            counters: CacheCounters(), yield: {}, settings: { settings })
+            counters: CacheCounters(), events: EventHub(), yield: {}, settings: { settings })
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         sessions = UserSessions(services: services, log: log)
         let limits = setup.limits
+        latencies = Latencies(loops: group.loops.count)
         let context = ServerContext(
             services: services, sessions: sessions, endingService: EndingService(sessions: sessions, log: log),
-            info: setup.info, registry: registry, loops: group, limits: { limits }, log: log)
+            info: setup.info, metrics: setup.metrics, latencies: latencies,
+            registry: registry, loops: group, limits: { limits }, log: log)
         let peers = NIOLockedValueBox<[Peer]>([])
         self.peers = peers
         let admins = setup.admins

@@ -48,6 +48,22 @@ import ThumbnailCache
         }
     }
 
+    @Test func `I8: a temporary file that could not be removed goes with maintenance, also where nobody writes again`()
+        throws
+    {
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            try vault.put(slot("bob"), picture(1))
+            failUnlinks()
+            try vault.put(slot("bob"), picture(2))
+            #expect(tree.temporaries.count == 1)
+            system.heal()
+            store.maintain()
+            #expect(tree.temporaries.isEmpty)
+            #expect(try vault.bytes(slot("bob")) == picture(2).content)
+        }
+    }
+
     @Test func `I8: with its generation what is remembered of a temporary file goes`() throws {
         try tree.withStore(system: system) { store in
             let vault = try store.commitLogin(alice, .plain)

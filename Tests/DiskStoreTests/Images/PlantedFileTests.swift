@@ -88,6 +88,30 @@ func `F24: a link in place of a directory is not followed, and what it points to
     }
 }
 
+@Test func `F24: the end of a log-in overwrites its key file, and nothing that a link in its place leads to`() throws {
+    let tree = try TestTree()
+    let victim = URL(fileURLWithPath: tree.root + "/victim")
+    try Data([1, 2, 3]).write(to: victim)
+    try tree.withStore { store in
+        _ = try store.commitLogin(alice, .plain)
+        let path = try #require(tree.keyFiles.first)
+        try FileManager.default.removeItem(atPath: path)
+        try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: victim.path)
+        try store.commitLogout(alice)
+        #expect(!exists(path))
+        #expect(try Data(contentsOf: victim) == Data([1, 2, 3]))
+    }
+}
+
+@Test func `F24: a link in place of the lock makes no file where it leads, and stops the start`() throws {
+    let tree = try TestTree()
+    try tree.makeDirectories(tree.configuration())
+    let target = tree.root + "/target"
+    try FileManager.default.createSymbolicLink(atPath: tree.cache + "/lock", withDestinationPath: target)
+    #expect(throws: StoreStartError.self) { try tree.withStore { _ in } }
+    #expect(!exists(target))
+}
+
 @Test func `F24: a link in place of the trash is not followed`() throws {
     let tree = try TestTree()
     let target = tree.root + "/target"

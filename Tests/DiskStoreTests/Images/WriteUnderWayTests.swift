@@ -17,10 +17,11 @@ import ThumbnailCache
         case beforeTheFile, beforeTheBytes, betweenTheBytes
     }
 
-    @Test(arguments: Moment.allCases)
-    func `F78: behind the receipt of a profile's purge no file holds an image that was on its way`(moment: Moment)
-        throws
-    {
+    /// Also where the writer has not heard of the purge: what the purge has taken away does not come back.
+    @Test(arguments: Moment.allCases, [false, true])
+    func `F78: behind the receipt of a profile's purge no file holds an image that was on its way`(
+        moment: Moment, isUnheard: Bool
+    ) throws {
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
@@ -52,7 +53,7 @@ import ThumbnailCache
                 return call == .write ? .short : nil
             }
             let isPlaced = try vault.write(
-                slot("bob"), picture(2), isCurrent: { !isPurged.withLockedValue { $0 } }, committed: {})
+                slot("bob"), picture(2), isCurrent: { isUnheard || !isPurged.withLockedValue { $0 } }, committed: {})
             system.heal()
             #expect(!once.take())
             #expect(!isPlaced)

@@ -40,6 +40,10 @@ import ThumbnailCache
             try scene.withStore(disk) { store in
                 if outcome.isDone { #expect(store.epochBase > run.epochBase, outcome.what) }
                 try scene.checkAll(store, outcome)
+                // One that was cut short is none, and nobody is told of damage: the session file comes first.
+                if scene.testDescription == Scene.login.testDescription {
+                    #expect(store.counters[.damagedLogins] == 0, outcome.what)
+                }
                 // It costs more than all the rest, so that chance decides for some.
                 if case .seeded(let seed) = survival, seed % 5 > 0 { return }
                 store.maintain()

@@ -90,28 +90,50 @@ check("INFO is read by the client", isinstance(information, dict) and len(inform
 for section in ("server", "clients", "memory", "cache", "store", "fetch", "sessions", "purge"):
     check(f"INFO {section}", f"# {section}" in raw("INFO", section).decode().lower(), True)
 
+check("METRICS", b"# TYPE thumbcached_request_duration_seconds histogram\n" in raw("METRICS"), True)
+
 # Before the log-in there is nothing.
 user = f"alice{protocol}"
 refused("GET before LOGIN", "NOLOGIN", "GET", user, "bob")
 refused("PUT before LOGIN", "NOLOGIN", "PUT", user, "bob", image)
+refused("WARM before LOGIN", "NOLOGIN", "WARM", user, 1, "bob")
 refused("MGET before LOGIN", "NOLOGIN", "MGET", user, 1, "bob")
 check("STAT before LOGIN", raw("STAT", user), None)
 nothing = raw("LOGOUT", user)
 check("LOGOUT before LOGIN", (nothing["users"], nothing["cancelled"], nothing["sessions"]), (0, 0, 0))
 check("a receipt's keys", sorted(nothing), ["bytes", "cancelled", "epoch", "images", "sessions", "users"])
 
-# The log-in.
+# The log-in, of which a subscriber is told.
+events = server.pubsub()
+events.subscribe(user, "*")
+
+
+def told(kind, epoch=None, profile=None):
+    """The next message, with what it is to say. Without an epoch, any will do."""
+    while (message := events.get_message(timeout=20)) is not None and message["type"] != "message":
+        check("a confirmation", message["type"], "subscribe")
+    check(f"the channel of {kind}", message["channel"], user.encode())
+    words = message["data"].split(b" ", 2)
+    check(f"the event {kind}", (words[0].decode(), words[2:]), (kind, [profile] if profile else []))
+    check(f"the epoch of {kind}", int(words[1]), epoch or int(words[1]))
+
+
 check("LOGIN", raw("LOGIN", user), b"OK")
+told("login")
 check("LOGIN of a second session", raw("login", user, "session", "phone", "token", "t0k", "origin", "default"), b"OK")
 refused("another ORIGIN", "ERR", "LOGIN", user, "ORIGIN", "elsewhere")
+events.unsubscribe("*")
+check("the answer to UNSUBSCRIBE", events.get_message(timeout=20)["type"], "unsubscribe")
 check("LOGIN with HOLD", raw("LOGIN", user + "h", "HOLD", "SESSION", "one"), b"OK")
 check("USERS", sorted(raw("USERS")), [user.encode(), user.encode() + b"h"])
 check("LOGOUT of the held session", raw("LOGOUT", user + "h", "SESSION", "one")["users"], 1)
 
 # Images.
 check("PUT", raw("PUT", user, "bob", image), b"OK")
+told("update", profile=b"bob")
 check("PUT with options", raw("PUT", user, "bob", image, "TTL", 60, "SIZE", 64), b"OK")
 check("GET", raw("GET", user, "bob"), image)
+told("update", profile=b"bob")
 check("GET of a size", raw("GET", user, "bob", "SIZE", 64), image)
 check("GET of what nobody holds", raw("GET", user, "eve", "CACHED"), None)
 check("GET IFNOT", raw("GET", user, "bob", "IFNOT", digest), b"UNCHANGED")
@@ -127,10 +149,18 @@ check("META's source and state", (meta["source"] in (b"memory", b"disk", b"put")
 check("META's ttl", meta["ttl"], None)
 check("META IFNOT", raw("GET", user, "bob", "META", "IFNOT", digest), b"UNCHANGED")
 check("GET that downloads", raw("GET", user, "carol", "WAIT", 5000), pathlib.Path(image_path + ".origin").read_bytes())
+told("update", profile=b"carol")
 check("its source", raw("GET", user, "dave", "META")["source"], b"origin")
 allowed = raw("GET", user, "frank", "URL", f"{origin}/elsewhere/frank")
 check("GET with a URL", allowed, pathlib.Path(image_path + ".origin").read_bytes())
 refused("GET with a URL not allowed", "DENIED", "GET", user, "frank", "URL", "http://example.org/frank")
+told("update", profile=b"dave")
+told("update", profile=b"frank")
+check("WARM", raw("WARM", user, 3, "bob", "grace", "carol"), 1)
+told("update", profile=b"grace")
+check("WARM of what is there", raw("WARM", user, 1, "grace"), 0)
+check("PURGE of what was warmed", raw("PURGE", user, 1, "grace")["images"] in (0, 1), True)
+told("purge", profile=b"grace")
 check("MGET", raw("MGET", user, 2, "bob", "eve", "CACHED"), [image, None])
 check("MGET of a size", raw("MGET", user, 1, "bob", "SIZE", 64, "WAIT", 5000), [image])
 refused("PUT of no image", "BADIMAGE", "PUT", user, "bob", b"<html>no</html>")
@@ -153,18 +183,22 @@ check("STAT of what nobody holds", raw("STAT", user, "eve"), None)
 
 # Purging.
 one = raw("PURGE", user, 1, "bob")
+told("purge", one["epoch"], b"bob")
 check("PURGE of a profile", (one["users"], one["images"], one["sessions"]), (1, 2, 2))
 check("GET after it", raw("GET", user, "bob", "CACHED"), None)
 check("another profile after it", raw("GET", user, "carol", "CACHED") is not None, True)
 everything = raw("PURGE", user)
+told("purge", everything["epoch"])
 check("PURGE of the user", (everything["users"], everything["images"], everything["sessions"]), (1, 3, 2))
 check("GET after that", raw("GET", user, "carol", "CACHED"), None)
 all_users = raw("PURGE", "*")
+told("purge")
 check("PURGE of all users", all_users["users"], 1)
 check("epochs grow", nothing["epoch"] < one["epoch"] < everything["epoch"] < all_users["epoch"], True)
 
 # The log-out. The client's own commands work, too: they are called like Redis's.
 check("PUT again", raw("PUT", user, "bob", image), b"OK")
+told("update", profile=b"bob")
 check("the client's get", server.execute_command("GET", user, "bob"), image)
 check(
     "a pipeline",
@@ -175,6 +209,8 @@ session = raw("LOGOUT", user, "SESSION", "phone")
 check("LOGOUT of one of two sessions", (session["users"], session["sessions"]), (0, 1))
 check("the user is still there", raw("GET", user, "bob"), image)
 last = raw("LOGOUT", user)
+told("logout", last["epoch"])
+events.close()
 check("LOGOUT", (last["users"], last["images"], last["sessions"]), (1, 1, 0))
 check("its bytes: what the sealed image takes of the disk, in blocks", 0 <= last["bytes"] - len(image) <= 16384, True)
 refused("GET after LOGOUT", "NOLOGIN", "GET", user, "bob")

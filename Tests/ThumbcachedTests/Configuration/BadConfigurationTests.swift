@@ -192,9 +192,6 @@ import Testing
             "[metrics]\nlisten = \"127.0.0.1:9187\"",
             "f.toml: metrics: unknown key; thumbcached.toml(5) lists all that there are"),
         Case(
-            "[limits]\nsubscriptions = 1024",
-            "f.toml: limits.subscriptions: unknown key; thumbcached.toml(5) lists all that there are"),
-        Case(
             "[log]\nlevel = \"loud\"",
             "f.toml: log.level: \"loud\" is none of "
                 + "\"trace\", \"debug\", \"info\", \"notice\", \"warning\", \"error\", \"critical\""),

@@ -130,6 +130,7 @@ import Testing
             downloads = 6
             downloads-per-uid = 6
             queue-per-uid = 0
+            subscriptions = 7
             negative-entries = 0
             [access]
             admins = ["alice", "@wheel", "12", "@34"]
@@ -167,7 +168,7 @@ import Testing
             memoryPerUID: 4 << 20, memory: 16 << 20, stall: 5_000, token: 1024, connections: 100,
             connectionsPerUID: 10,
             adminConnections: 2, usersPerUID: 3, sessionsPerUser: 4, downloads: 6,
-            downloadsPerUID: 6, queuePerUID: 0, negativeEntries: 0)
+            downloadsPerUID: 6, queuePerUID: 0, subscriptions: 7, negativeEntries: 0)
         expected.access.admins = AdminRule(uids: [1000, 12], gids: [10, 34])
         expected.log.level = .debug
         #expect(configuration == expected)

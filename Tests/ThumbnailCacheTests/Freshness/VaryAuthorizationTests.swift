@@ -275,6 +275,6 @@ extension CacheServices {
         CacheServices(
             store: store, fetcher: fetcher, tokens: tokens, memory: memory, budget: budget, disk: disk,
             writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks, time: time, framing: framing,
-            counters: counters, yield: yield, settings: settings)
+            counters: counters, events: events, yield: yield, settings: settings)
     }
 }

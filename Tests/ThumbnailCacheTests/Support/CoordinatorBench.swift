@@ -22,6 +22,8 @@ struct CoordinatorBench {
     private(set) var flights: [String: FlightID] = [:]
     private(set) var lastGrace: UInt64 = 0
     private(set) var handles: [String: FakeHandle] = [:]
+    /// Profiles of which subscribers were to be told, in order.
+    private(set) var changed: [String] = []
 
     init(absenceLimit: Int = 100) {
         coordinator = RequestCoordinator(
@@ -117,8 +119,11 @@ struct CoordinatorBench {
 
     /// Effects as sentences; remembers the numbers of flights by what they do.
     mutating func tell(_ effects: [RequestCoordinator.Effect]) -> [String] {
-        effects.map { effect in
+        effects.compactMap { effect in
             switch effect {
+            case .changed(let slot):
+                changed.append(slot.profile.text)
+                return nil
             case .answer(let waiter, let outcome):
                 let name = waiters.first { $0.value == waiter.id }?.key ?? "nobody"
                 return "\(name): \(Self.tell(outcome))"

@@ -1,0 +1,84 @@
+import CacheFakes
+import NIOCore
+import RESP
+import Testing
+import ThumbnailCache
+
+@testable import DaemonServer
+
+/// METRICS: who may ask, and how figures are written.
+@Suite(.timeLimit(.minutes(2))) struct MetricsTests {
+    private static let families = [
+        MetricFamily("open_caches", .gauge, "Users.", 3),
+        MetricFamily(
+            "hits_total", .counter, "Hits.",
+            [.init(1, labels: ["source": "memory"]), .init(2, labels: ["source": "a \"\\\n"])]),
+    ]
+
+    @Test func `metrics are written as Prometheus reads them`() async {
+        let text = await ServerMetrics { Self.families }.text()
+        #expect(
+            text == """
+                # HELP thumbcached_open_caches Users.
+                # TYPE thumbcached_open_caches gauge
+                thumbcached_open_caches 3
+                # HELP thumbcached_hits_total Hits.
+                # TYPE thumbcached_hits_total counter
+                thumbcached_hits_total{source="memory"} 1
+                thumbcached_hits_total{source="a \\"\\\\\\n"} 2
+
+                """)
+    }
+
+    @Test func `only admins are told, and everybody else is told so`() async throws {
+        try await TestDaemon.run {
+            $0.metrics = ServerMetrics { Self.families }
+        } _: { daemon in
+            let admin = try await daemon.connect(as: TestDaemon.admin)
+            #expect(try await admin.call("METRICS").text?.hasPrefix("# HELP thumbcached_open_caches") == true)
+            let client = try await daemon.connect()
+            guard case .error(code: "DENIED", _) = try await client.call("METRICS") else {
+                return #expect(Bool(false), "somebody was told everybody's figures")
+            }
+        }
+    }
+
+    @Test func `a request counts once, by where its image came from`() async throws {
+        try await TestDaemon.run { daemon in
+            let latencies = daemon.latencies
+            func counts() -> [String: Int] {
+                Dictionary(
+                    uniqueKeysWithValues: Latencies.Source.allCases.map { source in
+                        let all = (0...Latencies.bounds.count).map { latencies.recorders[0].count(source, $0) }
+                        return ("\(source)", all.reduce(0, +))
+                    }
+                ).filter { $0.value > 0 }
+            }
+            let client = try await daemon.connectWithAlice()
+            try await client.send("GET", "alice", "bob")
+            await daemon.fetcher.started(1)
+            daemon.finish("bob")
+            _ = try await client.reply()
+            for _ in 0..<3 { _ = try await client.call("GET", "alice", "bob") }
+            _ = try await client.call("GET", "alice", "bob", "META")
+            _ = try await client.call("GET", "alice", "eve", "CACHED")
+            _ = try await client.call("PING")
+            try await eventually { counts() == ["origin": 1, "memory": 4, "none": 1] }
+            let text = await ServerMetrics { [latencies.family] }.text()
+            #expect(text.contains("thumbcached_request_duration_seconds_bucket{source=\"memory\",le=\"+Inf\"} 4\n"))
+            #expect(text.contains("thumbcached_request_duration_seconds_count{source=\"memory\"} 4\n"))
+        }
+    }
+
+    @Test func `a time falls into the bucket of the next bound, and the last has none`() {
+        let recorder = LatencyRecorder()
+        recorder.record(.disk, .nanoseconds(10_000))
+        recorder.record(.disk, .nanoseconds(10_001), count: 2)
+        recorder.record(.disk, .seconds(11))
+        #expect(recorder.count(.disk, 0) == 1)
+        #expect(recorder.count(.disk, 1) == 2)
+        #expect(recorder.count(.disk, Latencies.bounds.count) == 1)
+        #expect(recorder.sum(.disk) == 10_000 + 2 * 10_001 + 11_000_000_000)
+        #expect(recorder.count(.memory, 0) == 0)
+    }
+}
