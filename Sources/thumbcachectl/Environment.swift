@@ -25,6 +25,10 @@ struct Environment {
         configuration.connectTimeout = .seconds(timeout)
         // For one request there is nobody to find in CLIENT LIST.
         configuration.libraryName = nil
+        // The event loop has the signal ignored for the whole process. Whoever reads what is printed and stops reading
+        // is to end this program as any other.
+        let brokenPipe = signal(SIGPIPE, SIG_IGN)
+        defer { signal(SIGPIPE, brokenPipe) }
         let client = ThumbcacheClient(path: path, configuration: configuration)
         let running = Task { await client.run() }
         let outcome: Result<Value, ThumbcacheError>

@@ -80,8 +80,10 @@ import Testing
     }
 
     @Test func `an answer in the middle of a request says more than the broken pipe`() async throws {
-        try await withClient { $0.libraryName = nil } _: { client, daemon in
-            let image = ByteBuffer(repeating: 7, count: 20 << 20)
+        try await withClient {
+            $0.libraryName = nil
+        } _: { client, daemon in
+            let image = ByteBuffer(repeating: 7, count: 8 << 20)
             let put = Task { try await client.put("alice", "bob", image) }
             let peer = try await daemon.accept()
             _ = await peer.partOfRequest.wait()

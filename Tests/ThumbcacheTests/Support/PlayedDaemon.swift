@@ -90,7 +90,11 @@ final class PlayedPeer: Sendable {
         return request
     }
 
-    func close() async throws { try await channel.close() }
+    /// Closes it, if the client has not.
+    func close() async throws {
+        channel.close(promise: nil)
+        try await closed()
+    }
 
     /// Returns when the client has closed.
     func closed() async throws { try await channel.closeFuture.get() }

@@ -152,4 +152,27 @@ import Testing
         #expect(try Thumbcachectl.run(["ping"], against: daemon).text == "PONG\n")
         #expect(try Thumbcachectl.run(["ping", "--json"], against: daemon).text == "{\"reply\":\"PONG\"}\n")
     }
+
+    @Test func `a reader that stops reading ends it, as it ends any program`() throws {
+        try Fixture.withDirectory { directory in
+            let path = "\(directory)/s"
+            let listener = try UnixSocket.listen(path)
+            defer { close(listener) }
+            let process = Process()
+            // The tests ignore the signal, and a shell cannot undo that.
+            process.executableURL = URL(filePath: "/usr/bin/env")
+            // More than a pipe holds: the program is still writing when the reader is gone.
+            process.arguments = [
+                "--default-signal=PIPE", "bash", "-c",
+                "\"$@\" 2>\(directory)/err | head -c 1 >/dev/null; exit ${PIPESTATUS[0]}", "sh",
+                Thumbcachectl.program.path, "--socket", path, "get", "alice", "bob",
+            ]
+            try process.run()
+            let image = String(repeating: "x", count: 100_000)
+            try Thumbcachectl.answer(["$\(image.utf8.count)\r\n\(image)\r\n"], on: listener)
+            process.waitUntilExit()
+            #expect(process.terminationStatus == 128 + SIGPIPE)
+            #expect(try String(contentsOfFile: "\(directory)/err", encoding: .utf8) == "")
+        }
+    }
 }

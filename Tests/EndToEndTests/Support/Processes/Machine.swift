@@ -92,10 +92,28 @@ func withMachine(_ body: (Machine) throws -> Void) throws {
     do {
         try body(machine)
     } catch {
-        for log in Files.under(machine.directory) where log.hasSuffix(".log") {
+        machine.printLogs()
+        throw error
+    }
+}
+
+/// For what is asynchronous.
+func withMachine(_ body: (Machine) async throws -> Void) async throws {
+    let machine = try Machine()
+    defer { machine.end() }
+    do {
+        try await body(machine)
+    } catch {
+        machine.printLogs()
+        throw error
+    }
+}
+
+extension Machine {
+    fileprivate func printLogs() {
+        for log in Files.under(directory) where log.hasSuffix(".log") {
             let lines = String(decoding: (try? read(log)) ?? [], as: UTF8.self).split(separator: "\n").suffix(30)
             print("--- the end of \(log)\n\(lines.joined(separator: "\n"))")
         }
-        throw error
     }
 }
