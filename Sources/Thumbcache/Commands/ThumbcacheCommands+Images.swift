@@ -65,7 +65,8 @@ extension ThumbcacheCommands {
             case .null: .success(nil)
             case .error(let code, let message): .failure(.server(ServerErrorCode(rawValue: code), message: message))
             default:
-                element.bytes.map { .success($0) } ?? .failure(.protocolViolation("an element of MGET that is no image"))
+                element.bytes.map { .success($0) }
+                    ?? .failure(.protocolViolation("an element of MGET that is no image"))
             }
         }
     }

@@ -176,8 +176,9 @@ extension Connector {
             // The daemon's queue is full. A blocking connect would wait here, one that does not block may not.
             case .failure(.unreachable(_, EAGAIN)):
                 let later = OneShot<Void>()
-                let pause = TimeAmount(Backoff(first: .milliseconds(2), longest: .milliseconds(200))
-                    .pause(after: attempts, random: Double.random(in: 0...1)))
+                let pause = TimeAmount(
+                    Backoff(first: .milliseconds(2), longest: .milliseconds(200))
+                        .pause(after: attempts, random: Double.random(in: 0...1)))
                 let timer = loop.scheduleTask(in: pause) { _ = later.resolve(.success(())) }
                 let outcome = await later.wait()
                 timer.cancel()

@@ -37,7 +37,10 @@ import Testing
             (["LOGOUT", "*"], { try await $0.logOutAll() }),
             (["LOGOUT", "*", "UID", "7"], { try await $0.logOutAll(uid: 7) }),
             (["PURGE", "alice"], { try await $0.purge("alice") }),
-            (["PURGE", "alice", "2", "UID", "b", "UID", "7"], { try await $0.purge("alice", profiles: ["UID", "b"], uid: 7) }),
+            (
+                ["PURGE", "alice", "2", "UID", "b", "UID", "7"],
+                { try await $0.purge("alice", profiles: ["UID", "b"], uid: 7) }
+            ),
             (["PURGE", "*"], { try await $0.purgeAll() }),
         ]
         for (expected, ask) in asks {
@@ -102,7 +105,8 @@ import Testing
         let warm = try await exchange(":2\r\n") { try await $0.warm("alice", ["bob", "carol"], size: 64) }
         #expect(warm.request == ["WARM", "alice", "2", "bob", "carol", "SIZE", "64"])
         #expect(try warm.result.get() == 2)
-        let user = "%6\r\n+images\r\n_\r\n+bytes\r\n:5\r\n+sessions\r\n:1\r\n+origin\r\n_\r\n+logged-in-at\r\n:17\r\n+epoch\r\n:3\r\n"
+        let user =
+            "%6\r\n+images\r\n_\r\n+bytes\r\n:5\r\n+sessions\r\n:1\r\n+origin\r\n_\r\n+logged-in-at\r\n:17\r\n+epoch\r\n:3\r\n"
         let stat = try await exchange(user) { try await $0.stat("alice") }
         #expect(stat.request == ["STAT", "alice"])
         let status = try #require(try stat.result.get())
@@ -133,7 +137,8 @@ import Testing
     ])
     func `what is no such reply is an error and no trap`(reply: String) async throws {
         let asks: [@Sendable (ThumbcacheClient) async throws -> Void] = [
-            { try await $0.logIn("alice") }, { _ = try await $0.logOut("alice") }, { _ = try await $0.get("alice", "bob") },
+            { try await $0.logIn("alice") }, { _ = try await $0.logOut("alice") },
+            { _ = try await $0.get("alice", "bob") },
             { _ = try await $0.mget("alice", ["bob", "carol"]) }, { _ = try await $0.stat("alice") },
             { try await $0.ping() },
         ]

@@ -80,7 +80,9 @@ import Testing
     }
 
     @Test func `an answer in the middle of a request says more than the broken pipe`() async throws {
-        try await withClient { $0.libraryName = nil } _: { client, daemon in
+        try await withClient {
+            $0.libraryName = nil
+        } _: { client, daemon in
             let image = ByteBuffer(repeating: 7, count: 20 << 20)
             let put = Task { try await client.put("alice", "bob", image) }
             let peer = try await daemon.accept()

@@ -31,7 +31,9 @@ import Testing
     }
 
     @Test func `a GET whose time is over closes its connection, too`() async throws {
-        try await withClient { $0.requestTimeout = .milliseconds(50) } _: { client, daemon in
+        try await withClient {
+            $0.requestTimeout = .milliseconds(50)
+        } _: { client, daemon in
             let waiting = Task { try await client.get("alice", "bob") }
             let peer = try await daemon.accept()
             await #expect(throws: ThumbcacheError.timeout) { try await waiting.value }
@@ -40,7 +42,9 @@ import Testing
     }
 
     @Test func `a connection is used again, and there are no more than were allowed`() async throws {
-        try await withClient { $0.maximumConnections = 1 } _: { client, daemon in
+        try await withClient {
+            $0.maximumConnections = 1
+        } _: { client, daemon in
             let first = Task { try await client.get("alice", "bob") }
             let peer = try await daemon.accept()
             #expect(try await peer.next()[2] == "bob")
@@ -60,7 +64,9 @@ import Testing
     }
 
     @Test func `a place of the pool comes back from whoever was cancelled or failed`() async throws {
-        try await withClient { $0.maximumConnections = 1 } _: { client, daemon in
+        try await withClient {
+            $0.maximumConnections = 1
+        } _: { client, daemon in
             let cancelled = Task { try await client.get("alice", "bob") }
             _ = try await daemon.accept().next()
             cancelled.cancel()

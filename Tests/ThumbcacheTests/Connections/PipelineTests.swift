@@ -35,7 +35,9 @@ import Testing
     }
 
     @Test func `what is on its way is bounded, also by tasks that were cancelled`() async throws {
-        try await withClient { $0.maximumPipelined = 2 } _: { client, daemon in
+        try await withClient {
+            $0.maximumPipelined = 2
+        } _: { client, daemon in
             let tasks = (0..<2).map { _ in Task { try await client.ping() } }
             let peer = try await daemon.accept()
             for _ in 0..<2 { #expect(try await peer.next() == ["PING"]) }

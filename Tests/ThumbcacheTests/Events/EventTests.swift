@@ -4,16 +4,17 @@ import Testing
 @testable import Thumbcache
 
 @Suite struct EventPayloadTests {
-    @Test(arguments: [
-        ("login 7", ThumbcacheEvent.login(user: "alice", epoch: 7)),
-        ("logout 8", .logout(user: "alice", epoch: 8)),
-        ("purge 9", .purge(user: "alice", profile: nil, epoch: 9)),
-        ("purge 9 bob", .purge(user: "alice", profile: "bob", epoch: 9)),
-        ("purge 9 ", .purge(user: "alice", profile: "", epoch: 9)),
-        ("update 10 a b  c", .update(user: "alice", profile: "a b  c", epoch: 10)),
-        ("update 10", nil), ("logout", nil), ("logout x", nil), ("logout 8 bob", nil), ("", nil), ("seen 3", nil),
-        ("LOGOUT 8", nil),
-    ] as [(String, ThumbcacheEvent?)])
+    @Test(
+        arguments: [
+            ("login 7", ThumbcacheEvent.login(user: "alice", epoch: 7)),
+            ("logout 8", .logout(user: "alice", epoch: 8)),
+            ("purge 9", .purge(user: "alice", profile: nil, epoch: 9)),
+            ("purge 9 bob", .purge(user: "alice", profile: "bob", epoch: 9)),
+            ("purge 9 ", .purge(user: "alice", profile: "", epoch: 9)),
+            ("update 10 a b  c", .update(user: "alice", profile: "a b  c", epoch: 10)),
+            ("update 10", nil), ("logout", nil), ("logout x", nil), ("logout 8 bob", nil), ("", nil), ("seen 3", nil),
+            ("LOGOUT 8", nil),
+        ] as [(String, ThumbcacheEvent?)])
     func `a payload is read as it is written, and what is unknown is passed over`(
         payload: String, event: ThumbcacheEvent?
     ) {

@@ -24,23 +24,27 @@ import Testing
         return table
     }
 
-    @Test(arguments: [
-        ([], .current),
-        ([.login(user: "alice", epoch: 2)], .current),
-        ([.logout(user: "alice", epoch: 2)], .gone),
-        ([.logout(user: "alice", epoch: 2), .login(user: "alice", epoch: 3)], .gone),
-        ([.purge(user: "alice", profile: nil, epoch: 2)], .gone),
-        ([.purge(user: "alice", profile: "bob", epoch: 2)], .gone),
-        ([.purge(user: "alice", profile: "bob", epoch: 2), .update(user: "alice", profile: "bob", epoch: 2)], .gone),
-        ([.update(user: "alice", profile: "bob", epoch: 2)], .changed),
-        ([.gap], .changed), ([.gap, .subscribed], .changed),
-        ([.logout(user: "alice", epoch: 2), .gap, .subscribed], .gone),
-        ([.logout(user: "carol", epoch: 2)], .current),
-        ([.purge(user: "carol", profile: "bob", epoch: 2)], .current),
-        ([.purge(user: "alice", profile: "carol", epoch: 2)], .current),
-        ([.update(user: "alice", profile: "carol", epoch: 2)], .current),
-        ([.update(user: "carol", profile: "bob", epoch: 2)], .current),
-    ] as [([ThumbcacheEvent], ImageTable.Verdict)])
+    @Test(
+        arguments: [
+            ([], .current),
+            ([.login(user: "alice", epoch: 2)], .current),
+            ([.logout(user: "alice", epoch: 2)], .gone),
+            ([.logout(user: "alice", epoch: 2), .login(user: "alice", epoch: 3)], .gone),
+            ([.purge(user: "alice", profile: nil, epoch: 2)], .gone),
+            ([.purge(user: "alice", profile: "bob", epoch: 2)], .gone),
+            (
+                [.purge(user: "alice", profile: "bob", epoch: 2), .update(user: "alice", profile: "bob", epoch: 2)],
+                .gone
+            ),
+            ([.update(user: "alice", profile: "bob", epoch: 2)], .changed),
+            ([.gap], .changed), ([.gap, .subscribed], .changed),
+            ([.logout(user: "alice", epoch: 2), .gap, .subscribed], .gone),
+            ([.logout(user: "carol", epoch: 2)], .current),
+            ([.purge(user: "carol", profile: "bob", epoch: 2)], .current),
+            ([.purge(user: "alice", profile: "carol", epoch: 2)], .current),
+            ([.update(user: "alice", profile: "carol", epoch: 2)], .current),
+            ([.update(user: "carol", profile: "bob", epoch: 2)], .current),
+        ] as [([ThumbcacheEvent], ImageTable.Verdict)])
     func `I1: a reply is kept only if nothing happened to it since it was asked for`(
         events: [ThumbcacheEvent], verdict: ImageTable.Verdict
     ) {
@@ -65,7 +69,8 @@ import Testing
     }
 
     @Test(arguments: [
-        (ImageChange.ofEverybody, ImageTable.Verdict.gone), (.of("alice"), .gone), (.gone("alice", profile: "bob"), .gone),
+        (ImageChange.ofEverybody, ImageTable.Verdict.gone), (.of("alice"), .gone),
+        (.gone("alice", profile: "bob"), .gone),
         (.updated("alice", profile: "bob"), .changed), (.of("carol"), .current),
     ])
     func `what this client did itself counts as an event does`(change: ImageChange, verdict: ImageTable.Verdict) {
