@@ -66,7 +66,9 @@ struct Logout: DaemonCommand {
     }
 
     /// The marker comes first: a hook that is killed while it waits for the daemon has left it.
-    private func ask(_ environment: Environment, orLeaveMarkerIn directory: MarkerDirectory) async throws(Failure) -> Value {
+    private func ask(_ environment: Environment, orLeaveMarkerIn directory: MarkerDirectory) async throws(Failure)
+        -> Value
+    {
         let uid = target.uid ?? geteuid()
         let marker: MarkerDirectory.Marker
         do throws(SystemError) {

@@ -86,7 +86,7 @@ extension EndToEnd {
             }
         }
 
-        @Test func `I1: the daemon is killed under the client, and a log-out while it is away stays one`()
+        @Test func `I3: the daemon is killed under the client, and a log-out while it is away stays one`()
             async throws
         {
             try await withMachine { machine in
@@ -116,9 +116,7 @@ extension EndToEnd {
             }
         }
 
-        /// Needs SUBSCRIBE in the daemon.
-        @Test(.enabled(if: EndToEnd.daemonHasEvents))
-        func `I1: whoever is logged out by somebody else is gone from the memory of the client`() async throws {
+        @Test func `I3: whoever is logged out by somebody else is gone from the memory of the client`() async throws {
             try await withMachine { machine in
                 let daemon = try machine.daemon()
                 try await withClient(daemon) { client in
@@ -150,7 +148,4 @@ extension EndToEnd {
             }
         }
     }
-
-    /// Whether the daemon that was built knows SUBSCRIBE. To be `true`, and then to go, when it does.
-    static let daemonHasEvents = false
 }

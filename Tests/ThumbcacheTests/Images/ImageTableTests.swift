@@ -45,7 +45,7 @@ import Testing
             ([.update(user: "alice", profile: "carol", epoch: 2)], .current),
             ([.update(user: "carol", profile: "bob", epoch: 2)], .current),
         ] as [([ThumbcacheEvent], ImageTable.Verdict)])
-    func `I1: a reply is kept only if nothing happened to it since it was asked for`(
+    func `I3: a reply is kept only if nothing happened to it since it was asked for`(
         events: [ThumbcacheEvent], verdict: ImageTable.Verdict
     ) {
         // The reply behind the events: a late one.

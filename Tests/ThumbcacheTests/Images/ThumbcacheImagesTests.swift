@@ -51,7 +51,7 @@ import Testing
         while images.holds("probe") { await Task.yield() }
     }
 
-    @Test func `I1: a log-out drops the image at once, and the next request goes to the daemon`() async throws {
+    @Test func `I3: a log-out drops the image at once, and the next request goes to the daemon`() async throws {
         try await withImages { images, client, daemon, peers in
             let asked = Task { try await images.get("alice", "bob") }
             // The one connection of the pool, which the probe has given back.
@@ -73,7 +73,7 @@ import Testing
     }
 
     @Test(arguments: ["logout 2", "purge 2", "purge 2 bob"])
-    func `I2: a reply that was asked for before the event is neither kept nor shown behind it`(
+    func `I3: a reply that was asked for before the event is neither kept nor shown behind it`(
         event: String
     ) async throws {
         try await withImages { images, client, daemon, peers in
