@@ -19,8 +19,8 @@ import RESP
 /// answered in order. A GET that may wait for a download has a connection for itself, so that nobody waits behind it,
 /// and so that its end can be told to the daemon: see ``get(_:_:size:url:wait:policy:)``.
 ///
-/// A connection that breaks fails what was on it, with ``ThumbcacheError/connectionLost``, and nothing is asked twice on
-/// its own: every command may be asked again by whoever still wants it. The next request connects anew; after a failed
+/// A connection that breaks fails what was on it, with ``ThumbcacheError/connectionLost``, and nothing is asked twice
+/// on its own: every command may be asked again by whoever still wants it. The next request connects anew; after a failed
 /// attempt not before a pause, for whose end it waits.
 public final class ThumbcacheClient: ThumbcacheCommands {
     let configuration: ThumbcacheConfiguration

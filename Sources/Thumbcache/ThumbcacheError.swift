@@ -8,7 +8,7 @@ public enum ThumbcacheError: Error, Hashable, Sendable {
     case unreachable(path: String, errno: Int32)
     /// Somebody else listens at the path, with this name if he told one.
     case notThumbcached(name: String?)
-    /// What came is no reply, or not one to this request. The connection has been closed.
+    /// What came is no reply, or not one to this request.
     case protocolViolation(String)
     /// The connection broke before the reply. Whether the daemon has done what it was asked nobody knows; every command
     /// may be asked again.

@@ -155,7 +155,8 @@ final class Connector: Sendable {
         guard name == "thumbcached" else { throw .notThumbcached(name: name) }
         guard let library = configuration.libraryName else { return }
         for (key, value) in [("LIB-NAME", library), ("LIB-VER", Version.current)] {
-            _ = try await connection.reply(to: words("CLIENT", "SETINFO", key, value), closing: true).orServerError()
+            // For people who look at CLIENT LIST; whether it is taken is no matter.
+            _ = try await connection.reply(to: words("CLIENT", "SETINFO", key, value), closing: true)
         }
     }
 }

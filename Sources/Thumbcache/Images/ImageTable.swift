@@ -5,8 +5,8 @@ import NIOCore
 /// Three things make an image that is served one that the daemon would serve, too:
 /// - Nothing is served or kept unless the subscription is up: only then does an event tell of every change.
 /// - An event drops what it is about at once.
-/// - A read, which is a reply that somebody waits for, is noted before it is asked for. An event marks the reads that it
-///   is about, and a marked reply is not kept: what the daemon sent may be older than the event. A reply that is not
+/// - A read, which is a reply that somebody waits for, is noted before it is asked for. An event marks the reads that
+///   it is about, and a marked reply is not kept: what the daemon sent may be older than the event. A reply that is not
 ///   marked was asked for behind every event that could be about it.
 ///
 /// The notes are as many as tasks wait: no user and no profile is remembered for having had an event.

@@ -5,8 +5,8 @@ import NIOCore
 ///
 /// A hit costs no call to the daemon. The daemon's events keep the rest right: a log-out, a purge and an update drop
 /// what they are about. While the subscription is not up nothing is served from memory and nothing is kept (it fails
-/// closed); every request then goes to the daemon. A reply that was asked for before an event is not kept behind it, and
-/// where the event was a log-out or a purge it is not handed out either.
+/// closed); every request then goes to the daemon. A reply that was asked for before an event is not kept behind it,
+/// and where the event was a log-out or a purge it is not handed out either.
 ///
 /// What it cannot do: an event takes a moment to arrive. When somebody else logs a user out, this program serves from
 /// memory until its event loop has read the event, which the daemon writes before it sends the receipt. What is logged

@@ -106,7 +106,8 @@ import Testing
         #expect(warm.request == ["WARM", "alice", "2", "bob", "carol", "SIZE", "64"])
         #expect(try warm.result.get() == 2)
         let user =
-            "%6\r\n+images\r\n_\r\n+bytes\r\n:5\r\n+sessions\r\n:1\r\n+origin\r\n_\r\n+logged-in-at\r\n:17\r\n+epoch\r\n:3\r\n"
+            "%6\r\n+images\r\n_\r\n+bytes\r\n:5\r\n+sessions\r\n:1\r\n+origin\r\n_\r\n"
+            + "+logged-in-at\r\n:17\r\n+epoch\r\n:3\r\n"
         let stat = try await exchange(user) { try await $0.stat("alice") }
         #expect(stat.request == ["STAT", "alice"])
         let status = try #require(try stat.result.get())

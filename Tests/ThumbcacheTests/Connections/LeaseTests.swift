@@ -121,4 +121,22 @@ import Testing
             try await peer.closed()
         }
     }
+
+    @Test func `a request that is cancelled on a lent connection closes it at once`() async throws {
+        try await withClient { client, daemon in
+            let (asking, loan) = (Mailbox<Task<ThumbcacheImage?, any Error>>(), OneShot<Void>())
+            let work = Task {
+                try await client.withConnection { connection in
+                    asking.put(Task { try await connection.get("alice", "bob") })
+                    try await loan.wait().get()
+                }
+            }
+            let peer = try await daemon.accept()
+            _ = try await peer.next()
+            try await asking.take().cancel()
+            try await peer.closed()
+            loan.resolve(.success(()))
+            try await work.value
+        }
+    }
 }
