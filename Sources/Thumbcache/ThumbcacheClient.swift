@@ -20,8 +20,8 @@ import RESP
 /// and so that its end can be told to the daemon: see ``get(_:_:size:url:wait:policy:)``.
 ///
 /// A connection that breaks fails what was on it, with ``ThumbcacheError/connectionLost``, and nothing is asked twice
-/// on its own: every command may be asked again by whoever still wants it. The next request connects anew; after a failed
-/// attempt not before a pause, for whose end it waits.
+/// on its own: every command may be asked again by whoever still wants it. The next request connects anew; after a
+/// failed attempt not before a pause, for whose end it waits.
 public final class ThumbcacheClient: ThumbcacheCommands {
     let configuration: ThumbcacheConfiguration
     let connector: Connector

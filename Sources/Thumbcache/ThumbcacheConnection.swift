@@ -35,7 +35,8 @@ public final class ThumbcacheConnection: ThumbcacheCommands {
     }
 
     /// As ``ThumbcacheCommands/logIn(_:session:origin:token:refreshToken:)``, but the session ends with this
-    /// connection, at the latest when ``ThumbcacheClient/withConnection(_:)`` returns, also where this program is killed.
+    /// connection, at the latest when ``ThumbcacheClient/withConnection(_:)`` returns, also where this program is
+    /// killed.
     public func logInHolding(
         _ user: ThumbcacheID, session: ThumbcacheID? = nil, origin: String? = nil, token: String? = nil,
         refreshToken: String? = nil
