@@ -226,6 +226,7 @@ final class Connection: StreamHandler {
     /// Starts nothing more; closes when all that was begun is answered.
     func finish() {
         phase = .draining
+        unsubscribe()
         reader.clear()
     }
 

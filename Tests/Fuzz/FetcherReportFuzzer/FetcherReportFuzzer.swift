@@ -4,8 +4,8 @@ import ThumbnailCache
 
 @testable import FetcherProtocol
 
-/// I8, I11: whatever a fetcher that somebody has broken into says, nothing traps, and what is taken for a message is within
-/// bounds and written the same again. The first byte says in which pieces the rest comes.
+/// I8, I11: whatever a fetcher that somebody has broken into says, nothing traps, and what is taken for a message is
+/// within bounds and written the same again. The first byte says in which pieces the rest comes.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     var bytes = ByteBuffer(bytes: UnsafeRawBufferPointer(start: start, count: count))
