@@ -30,17 +30,10 @@ struct Environment {
         let brokenPipe = signal(SIGPIPE, SIG_IGN)
         defer { signal(SIGPIPE, brokenPipe) }
         let client = ThumbcacheClient(path: path, configuration: configuration)
-        let running = Task { await client.run() }
-        let outcome: Result<Value, ThumbcacheError>
         do throws(ThumbcacheError) {
-            outcome = .success(try await client.reply(to: ThumbcacheRequest(request)).value)
-        } catch {
-            outcome = .failure(error)
-        }
-        running.cancel()
-        await running.value
-        do throws(ThumbcacheError) {
-            return try outcome.get()
+            // It ends with this scope.
+            async let _: Void = client.run()
+            return try await client.reply(to: ThumbcacheRequest(request)).value
         } catch {
             throw Failure(error, path: path, timeout: timeout)
         }
