@@ -85,7 +85,8 @@ let package = Package(
 
         // How a program reports.
         .target(
-            name: "ProgramLog", dependencies: ["RESP", "LinuxSupport", logging], swiftSettings: swiftRules + fuzzRules),
+            name: "ProgramLog", dependencies: ["RESP", "LinuxSupport", nioLocks, logging],
+            swiftSettings: swiftRules + fuzzRules),
 
         // What an origin may be asked: its URLs, the ones that clients may name, the addresses that may be reached.
         .target(
