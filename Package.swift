@@ -169,7 +169,11 @@ let package = Package(
             name: "ThumbcacheProtocolTests", dependencies: ["ThumbcacheProtocol", "RESP", nioCore],
             swiftSettings: swiftRules),
         .testTarget(
-            name: "ThumbcacheTests", dependencies: ["Thumbcache", "RESP", nioCore, nioPosix, nioLocks, logging],
+            name: "ThumbcacheTests",
+            dependencies: [
+                "Thumbcache", "RESP", nioCore, nioPosix, nioLocks, logging,
+                .product(name: "NIOEmbedded", package: "swift-nio"),
+            ],
             swiftSettings: swiftRules),
         .testTarget(
             name: "ThumbnailCacheTests",
@@ -225,6 +229,9 @@ if Context.environment["THUMBCACHED_BENCH"] != nil {
         .executableTarget(
             name: "FloorServer", dependencies: [nioCore, nioPosix], path: "bench/floor",
             swiftSettings: swiftRules))
+    package.targets.append(
+        .executableTarget(
+            name: "ClientBench", dependencies: ["Thumbcache"], path: "bench/client", swiftSettings: swiftRules))
 }
 
 if isFuzzing {
