@@ -132,7 +132,7 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
     /// twice where these have just grown.
     static var bytesOfOne: Int { 192 }
     /// As many sizes and URLs of one profile are remembered: they are looked through one by one.
-    private static var mostOfProfile: Int { 16 }
+    private static var mostOfProfile: Int { 64 }
 
     /// - Parameters:
     ///   - limit: how many are remembered at most.

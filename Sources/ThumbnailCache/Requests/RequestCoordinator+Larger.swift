@@ -11,7 +11,7 @@ extension RequestCoordinator {
     private func mayTakeLarger(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
         guard query.largerWillDo else { return false }
         guard case .success(let target?) = route.target else { return true }
-        return !negativeCache.leavesNoneLarger(query.slot, url: target.url, at: now)
+        return !target.contains { negativeCache.leavesNoneLarger(query.slot, url: $0.url, at: now) }
     }
 
     /// The slots whose images may stand in for one that is missing, the best first: by size, and the one of no size

@@ -116,7 +116,7 @@ struct RequestCoordinator: Sendable {
         case .failure(let failure): return [answer(waiter, failedBy: failure, fallback: fallback)]
         case .success(let target?):
             let begin = beginning(query, at: target, held: held, fallback, now)
-            let flight = wait(waiter, for: .download(target.url), begin: begin)
+            let flight = wait(waiter, for: .init(target), begin: begin)
             return flight.map { [.download($0, target)] } ?? []
         }
     }
@@ -126,10 +126,10 @@ struct RequestCoordinator: Sendable {
         _ query: ImageQuery, held: ServedImage?, _ fallback: ServedImage?, _ route: Route, _ now: Int64
     ) -> [Effect] {
         guard case .success(let target?) = target(of: query, route), !isAbsent(query, route, now),
-            !negativeCache.hasJustFailed(query.slot, url: target.url, at: now)
+            !negativeCache.hasJustFailed(query.slot, url: target.nameOfFailures, at: now)
         else { return [] }
         let begin = beginning(query, at: target, held: held, fallback, now)
-        let flight = start(query.slot, .download(target.url), begin: begin) { $0.isBackground = true }
+        let flight = start(query.slot, .init(target), begin: begin) { $0.isBackground = true }
         return flight.map { [.download($0, target)] } ?? []
     }
 
@@ -142,14 +142,18 @@ struct RequestCoordinator: Sendable {
     ) -> (inout Flight) -> Void {
         let ownsSlot = held.map { query.accepts($0.image) } ?? true
         let basis = basis(in: held?.image, at: target, now)
-        return { ($0.held, $0.basis, $0.ownsSlot) = (fallback, basis, ownsSlot) }
+        let heldURL: String? = if case .url(let url)? = held?.image.record.provenance { url } else { nil }
+        return { flight in
+            (flight.held, flight.basis, flight.ownsSlot) = (fallback, basis, ownsSlot)
+            (flight.target, flight.heldURL) = (target, heldURL)
+        }
     }
 
     /// What a download can be conditional on: the image held, if it came from there and there is something to ask with.
     private func basis(in held: Image?, at target: DownloadTarget, _ now: Int64) -> Image? {
-        guard let held, held.record.provenance == .url(target.url), held.record.fields.hasValidator(now: now) else {
-            return nil
-        }
+        guard let held, held.record.fields.hasValidator(now: now),
+            target.contains({ held.record.provenance == .url($0.url) })
+        else { return nil }
         return held
     }
 
@@ -208,6 +212,15 @@ struct RequestCoordinator: Sendable {
     /// What a download is to be conditional on.
     func basis(_ id: FlightID) -> Image? { flight(id)?.basis }
 
+    /// The URL that the image held came from, as the download found it.
+    func heldURL(_ id: FlightID) -> String? { flight(id)?.heldURL }
+
+    /// Whether the download is to end with the failure of whoever gave the image that is held: it is served, stale.
+    func prefersHeld(_ id: FlightID, to failure: CacheFailure, of link: DownloadTarget) -> Bool {
+        guard let flight = flight(id), flight.held != nil else { return false }
+        return flight.heldURL == link.url && failure.allowsStale
+    }
+
     /// A download has started and can be stopped by `handle`.
     mutating func downloadStarted(_ id: FlightID, handle: any DownloadHandle) -> [Effect] {
         guard isUnderWay(id) else { return [.cancel(handle)] }
@@ -227,9 +240,13 @@ struct RequestCoordinator: Sendable {
     }
 
     /// A download has ended. Nil when it is no longer the current one: then its outcome reaches nobody.
-    /// - Parameter route: for a slot that holds nothing.
-    mutating func downloadEnded(_ id: FlightID, _ result: DownloadResult, route: Route, now: Int64) -> [Effect]? {
-        guard case .download(let url) = id.work, let flight = finish(id) else { return nil }
+    /// - Parameters:
+    ///   - missing: the URLs of links that said that they have none, until when that is believed.
+    ///   - route: for a slot that holds nothing.
+    mutating func downloadEnded(
+        _ id: FlightID, _ result: DownloadResult, missing: [String: Int64] = [:], route: Route, now: Int64
+    ) -> [Effect]? {
+        guard let flight = finish(id), let target = flight.target else { return nil }
         let slot = id.slot
         var effects: [Effect] = []
         switch result {
@@ -239,19 +256,33 @@ struct RequestCoordinator: Sendable {
             effects += take(served, storable: storable, of: id, route: route, now: now)
             if flight.isChange(to: image, isHeld: storable) { effects.append(.changed(slot)) }
         case .missing(let until, _):
-            negativeCache.missing(slot, url: url, until: until, leavesSlotEmpty: flight.ownsSlot, now: now)
+            note(missing.isEmpty ? [target.url: until] : missing, slot, leavesEmpty: flight.ownsSlot, now)
             for waiter in flight.waiters { effects += answerNone(waiter, route, now) }
-            if flight.ownsSlot {
-                effects += overtakeRead(of: slot, by: nil, route: route, now: now)
-                effects += drop(id)
-                if flight.known != nil { effects.append(.changed(slot)) }
-            }
+            effects += emptySlot(of: flight, route, now)
         case .failed(let failure):
-            if flight.isBackground { negativeCache.failed(slot, url: url, at: now) }
-            effects += flight.waiters.map { answer($0, failedBy: failure, fallback: flight.held) }
+            // Who gave what is held has it no more, though nobody knows what the others have.
+            let isGone = flight.heldURL.map { missing[$0] != nil } ?? false
+            note(missing, slot, leavesEmpty: flight.ownsSlot && isGone, now)
+            if flight.isBackground { negativeCache.failed(slot, url: target.nameOfFailures, at: now) }
+            effects += flight.waiters.map { answer($0, failedBy: failure, fallback: isGone ? nil : flight.held) }
+            if isGone { effects += emptySlot(of: flight, route, now) }
         }
         tidy(slot)
         return effects
+    }
+
+    private mutating func note(_ missing: [String: Int64], _ slot: Slot, leavesEmpty: Bool, _ now: Int64) {
+        for (url, until) in missing {
+            negativeCache.missing(slot, url: url, until: until, leavesSlotEmpty: leavesEmpty, now: now)
+        }
+    }
+
+    /// What the slot held is not to be served again.
+    private mutating func emptySlot(of flight: Flight, _ route: Route, _ now: Int64) -> [Effect] {
+        guard flight.ownsSlot else { return [] }
+        let slot = flight.id.slot
+        let effects = overtakeRead(of: slot, by: nil, route: route, now: now) + drop(flight.id)
+        return flight.known == nil ? effects : effects + [.changed(slot)]
     }
 
     /// A newer image has come for a slot: nothing older in it is served from here on.
@@ -307,15 +338,15 @@ struct RequestCoordinator: Sendable {
 
     private func isAbsent(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
         guard case .success(let target?) = target(of: query, route) else { return false }
-        return negativeCache.isMissing(query.slot, url: target.url, at: now)
+        return target.allSatisfy { negativeCache.isMissing(query.slot, url: $0.url, at: now) }
     }
 
     /// Whether it is known without a look on disk that there is nothing to be had. A request that names no URL takes
     /// what is held from anywhere: for that the slot must be empty.
     private func isKnownEmpty(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
-        if query.named != nil { return isAbsent(query, route, now) }
-        guard case .success(let target?) = route.target else { return false }
-        return negativeCache.leavesEmpty(query.slot, url: target.url, at: now)
+        guard isAbsent(query, route, now) else { return false }
+        guard query.named == nil, case .success(let target?) = route.target else { return query.named != nil }
+        return target.contains { negativeCache.leavesEmpty(query.slot, url: $0.url, at: now) }
     }
 
     mutating func tidy(_ slot: Slot) {

@@ -124,6 +124,10 @@ extension UserCache {
         let usual = target(nil)
         guard case .url(let url)? = held?.record.provenance, case .success(let template?) = usual, url != template.url
         else { return usual }
+        // Somebody is to be asked before the one that it came from.
+        if held?.record.isStandIn == true { return usual }
+        // First who gave it, then the others from the beginning.
+        if let links = template.beginning(at: url) { return .success(links) }
         let other = target(url)
         // Where it fails the configuration has changed since: that URL may not be asked any more.
         return if case .success = other { other } else { usual }

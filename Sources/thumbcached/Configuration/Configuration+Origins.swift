@@ -12,6 +12,8 @@ extension Configuration {
     /// Every key of an `[origins.NAME]`. A file with a secret is read whenever the configuration is.
     static let originSettings: [Setting<OriginDraft>] = [
         Setting("url", \.origin.url, .webURL),
+        Setting("show-token", \.origin.showsToken, .flag),
+        Setting("then", \.origin.then, .list(of: link, such: "[{ url = \"https://b.example.org/{profile}\" }]")),
         Setting("default-size", \.origin.defaultSize, .count(1...4096)),
         Setting("allow", \.origin.allow, .list(of: .webURL, such: "[\"https://cdn.example.org/avatars/\"]")),
         Setting("allow-private-addresses", \.origin.allowPrivateAddresses, .flag),
@@ -80,6 +82,31 @@ extension Configuration {
         }
         origins[name] = draft.origin
         return []
+    }
+
+    /// Every key of an `[[origins.NAME.then]]`.
+    static let linkSettings: [Setting<OriginLink>] = [
+        Setting("url", \.url, .webURL),
+        Setting("allow-private-addresses", \.allowPrivateAddresses, .flag),
+        Setting("show-token", \.showsToken, .flag),
+    ]
+
+    private static var link: SettingKind<OriginLink> {
+        SettingKind { node throws(SettingError) in
+            guard case .table(let table) = node else {
+                throw SettingError("is \(node.typeName); write { url = \"https://avatars.example.org/{profile}\" }")
+            }
+            var link = OriginLink(url: "")
+            var reader = SettingReader(settings: linkSettings)
+            reader.read(table, into: &link)
+            if !reader.found.contains("url") {
+                reader.complain("url", "is missing; write a URL, as in \"https://avatars.example.org/{profile}\"")
+            }
+            if let problem = reader.problems.first {
+                throw SettingError(problem.sentence, keySuffix: problem.key.map { ".\($0)" } ?? "")
+            }
+            return link
+        }
     }
 
     private static var caFile: SettingKind<String> {
