@@ -7,6 +7,8 @@ public struct Origin: Sendable, Equatable {
     public var showsToken = true
     /// Whom to ask, in this order, where ``url`` and those before have no picture or fail: see ``mostLinks``.
     public var then: [OriginLink] = []
+    /// What is served where nobody has a picture; nil for nothing.
+    public var fallback: FallbackPicture?
     /// `{size}` when a request names none; pixels.
     public var defaultSize: UInt16 = 128
     /// URL prefixes that `GET … URL` may name.

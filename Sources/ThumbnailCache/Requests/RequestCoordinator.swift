@@ -10,7 +10,8 @@ struct RequestCoordinator: Sendable {
         case answer(Waiter, GetOutcome)
         /// Look on disk, then report with ``readEnded(_:image:route:now:)``.
         case read(FlightID)
-        /// Look for a larger image of the slot's profile, then report with ``largerEnded(_:found:isConclusive:now:)``.
+        /// Look for a larger image of the slot's profile, then report with
+        /// ``largerEnded(_:found:isConclusive:route:now:)``.
         case findLarger(FlightID)
         /// Download, then report with ``downloadEnded(_:_:route:now:)``.
         case download(FlightID, DownloadTarget)
@@ -33,9 +34,11 @@ struct RequestCoordinator: Sendable {
 
         private(set) lazy var target: Target = find()
         private let find: () -> Target
+        /// What is served where there is none.
+        let fallback: Image?
 
-        init(_ find: @escaping () -> Target) {
-            self.find = find
+        init(fallback: Image? = nil, _ find: @escaping () -> Target) {
+            (self.fallback, self.find) = (fallback, find)
         }
 
         static func success(_ target: DownloadTarget?) -> Route { Route { .success(target) } }
@@ -106,7 +109,9 @@ struct RequestCoordinator: Sendable {
             }
             if query.download == .behind { return answer + refresh(query, held: served, fallback, route, now) }
         }
-        if query.download == .never && !query.largerWillDo { return [.answer(waiter, .success(nil))] }
+        if query.download == .never, !query.largerWillDo, route.fallback == nil {
+            return [.answer(waiter, .success(nil))]
+        }
         switch target(of: query, route) {
         case .success(nil): return answerNone(waiter, route, now)
         case .success where isAbsent(query, route, now): return answerNone(waiter, route, now)
@@ -180,7 +185,7 @@ struct RequestCoordinator: Sendable {
         return underWay == nil ? flight.id : nil
     }
 
-    private func target(of query: ImageQuery, _ route: Route) -> Route.Target {
+    func target(of query: ImageQuery, _ route: Route) -> Route.Target {
         query.named.map { .success($0) } ?? route.target
     }
 

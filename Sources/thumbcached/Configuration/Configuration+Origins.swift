@@ -1,5 +1,6 @@
 import Glibc
 import LinuxSupport
+import NIOCore
 import ThumbnailCache
 
 extension Configuration {
@@ -7,6 +8,8 @@ extension Configuration {
     struct OriginDraft {
         var origin: Origin
         var token = TokenEndpoint(url: "", clientID: "")
+        /// Path of a picture; empty for none.
+        var fallback = ""
     }
 
     /// Every key of an `[origins.NAME]`. A file with a secret is read whenever the configuration is.
@@ -14,6 +17,7 @@ extension Configuration {
         Setting("url", \.origin.url, .webURL),
         Setting("show-token", \.origin.showsToken, .flag),
         Setting("then", \.origin.then, .list(of: link, such: "[{ url = \"https://b.example.org/{profile}\" }]")),
+        Setting("fallback", \.fallback, .path(orNone: true)),
         Setting("default-size", \.origin.defaultSize, .count(1...4096)),
         Setting("allow", \.origin.allow, .list(of: .webURL, such: "[\"https://cdn.example.org/avatars/\"]")),
         Setting("allow-private-addresses", \.origin.allowPrivateAddresses, .flag),
@@ -81,7 +85,25 @@ extension Configuration {
             return [.init(key: key, sentence: "\(error)")]
         }
         origins[name] = draft.origin
+        fallbackFiles[name] = draft.fallback.isEmpty ? nil : draft.fallback
         return []
+    }
+
+    /// Reads the origins' pictures, when the limits are known that they have to keep.
+    mutating func readFallbacks() -> [ConfigurationError.Problem] {
+        fallbackFiles.sorted { $0.key < $1.key }.compactMap { name, path in
+            do {
+                let bytes = try readPlainFile(path, limit: limits.image)
+                origins[name]?.fallback = try FallbackPicture(
+                    ByteBuffer(bytes: bytes), maximumDimension: limits.dimension)
+                return nil
+            } catch let refusal as ImageRefusal {
+                return .init(
+                    key: "origins.\(name).fallback", sentence: "\(quoted(path)) is no such picture: \(refusal.reason)")
+            } catch {
+                return .init(key: "origins.\(name).fallback", sentence: "\(quoted(path)) \(error)")
+            }
+        }
     }
 
     /// Every key of an `[[origins.NAME.then]]`.

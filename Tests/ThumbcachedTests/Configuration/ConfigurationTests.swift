@@ -1,7 +1,9 @@
+import CacheFakes
 import DaemonServer
 import DiskStore
 import Foundation
 import Logging
+import NIOCore
 import Testing
 
 @testable import ThumbnailCache
@@ -72,6 +74,7 @@ import Testing
         #expect(examples.count >= 2)
         try Fixture.withDirectory { directory in
             try Data("s".utf8).write(to: URL(filePath: "\(directory)/secret"))
+            try Data(SampleImage.png("nobody").readableBytesView).write(to: URL(filePath: "\(directory)/nobody.png"))
             let loader = ConfigurationLoader(
                 environment: Fixture.environment, uid: 0, accounts: Fixture.accounts)
             for example in examples {
@@ -200,6 +203,33 @@ import Testing
         expected.access.admins = AdminRule(uids: [1000, 12], gids: [10, 34])
         expected.log.level = .debug
         #expect(configuration == expected)
+    }
+
+    @Test func `I8: an origin's fallback is read, if it is a picture within the limits`() throws {
+        try Fixture.withDirectory { directory in
+            let file = "\(directory)/nobody.png"
+            try Data(SampleImage.png("nobody", size: 200, width: 20).readableBytesView).write(to: URL(filePath: file))
+            func decode(_ path: String, _ limits: String = "") throws -> FallbackPicture? {
+                let text = "[origins.a]\nurl = \"https://a.example\"\nfallback = \"\(path)\"\n[limits]\n\(limits)"
+                return try Fixture.decode(text).origins["a"]?.fallback
+            }
+            let picture = try FallbackPicture(
+                SampleImage.png("nobody", size: 200, width: 20), maximumDimension: 20)
+            #expect(try decode(file) == picture)
+            #expect(try decode(file, "image = \"200B\"\ndimension = 20") == picture)
+            #expect(try decode("") == nil)
+            for (path, limits, words) in [
+                (file, "image = \"199B\"", "has more than 199 bytes"), (file, "dimension = 19", "is no such picture"),
+                ("/dev/null", "", "is not a plain file"), ("\(directory)/none", "", "No such file"),
+                ("nobody.png", "", "is not an absolute path"),
+            ] {
+                #expect("\(path) \(limits)") {
+                    try decode(path, limits)
+                } throws: {
+                    "\($0)".contains("origins.a.fallback: ") && "\($0)".contains(words)
+                }
+            }
+        }
     }
 
     @Test func `a default gives way to what is set, and what is set stays`() throws {
