@@ -104,10 +104,12 @@ package struct OriginRules: Sendable {
             url: first.url, isNamedByClient: false, showsToken: first.showsToken, others: Array(targets.dropFirst()))
     }
 
-    /// Whether the URL may be at a private address: where a link is that may, or under an `allow` entry of an origin
-    /// that may. So the host of one link is not led into the network by another's leave.
-    package func mayBePrivate(_ url: WebURL) -> Bool {
-        if links.contains(where: { $0.allowsPrivateAddresses && $0.template.authority == url.authority }) {
+    /// Whether the URL may be at a private address: where the link that was asked is, if that may, or under an `allow`
+    /// entry of an origin that may. So no link is led into the network by another's leave.
+    /// - Parameter start: where the first request went.
+    package func mayBePrivate(_ url: WebURL, from start: WebURL) -> Bool {
+        let isOwn = url.authority == start.authority
+        if isOwn, links.contains(where: { $0.allowsPrivateAddresses && $0.template.authority == url.authority }) {
             return true
         }
         guard allowsPrivateAddresses else { return false }

@@ -242,12 +242,17 @@ import ThumbnailCache
             return try ["a.example/y", "b.example/y", "b.example:81/y", "c.example/y", "d.example/x", "e.example/y"].map
             {
                 let url = try WebURL("https://\($0)")
-                return (rules.mayBePrivate(url) ? "p" : "-") + (rules.showsToken(to: url) ? "t" : "-")
+                return (rules.mayBePrivate(url, from: url) ? "p" : "-") + (rules.showsToken(to: url) ? "t" : "-")
             }.joined(separator: " ")
         }
         #expect(try judged(origin) == "-- p- -- -t -- --")
         (origin.allowPrivateAddresses, origin.showsToken) = (true, true)
         #expect(try judged(origin) == "pt p- -- -t p- --")
+        // A redirect from one link's host to another's is the word of the first.
+        let rules = try OriginRules(origin)
+        let first = try WebURL("https://a.example/x")
+        #expect(try !rules.mayBePrivate(WebURL("https://b.example/y"), from: first))
+        #expect(try rules.mayBePrivate(WebURL("https://d.example/x"), from: first))
     }
 
     @Test func `I8: an origin has eight links at most, and a bad one is named`() throws {

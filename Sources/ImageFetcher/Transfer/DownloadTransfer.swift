@@ -12,6 +12,8 @@ final class DownloadTransfer: Transfer {
 
     private let download: Download
     private let rules: OriginRules
+    /// Where the first request goes.
+    private let start: WebURL
     /// Requests made after the first.
     private(set) var redirects = 0
     /// What each redirect said that matters to a cache.
@@ -33,6 +35,7 @@ final class DownloadTransfer: Transfer {
             throw .origin("the URL to fetch is none: \(error)")
         }
         self.download = download
+        start = url
         response = ResponseReader(
             host: url.host, framing: download.framing, limits: .init(image: context.configuration.maximumImageBytes))
         try super.init(ticket, to: url, deadline: ticket.entry.deadline, context)
@@ -72,7 +75,7 @@ final class DownloadTransfer: Transfer {
 
     /// An origin's configuration names its templates' schemes, hosts and ports, and what is under an `allow` entry.
     /// Where a redirect leads otherwise is the origin's word and not the operator's.
-    override var isAllowedPrivately: Bool { rules.mayBePrivate(url) }
+    override var isAllowedPrivately: Bool { rules.mayBePrivate(url, from: start) }
 
     override var seenStatus: Int? { response.seenStatus }
     override func field(_ name: String) -> String? { response.field(name) }

@@ -15,7 +15,10 @@ public final class FallbackPicture: Sendable, Equatable {
         shape = try ImageSniffer.sniff(bytes, maximumDimension: maximumDimension)
     }
 
-    public static func == (one: FallbackPicture, two: FallbackPicture) -> Bool { one.bytes == two.bytes }
+    /// Origins are compared for each download: that does not look through a picture, unless it was read anew.
+    public static func == (one: FallbackPicture, two: FallbackPicture) -> Bool {
+        one === two || one.bytes == two.bytes
+    }
 
     /// Ready to be sent. Nothing is known of how long it is good.
     func image(_ framing: ReplyFraming, digest: (ByteBuffer) -> ImageDigest) -> Image {
