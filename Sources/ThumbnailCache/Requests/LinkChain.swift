@@ -41,7 +41,7 @@ struct LinkChain: Sendable {
     private(set) var missing: [String: Int64] = [:]
     /// Why one that was asked could not say.
     private var failure: CacheFailure?
-    /// Whether nothing that fails later takes its place: see ``take(_:isHeldBetter:)``.
+    /// Whether nothing that fails later takes its place: see ``take(_:timeToLive:heldURL:prefersHeld:)``.
     private var isDecided = false
     /// By ``Timekeeping/uptime``; nil until the first is asked.
     private var deadline: Int64?
@@ -124,6 +124,17 @@ struct LinkChain: Sendable {
             record.freshness.lifetime = min(record.freshness.lifetime ?? most, most)
         }
         return Image(record: record, bytes: image.bytes)
+    }
+}
+
+extension RequestCoordinator {
+    /// The URL that the image held came from, as the download found it.
+    func heldURL(_ id: FlightID) -> String? { flight(id)?.heldURL }
+
+    /// Whether the download is to end with the failure of whoever gave the image that is held: it is served, stale.
+    func prefersHeld(_ id: FlightID, to failure: CacheFailure, of link: DownloadTarget) -> Bool {
+        guard let flight = flight(id), flight.held != nil else { return false }
+        return flight.heldURL == link.url && failure.allowsStale
     }
 }
 

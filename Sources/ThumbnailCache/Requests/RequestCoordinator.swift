@@ -194,7 +194,7 @@ struct RequestCoordinator: Sendable {
     /// Whether a flight is the current one of its kind, and has not ended. Asked right before a download starts.
     func isUnderWay(_ id: FlightID) -> Bool { activity[id.slot]?.flights[id.work]?.id.number == id.number }
 
-    private func flight(_ id: FlightID) -> Flight? { isUnderWay(id) ? activity[id.slot]?.flights[id.work] : nil }
+    func flight(_ id: FlightID) -> Flight? { isUnderWay(id) ? activity[id.slot]?.flights[id.work] : nil }
 
     /// Takes a flight out with all who wait for it, in the order they came; nil when it is no longer the current one.
     mutating func finish(_ id: FlightID) -> Flight? {
@@ -216,15 +216,6 @@ struct RequestCoordinator: Sendable {
 
     /// What a download is to be conditional on.
     func basis(_ id: FlightID) -> Image? { flight(id)?.basis }
-
-    /// The URL that the image held came from, as the download found it.
-    func heldURL(_ id: FlightID) -> String? { flight(id)?.heldURL }
-
-    /// Whether the download is to end with the failure of whoever gave the image that is held: it is served, stale.
-    func prefersHeld(_ id: FlightID, to failure: CacheFailure, of link: DownloadTarget) -> Bool {
-        guard let flight = flight(id), flight.held != nil else { return false }
-        return flight.heldURL == link.url && failure.allowsStale
-    }
 
     /// A download has started and can be stopped by `handle`.
     mutating func downloadStarted(_ id: FlightID, handle: any DownloadHandle) -> [Effect] {
