@@ -69,6 +69,8 @@ public final class ThumbcacheClient: ThumbcacheCommands {
     /// cancelled, so that nothing here may look at that.)
     private func stop(_ group: MultiThreadedEventLoopGroup) async {
         let drained = inFlight.stop()
+        // Whoever has a connection lent may never look at it again.
+        pool.stop()
         await connector.stop()
         await Task { _ = await drained.wait() }.value
         do {

@@ -7,6 +7,8 @@ public final class ThumbcacheConnection: ThumbcacheCommands {
     private struct State {
         var hasEnded = false
         var isReusable = true
+        /// Requests whose replies are not there yet.
+        var underWay = 0
     }
 
     private let connection: WireConnection
@@ -21,16 +23,27 @@ public final class ThumbcacheConnection: ThumbcacheCommands {
     ///
     /// A task that is cancelled, or whose time is over, closes the connection: what is to come on it nobody could tell.
     public func reply(to request: ThumbcacheRequest) async throws(ThumbcacheError) -> ThumbcacheReply {
-        guard state.withLockedValue({ !$0.hasEnded }) else {
+        let mayBegin = state.withLockedValue { state in
+            if !state.hasEnded { state.underWay += 1 }
+            return !state.hasEnded
+        }
+        guard mayBegin else {
             throw .invalidRequest("the connection was lent for the time of withConnection, which is over")
         }
-        return try await client.counted { () async throws(ThumbcacheError) in
-            try await within(request.timeout ?? self.client.configuration.requestTimeout) {
-                () async throws(ThumbcacheError) in
-                try await self.connection.reply(to: request.words, closing: true)
+        defer { state.withLockedValue { $0.underWay -= 1 } }
+        do throws(ThumbcacheError) {
+            return try await client.counted { () async throws(ThumbcacheError) in
+                try await within(request.timeout ?? self.client.configuration.requestTimeout) {
+                    () async throws(ThumbcacheError) in
+                    try await self.connection.reply(to: request.words, closing: true)
+                }
+            } changing: {
+                request.change
             }
-        } changing: {
-            request.change
+        } catch {
+            // It is being closed, which another thread does: whoever had it next would find it closed under him.
+            if case .server = error {} else { state.withLockedValue { $0.isReusable = false } }
+            throw error
         }
     }
 
@@ -50,7 +63,7 @@ public final class ThumbcacheConnection: ThumbcacheCommands {
     func end() -> Bool {
         state.withLockedValue { state in
             state.hasEnded = true
-            return state.isReusable
+            return state.isReusable && state.underWay == 0
         }
     }
 }

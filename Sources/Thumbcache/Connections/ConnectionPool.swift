@@ -17,6 +17,9 @@ final class ConnectionPool: Sendable {
         permits = Permits(limit)
     }
 
+    /// Who waits for a connection gets none any more.
+    func stop() { permits.stop() }
+
     /// Runs the body with a connection of its own.
     /// - Parameter body: says whether others may have the connection behind it. A closed one nobody gets.
     func withConnection<Success: Sendable>(

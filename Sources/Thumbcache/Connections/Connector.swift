@@ -96,21 +96,29 @@ final class Connector: Sendable {
         defer { inFlight.end() }
         let loop = try await loop()
         try await pause(loop)
+        let before = state.withLockedValue { $0.failures }
         do throws(ThumbcacheError) {
             let connection = try await within(configuration.connectTimeout) { () async throws(ThumbcacheError) in
                 try await self.attempt(loop, onPush)
             }
-            state.withLockedValue { $0.failures = 0 }
+            let pausing = state.withLockedValue { state in
+                state.failures = 0
+                return state.pausing.values
+            }
+            // The daemon is there: nobody has to wait any more.
+            for one in pausing { one.resolve(.success(())) }
             return connection
         } catch {
-            if error != .cancelled { failed(error) }
+            if error != .cancelled { failed(error, behind: before) }
             throw error
         }
     }
 
-    private func failed(_ error: ThumbcacheError) {
+    /// - Parameter before: failures when the attempt began. Attempts that fail side by side are one failure.
+    private func failed(_ error: ThumbcacheError, behind before: Int) {
         let backoff = configuration.backoff
         let (failures, pause) = state.withLockedValue { state in
+            guard state.failures == before else { return (state.failures, Duration.zero) }
             state.failures += 1
             let pause = backoff.pause(after: state.failures, random: Double.random(in: 0...1))
             state.nextAttempt = .now() + TimeAmount(pause)

@@ -6,6 +6,7 @@ final class Permits: Sendable {
     private struct State {
         var free: Int
         var waiting = CircularBuffer<OneShot<Void>>()
+        var isStopped = false
     }
 
     private let state: NIOLockedValueBox<State>
@@ -20,15 +21,18 @@ final class Permits: Sendable {
         }
     }
 
-    /// - Throws: `cancelled` when the task is, in which case no permit was taken.
+    /// - Throws: `cancelled` when the task is, and `notRunning` behind ``stop()``. No permit was taken then.
     func acquire() async throws(ThumbcacheError) {
         let turn: OneShot<Void>? = state.withLockedValue { state in
-            if state.free > 0 {
+            let turn = OneShot<Void>()
+            if state.isStopped {
+                turn.resolve(.failure(.notRunning))
+            } else if state.free > 0 {
                 state.free -= 1
                 return nil
+            } else {
+                state.waiting.append(turn)
             }
-            let turn = OneShot<Void>()
-            state.waiting.append(turn)
             return turn
         }
         guard let turn else { return }
@@ -38,6 +42,15 @@ final class Permits: Sendable {
             state.withLockedValue { $0.waiting.removeAll { $0 === turn } }
             throw error
         }
+    }
+
+    /// Nobody gets one any more; those who wait are told so.
+    func stop() {
+        let waiting = state.withLockedValue { state in
+            defer { (state.waiting, state.isStopped) = ([], true) }
+            return state.waiting
+        }
+        for turn in waiting { turn.resolve(.failure(.notRunning)) }
     }
 
     func release() {

@@ -68,6 +68,8 @@ struct ImageStore {
 
     mutating func remove(_ user: ThumbcacheID) {
         for entries in (entries.removeValue(forKey: user) ?? [:]).values { forget(entries) }
+        // Nor whose pictures they were.
+        queue.removeAll { $0.key.user == user }
     }
 
     mutating func remove(_ user: ThumbcacheID, _ profile: ThumbcacheID) {

@@ -55,8 +55,9 @@ public final class ThumbcacheImages: Sendable {
                 break
             }
         }
-        client.observe(key, nil)
+        // First: what goes through the client meanwhile is still heard of while something may be served.
         table.withLockedValue { $0.apply(ThumbcacheEvent.gap) }
+        client.observe(key, nil)
         isRunning.withLockedValue { $0 = false }
     }
 
@@ -91,6 +92,8 @@ public final class ThumbcacheImages: Sendable {
             return (image, table.withLockedValue { $0.end(read, with: image, now: now) })
         } catch {
             _ = table.withLockedValue { $0.end(read, with: nil, now: now) }
+            // The daemon has seen the purge or log-out before this program's event.
+            if case .server(.cancelled, _) = error { return (nil, .gone) }
             throw error
         }
     }

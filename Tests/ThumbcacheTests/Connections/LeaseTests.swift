@@ -111,6 +111,37 @@ import Testing
         }
     }
 
+    @Test func `a connection that still waits for a reply when its loan is over is nobody else's`() async throws {
+        try await withClient { client, daemon in
+            let loan = OneShot<Void>()
+            let work = Task {
+                try await client.withConnection { connection in
+                    Task { try await connection.get("alice", "slow") }
+                    try await loan.wait().get()
+                }
+            }
+            let peer = try await daemon.accept()
+            #expect(try await peer.next()[2] == "slow")
+            loan.resolve(.success(()))
+            try await work.value
+            let next = Task { try await client.get("alice", "bob") }
+            let another = try await daemon.accept()
+            #expect(try await another.next()[2] == "bob")
+            another.send("_\r\n")
+            _ = try await next.value
+        }
+    }
+
+    @Test func `behind the stop there are no places, also for those who wait for one`() async throws {
+        let places = Permits(1)
+        try await places.acquire()
+        let waiting = Task { await error { () async throws(ThumbcacheError) in try await places.acquire() } }
+        places.stop()
+        #expect(await waiting.value == .notRunning)
+        places.release()
+        #expect(await error { () async throws(ThumbcacheError) in try await places.acquire() } == .notRunning)
+    }
+
     @Test func `a connection that holds a session is closed with its loan`() async throws {
         try await withClient { client, daemon in
             let work = Task { try await client.withConnection { try await $0.logInHolding("alice", session: "s") } }

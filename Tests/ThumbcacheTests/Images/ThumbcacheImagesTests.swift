@@ -91,6 +91,16 @@ import Testing
         }
     }
 
+    @Test func `a request that a purge has cancelled is asked again`() async throws {
+        try await withImages { images, _, _, peers in
+            let asked = Task { try await images.get("alice", "bob") }
+            _ = try await peers.images.next()
+            peers.images.send("-CANCELLED purged\r\n")
+            try await answer(peers.images, "new")
+            #expect(try await asked.value?.text == "new")
+        }
+    }
+
     @Test func `who is logged out again and again gets an error, not a picture`() async throws {
         try await withImages { images, client, daemon, peers in
             let peer = peers.images
