@@ -206,7 +206,8 @@ let package = Package(
         .testTarget(
             name: "ThumbcachedTests",
             dependencies: [
-                "CacheFakes", "DaemonServer", "thumbcached", "thumbcachectl", "FetcherClient", "FetcherProtocol",
+                "CacheFakes", "DaemonServer", "thumbcached", "thumbcachectl", "Thumbcache", "FetcherClient",
+                "FetcherProtocol",
                 "ProgramLog", "ThumbnailCache", "RESP", "LinuxSupport", nioCore, nioPosix, nioLocks, logging,
             ],
             swiftSettings: swiftRules),

@@ -23,6 +23,8 @@ struct PlayedDaemon {
         + "$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n"
     /// The replies to what comes after HELLO, as they go over the wire. After the last the connection is closed.
     var replies: [String] = []
+    /// The same for further connections, one behind the other.
+    var furtherConnections: [[String]] = []
     /// Stops reading after so many bytes, answers with the first reply and closes.
     var refusesAfter: Int?
 }
@@ -50,7 +52,13 @@ enum Thumbcachectl {
             let listener = try UnixSocket.listen(path)
             defer { close(listener) }
             return try start(arguments, input, ["THUMBCACHED_SOCKET": path], terminal, directory) {
-                try serve(daemon, on: listener)
+                var daemon = daemon
+                var requests = try serve(daemon, on: listener)
+                for replies in daemon.furtherConnections {
+                    daemon.replies = replies
+                    requests += try serve(daemon, on: listener)
+                }
+                return requests
             }
         }
     }
