@@ -23,6 +23,14 @@ let cRules: [CSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
+// Where distributions have the headers of glib, which those of libvips want. Not by pkg-config: it also names -pthread,
+// which the package manager warns of at each build.
+let glibHeaders: [CSetting] = [
+    .unsafeFlags(
+        ["x86_64-linux-gnu/", "aarch64-linux-gnu/", ""].map { "-I/usr/lib/\($0)glib-2.0/include" }
+            + ["-isystem", "/usr/include/glib-2.0", "-I/usr/lib64/glib-2.0/include"])
+]
+
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioLocks = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
@@ -37,6 +45,7 @@ let package = Package(
     products: [
         .executable(name: "thumbcached", targets: ["thumbcached"]),
         .executable(name: "thumbcached-fetcher", targets: ["thumbcached-fetcher"]),
+        .executable(name: "thumbcached-renderer", targets: ["thumbcached-renderer"]),
         .executable(name: "thumbcachectl", targets: ["thumbcachectl"]),
         .library(name: "Thumbcache", targets: ["Thumbcache"]),
         // For the tests alone: it is loaded into daemons whose peers are to be other accounts than they are.
@@ -85,7 +94,8 @@ let package = Package(
 
         // How a program reports.
         .target(
-            name: "ProgramLog", dependencies: ["RESP", "LinuxSupport", logging], swiftSettings: swiftRules + fuzzRules),
+            name: "ProgramLog", dependencies: ["RESP", "LinuxSupport", nioLocks, logging],
+            swiftSettings: swiftRules + fuzzRules),
 
         // What an origin may be asked: its URLs, the ones that clients may name, the addresses that may be reached.
         .target(
@@ -142,6 +152,20 @@ let package = Package(
                 "LinuxSupport", "CLinux", nioCore, nioLocks, logging, arguments,
             ],
             swiftSettings: swiftRules),
+
+        // The process that decodes pictures: it has no keys, no store, no network, and a worker for each user.
+        .target(
+            name: "CRenderer", cSettings: cRules + glibHeaders,
+            linkerSettings: ["vips", "gobject-2.0", "glib-2.0", "seccomp"].map { .linkedLibrary($0) }),
+        .target(name: "RendererProtocol", dependencies: [nioCore], swiftSettings: swiftRules + fuzzRules),
+        .executableTarget(
+            name: "thumbcached-renderer",
+            dependencies: [
+                "CRenderer", "RendererProtocol", "ThumbcacheProtocol", "ProgramLog", "LinuxSupport", "CLinux", nioCore,
+                arguments,
+            ],
+            swiftSettings: swiftRules),
+
         .executableTarget(
             name: "thumbcachectl",
             dependencies: [
@@ -168,7 +192,11 @@ let package = Package(
             name: "ThumbcacheProtocolTests", dependencies: ["ThumbcacheProtocol", "RESP", nioCore],
             swiftSettings: swiftRules),
         .testTarget(
-            name: "ThumbcacheTests", dependencies: ["Thumbcache", "RESP", nioCore, nioPosix, nioLocks, logging],
+            name: "ThumbcacheTests",
+            dependencies: [
+                "Thumbcache", "RESP", nioCore, nioPosix, nioLocks, logging,
+                .product(name: "NIOEmbedded", package: "swift-nio"),
+            ],
             swiftSettings: swiftRules),
         .testTarget(
             name: "ThumbnailCacheTests",
@@ -193,6 +221,13 @@ let package = Package(
                 "FetcherClient", "FetcherProtocol", "ThumbnailCache", "LinuxSupport", nioCore, nioLocks, logging,
             ],
             swiftSettings: swiftRules),
+        .target(
+            name: "CPictureProbe", path: "Tests/CPictureProbe", cSettings: cRules + glibHeaders,
+            linkerSettings: ["vips", "gobject-2.0", "glib-2.0"].map { .linkedLibrary($0) }),
+        .testTarget(
+            name: "RendererTests",
+            dependencies: ["RendererProtocol", "CPictureProbe", "LinuxSupport", "CLinux", nioCore],
+            exclude: ["Pictures"], swiftSettings: swiftRules),
         .testTarget(
             name: "SocketLoopsTests", dependencies: ["SocketLoops", "CLinux", nioCore, nioLocks, logging, deque],
             swiftSettings: swiftRules),
@@ -207,8 +242,8 @@ let package = Package(
             name: "ThumbcachedTests",
             dependencies: [
                 "CacheFakes", "DaemonServer", "thumbcached", "thumbcachectl", "Thumbcache", "FetcherClient",
-                "FetcherProtocol",
-                "ProgramLog", "ThumbnailCache", "RESP", "LinuxSupport", nioCore, nioPosix, nioLocks, logging,
+                "FetcherProtocol", "ProgramLog", "ThumbnailCache", "RESP", "LinuxSupport", nioCore, nioPosix, nioLocks,
+                logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(
@@ -225,13 +260,16 @@ if Context.environment["THUMBCACHED_BENCH"] != nil {
         .executableTarget(
             name: "FloorServer", dependencies: [nioCore, nioPosix], path: "bench/floor",
             swiftSettings: swiftRules))
+    package.targets.append(
+        .executableTarget(
+            name: "ClientBench", dependencies: ["Thumbcache"], path: "bench/client", swiftSettings: swiftRules))
 }
 
 if isFuzzing {
     // A program cannot be imported but by tests: here each of ours is a library, without its entry.
     package.products = []
     package.targets.removeAll { $0.isTest }
-    for program in ["thumbcached", "thumbcached-fetcher", "thumbcachectl"] {
+    for program in ["thumbcached", "thumbcached-fetcher", "thumbcached-renderer", "thumbcachectl"] {
         guard let index = package.targets.firstIndex(where: { $0.name == program }) else { continue }
         package.targets[index] = .target(
             name: program, dependencies: package.targets[index].dependencies, exclude: ["Main.swift"],

@@ -20,7 +20,7 @@ import time
 from figures import Run
 import machine
 import report
-from rows import fairness, hits, misses, scale, tail, tier, writes
+from rows import events, fairness, hits, misses, scale, tail, tier, writes
 from world import processes
 from world.subject import Subject
 
@@ -32,6 +32,7 @@ PARTS = [
     (("P7", "P8"), writes),
     (("P9", "P10"), scale),
     (("P11",), tail),
+    (("P13", "P14"), events),
 ]
 #: P12 takes several accounts, which root alone can be.
 PARTS_OF_ROOT = [(("P12",), fairness)]

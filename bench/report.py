@@ -13,7 +13,7 @@ from rows.floods import FLOODS
 #: What every run has to have, "P4 cores" aside, which a machine with one core lacks. A run without one of them has
 #: failed, whatever
 #: the others say.
-EXPECTED = [f"P{number}" for number in range(1, 12)] + [
+EXPECTED = [f"P{number}" for number in [*range(1, 12), 13, 14]] + [
     "P2 limit",
     "P3 limit",
     "P3 piped",
@@ -30,6 +30,7 @@ EXPECTED = [f"P{number}" for number in range(1, 12)] + [
     "P11 eviction",
     "P11 revalidation",
     "P11 start",
+    "P13 cache",
 ]
 #: And those that take the accounts of others, which root alone has.
 EXPECTED_OF_ROOT = [

@@ -22,11 +22,13 @@ package struct DownloadRequest: Sendable {
     package let origin: String
     package let target: DownloadTarget
     package let token: Secret?
+    /// Milliseconds.
+    package let timeout: Int64
     package let condition: DownloadCondition?
 
     package init(_ download: Download) {
         (uid, origin, target) = (download.uid, download.origin.name, download.target)
-        (token, condition) = (download.token, download.condition)
+        (token, timeout, condition) = (download.token, download.timeout, download.condition)
     }
 }
 
@@ -103,6 +105,7 @@ extension DownloadRequest {
         message.text(target.url)
         message.flag(target.isNamedByClient)
         message.optional(token) { $0.secret($1) }
+        message.integer(timeout)
         message.optional(condition) { message, condition in
             message.text(condition.url)
             message.optional(condition.etag) { $0.text($1) }
@@ -115,6 +118,7 @@ extension DownloadRequest {
         origin = try message.text()
         target = DownloadTarget(url: try message.text(), isNamedByClient: try message.flag())
         token = try message.optional { message throws(MessageError) in try message.secret() }
+        timeout = try message.integer()
         condition = try message.optional { message throws(MessageError) in
             let url = try message.text()
             let etag = try message.optional { message throws(MessageError) in try message.text() }

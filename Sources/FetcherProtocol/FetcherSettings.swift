@@ -58,6 +58,12 @@ extension Origin {
     func write(to message: inout MessageWriter) {
         message.text(name)
         message.text(url)
+        message.flag(showsToken)
+        message.list(then) { message, link in
+            message.text(link.url)
+            message.flag(link.allowPrivateAddresses)
+            message.flag(link.showsToken)
+        }
         message.integer(defaultSize)
         message.list(allow) { $0.text($1) }
         message.flag(allowPrivateAddresses)
@@ -74,6 +80,13 @@ extension Origin {
 
     init(_ message: inout MessageReader) throws(MessageError) {
         self.init(name: try message.text(), url: try message.text())
+        showsToken = try message.flag()
+        then = try message.list(most: Self.mostLinks) { message throws(MessageError) in
+            var link = OriginLink(url: try message.text())
+            link.allowPrivateAddresses = try message.flag()
+            link.showsToken = try message.flag()
+            return link
+        }
         defaultSize = try message.integer()
         allow = try message.list(most: .max) { message throws(MessageError) in try message.text() }
         allowPrivateAddresses = try message.flag()

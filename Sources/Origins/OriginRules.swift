@@ -30,12 +30,40 @@ package final class OriginRulesCache: Sendable {
 
 /// An origin as the fetcher reads it. Taking one apart costs tens of microseconds and asks nobody.
 package struct OriginRules: Sendable {
-    package let template: URLTemplate
+    private let links: [Link]
     package let allow: AllowList
+    /// Whether what is under an ``allow`` entry may be at a private address.
+    private let allowsPrivateAddresses: Bool
+
+    private struct Link {
+        let template: URLTemplate
+        let allowsPrivateAddresses: Bool
+        let showsToken: Bool
+    }
 
     package init(_ origin: Origin) throws(OriginError) {
-        template = try URLTemplate(origin.url)
+        guard origin.then.count < Origin.mostLinks else {
+            throw OriginError(key: "then", reason: "an origin asks \(Origin.mostLinks) at most, its url among them")
+        }
+        var links = [
+            Link(
+                template: try URLTemplate(origin.url), allowsPrivateAddresses: origin.allowPrivateAddresses,
+                showsToken: origin.showsToken)
+        ]
+        for (index, link) in origin.then.enumerated() {
+            do throws(OriginError) {
+                let template = try URLTemplate(link.url)
+                links.append(
+                    Link(
+                        template: template, allowsPrivateAddresses: link.allowPrivateAddresses,
+                        showsToken: link.showsToken))
+            } catch {
+                throw OriginError(key: "then[\(index)].\(error.key)", reason: error.reason)
+            }
+        }
+        self.links = links
         allow = try AllowList(origin.allow)
+        allowsPrivateAddresses = origin.allowPrivateAddresses
     }
 
     /// What only the fetcher can tell of an origin before it is asked: whether its URLs are such. Numbers, files and
@@ -49,20 +77,57 @@ package struct OriginRules: Sendable {
     package func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(CacheFailure) -> DownloadTarget
     {
         guard let url else {
-            let size = slot.size == 0 ? origin.defaultSize : slot.size
-            let filled = try template.filled(profile: slot.profile, user: user, size: size)
-            return DownloadTarget(url: filled, isNamedByClient: false)
+            return try target(user: user, slot.profile, size: slot.size == 0 ? origin.defaultSize : slot.size)
         }
         let named = try WebURL(url)
         try allow.check(named)
         return DownloadTarget(url: named.string, isNamedByClient: true)
     }
 
-    /// Whether the configuration names the URL's host: as the template's, or by an `allow` entry.
-    package func names(_ url: WebURL) -> Bool {
-        if template.authority == url.authority { return true }
+    /// The first link's URL with those of the others. Of several that are the same the first counts, and a link that no
+    /// URL can be made of with these ids has no picture; there is one that can, or it is an error.
+    private func target(user: OpaqueID, _ profile: OpaqueID, size: UInt16) throws(CacheFailure) -> DownloadTarget {
+        var targets: [DownloadTarget] = []
+        var failure: CacheFailure?
+        for link in links {
+            do throws(CacheFailure) {
+                let url = try link.template.filled(profile: profile, user: user, size: size)
+                if targets.contains(where: { $0.url == url }) { continue }
+                targets.append(DownloadTarget(url: url, isNamedByClient: false, showsToken: link.showsToken))
+            } catch {
+                failure = failure ?? error
+            }
+        }
+        guard let first = targets.first else { throw failure ?? .invalid("the origin has no URL") }
+        if targets.count == 1 { return first }
+        return DownloadTarget(
+            url: first.url, isNamedByClient: false, showsToken: first.showsToken, others: Array(targets.dropFirst()))
+    }
+
+    /// Whether the URL may be at a private address: where the link that was asked is, if that may, or under an `allow`
+    /// entry of an origin that may. So no link is led into the network by another's leave.
+    /// - Parameter start: where the first request went.
+    package func mayBePrivate(_ url: WebURL, from start: WebURL) -> Bool {
+        let isOwn = url.authority == start.authority
+        if isOwn, links.contains(where: { $0.allowsPrivateAddresses && $0.template.authority == url.authority }) {
+            return true
+        }
+        guard allowsPrivateAddresses else { return false }
         do { try allow.check(url) } catch { return false }
         return true
+    }
+
+    /// Whether the user's token is for the scheme, host and port of a URL.
+    package func showsToken(to url: WebURL) -> Bool {
+        links.contains { $0.showsToken && $0.template.authority == url.authority }
+    }
+
+    /// See ``URLTemplate/takenApart(_:)``.
+    package func takenApart(_ url: String) -> WebURL? {
+        for link in links {
+            if let known = link.template.takenApart(url) { return known }
+        }
+        return nil
     }
 
     // MARK: The token endpoint

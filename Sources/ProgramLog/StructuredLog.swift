@@ -1,6 +1,7 @@
 import Glibc
 import LinuxSupport
 import Logging
+import NIOConcurrencyHelpers
 import RESP
 
 /// Log records on standard error: one line, one write. Handed to each logger; nothing is registered globally.
@@ -21,8 +22,17 @@ package struct StructuredLog: LogHandler {
     /// Set on this logger alone.
     var ownLevel: Logger.Level?
 
-    package init(label: String, threshold: @escaping @Sendable () -> Logger.Level, isJournal: Bool) {
+    private let limit = NIOLockedValueBox(LineLimit<String>(most: most))
+
+    /// Lines of the same message in a minute. What is asked for by `debug` or `trace` has no limit.
+    static var most: Int { 100 }
+
+    package init(
+        label: String, threshold: @escaping @Sendable () -> Logger.Level, isJournal: Bool,
+        metadataProvider: Logger.MetadataProvider? = nil
+    ) {
         (self.label, self.threshold, self.isJournal) = (label, threshold, isJournal)
+        self.metadataProvider = metadataProvider
     }
 
     /// The threshold, until a level is set on this logger alone.
@@ -36,21 +46,33 @@ package struct StructuredLog: LogHandler {
         set { metadata[key] = newValue }
     }
 
-    package func log(event: LogEvent) { output.write(line(event)) }
+    package func log(event: LogEvent) {
+        let message = event.message.description
+        guard event.level >= .info else { return output.write(line(event.level, message, metadata(of: event))) }
+        let (isWritten, unwritten) = limit.withLockedValue { $0.count(message, at: clock() / 1_000_000_000) }
+        for (message, count) in unwritten {
+            let fields: Logger.Metadata = ["of": "\(message)", "unwritten": "\(count)"]
+            output.write(line(.notice, "more of this than was written", fields))
+        }
+        if isWritten { output.write(line(event.level, message, metadata(of: event))) }
+    }
 
-    func line(_ event: LogEvent) -> String {
+    private func metadata(of event: LogEvent) -> Logger.Metadata {
         var all = metadata
         if let provided = metadataProvider?.get() { all.merge(provided) { $1 } }
         if let own = event.metadata { all.merge(own) { $1 } }
         if let error = event.error { all["error"] = .string("\(error)") }
-        var start = "<\(event.level.priority)>"
+        return all
+    }
+
+    private func line(_ level: Logger.Level, _ message: String, _ metadata: Logger.Metadata) -> String {
+        var start = "<\(level.priority)>"
         if !isJournal {
             let (seconds, rest) = clock().quotientAndRemainder(dividingBy: 1_000_000_000)
             start = "time=\(UTCTime.format(seconds: seconds, milliseconds: rest / 1_000_000)) "
         }
-        let fields = all.sorted { $0.key < $1.key }.map { (key: $0.key, value: $0.value.description) }
-        return start
-            + LogFormat.line([("level", event.level.rawValue), ("message", event.message.description)] + fields)
+        let fields = metadata.sorted { $0.key < $1.key }.map { (key: $0.key, value: $0.value.description) }
+        return start + LogFormat.line([("level", level.rawValue), ("message", message)] + fields)
     }
 }
 

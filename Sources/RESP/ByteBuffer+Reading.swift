@@ -60,6 +60,8 @@ private struct ReplyReader {
         // A value has three bytes at least.
         guard count <= (end - rest.readerIndex) / (3 * each) else { throw tooLong }
         var values: [Value] = []
+        // More than that is believed when it has come.
+        values.reserveCapacity(min(count * each, 64))
         for _ in 0..<count * each {
             guard let value = try value(depth: depth - 1) else { return nil }
             values.append(value)
@@ -79,18 +81,19 @@ private struct ReplyReader {
 
     private mutating func line() throws(ProtocolError) -> Line? {
         let most = min(Self.longestLine, end - rest.readerIndex)
-        let view = rest.readableBytesView.prefix(most)
-        guard let last = view.firstIndex(of: LF) else {
-            if view.count == most { throw tooLong }
+        let (line, length) = rest.withUnsafeReadableBytes { all -> (Line?, Int?) in
+            let bytes = all.prefix(most)
+            guard let last = bytes.firstIndex(of: LF) else { return (nil, nil) }
+            guard last >= 2, bytes[last - 1] == CR else { return (nil, last) }
+            return (Line(marker: bytes[0], text: String(decoding: bytes[1..<last - 1], as: UTF8.self)), last + 1)
+        }
+        guard let length else {
+            if rest.readableBytes >= most { throw tooLong }
             return nil
         }
-        guard last >= view.startIndex + 2, view[last - 1] == CR else {
-            throw ProtocolError("a line that does not end with CRLF")
-        }
-        let text = String(decoding: view[view.startIndex + 1..<last - 1], as: UTF8.self)
-        let marker = view[view.startIndex]
-        rest.moveReaderIndex(to: last + 1)
-        return Line(marker: marker, text: text)
+        guard let line else { throw ProtocolError("a line that does not end with CRLF") }
+        rest.moveReaderIndex(forwardBy: length)
+        return line
     }
 
     private var tooLong: ProtocolError { ProtocolError("a reply beyond the limits", isTooLarge: true) }

@@ -55,9 +55,30 @@ extension Value {
         }
     }
 
-    /// The value of a key in ``entries``. Costs a walk through them.
+    /// The value of a key in ``entries``. Costs a walk through them, and no memory.
     public subscript(key: String) -> Value? {
-        entries?.first { $0.key.text == key }?.value
+        switch self {
+        case .map(let elements), .array(let elements):
+            guard elements.count.isMultiple(of: 2) else { return nil }
+            var index = 0
+            while index < elements.count {
+                if elements[index].says(key) { return elements[index + 1] }
+                index += 2
+            }
+            return nil
+        default: return nil
+        }
+    }
+
+    /// Whether it is a string of these bytes.
+    private func says(_ text: String) -> Bool {
+        switch self {
+        case .bulk(let bytes):
+            bytes.readableBytes == text.utf8.count
+                && bytes.withUnsafeReadableBytes { $0.elementsEqual(text.utf8) }
+        case .simpleString(let own): own == text
+        default: false
+        }
     }
 
     public var isNull: Bool { self == .null }

@@ -81,10 +81,10 @@ public final class ThumbcacheClient: ThumbcacheCommands {
     /// Sends a request and waits for its reply. The methods for each command do this.
     public func reply(to request: ThumbcacheRequest) async throws(ThumbcacheError) -> ThumbcacheReply {
         try await counted { () async throws(ThumbcacheError) in
-            try await within(request.timeout ?? self.configuration.requestTimeout) {
-                () async throws(ThumbcacheError) in
-                guard request.mayWait else { return try await self.shared.reply(to: request.words) }
-                return try await self.leased { connection throws(ThumbcacheError) in
+            let limit = request.timeout ?? self.configuration.requestTimeout
+            guard request.mayWait else { return try await self.shared.reply(to: request.words, within: limit) }
+            return try await within(limit) { () async throws(ThumbcacheError) in
+                try await self.leased { connection throws(ThumbcacheError) in
                     try await connection.reply(to: request.words, closing: true)
                 }
             }

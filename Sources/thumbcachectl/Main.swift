@@ -9,6 +9,9 @@ enum Main {
     static func main() async {
         // Lest the connection take the place of an output that nobody wants, and a receipt be sent to the daemon.
         guard clinux_fill_standard_descriptors() == 0 else { Glibc.exit(ExitStatus.refused.rawValue) }
+        // libdispatch raises the priority of threads, and tells the system log of each that it may not raise: a log-out
+        // that is done would not be silent (F45).
+        setenv("LIBDISPATCH_LOG", "NO", 0)
         do {
             let command = try Thumbcachectl.parseAsRoot(decodedArguments(CommandLine.argc, CommandLine.unsafeArgv))
             if let command = command as? any DaemonCommand {

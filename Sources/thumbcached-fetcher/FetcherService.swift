@@ -57,7 +57,7 @@ final class FetcherService: StreamHandler {
         guard let origin = origins[request.origin] else { return say(.failed(id, .origin("no such origin"))) }
         let download = Download(
             uid: request.uid, origin: origin, target: request.target, token: request.token,
-            condition: request.condition, framing: .bare)
+            timeout: request.timeout, condition: request.condition, framing: .bare)
         let bound = NIOLoopBound(self, eventLoop: loop)
         do throws(CacheFailure) {
             tasks[id] = try fetcher.start(download) { outcome in bound.value.ended(id, outcome) }

@@ -40,9 +40,7 @@ struct FetcherCommand: ParsableCommand {
     }
 
     private static func fail(_ reason: String) -> Never {
-        let isJournal = Journal.isBehind(STDERR_FILENO, getenv("JOURNAL_STREAM").map { String(cString: $0) })
-        StandardError().write(Journal.lines("thumbcached-fetcher: \(reason)", .error, toJournal: isJournal))
-        fflush(nil)
-        _exit(1)
+        failProgram(
+            "thumbcached-fetcher", reason, journalStream: getenv("JOURNAL_STREAM").map { String(cString: $0) })
     }
 }

@@ -84,13 +84,8 @@ struct Main: ParsableCommand {
         }
     }
 
-    /// Says why on stderr and exits with 1: at once, since a start that fails has threads that run. exit(3) would take
-    /// away under them what libraries give back in the end, as OpenSSL does, and a segmentation fault is no reason.
     private static func fail(_ reason: String, _ environment: [String: String]) -> Never {
-        let isJournal = Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"])
-        StandardError().write(Journal.lines("thumbcached: \(reason)", .error, toJournal: isJournal))
-        fflush(nil)
-        _exit(1)
+        failProgram("thumbcached", reason, journalStream: environment["JOURNAL_STREAM"])
     }
 }
 

@@ -78,10 +78,16 @@ public final class FakeFetcher: ImageFetching {
         }
         let size = slot.size == 0 ? origin.defaultSize : slot.size
         let values = ["{profile}": slot.profile.text, "{user}": user.text, "{size}": "\(size)"]
-        let filled = values.reduce(origin.url) {
-            $0.split(separator: $1.key, omittingEmptySubsequences: false).joined(separator: $1.value)
+        func filled(_ template: String) -> String {
+            values.reduce(template) {
+                $0.split(separator: $1.key, omittingEmptySubsequences: false).joined(separator: $1.value)
+            }
         }
-        return DownloadTarget(url: filled, isNamedByClient: false)
+        return DownloadTarget(
+            url: filled(origin.url), isNamedByClient: false, showsToken: origin.showsToken,
+            others: origin.then.map {
+                DownloadTarget(url: filled($0.url), isNamedByClient: false, showsToken: $0.showsToken)
+            })
     }
 
     private static func base(_ template: String) -> String {

@@ -42,6 +42,8 @@ public final class ManualTime: Timekeeping {
         set { state.withLockedValue { $0.jump = newValue - $0.wall / 1_000 } }
     }
 
+    public var uptime: Int64 { state.withLockedValue { $0.elapsed } }
+
     /// How many timers wait.
     public var timers: Int { state.withLockedValue { $0.timers.count } }
 

@@ -15,10 +15,13 @@ import ThumbnailCache
         (origin.caFile, origin.proxy, origin.lowestSpeed) = ("/x.pem", "http://p:1", 7)
         (origin.breaker.failures, origin.breaker.retryAfterMax) = (2, 3)
         (origin.defaultSize, origin.allowPrivateAddresses, origin.staleIfError) = (64, true, 5)
+        origin.then = [OriginLink(url: "https://c.test/{profile}"), OriginLink(url: "https://d.test/{profile}")]
+        (origin.showsToken, origin.then[0].showsToken, origin.then[1].allowPrivateAddresses) = (false, true, true)
         let target = DownloadTarget(url: "https://b.test/x", isNamedByClient: true)
         let condition = DownloadCondition(url: "https://b.test/y", etag: nil, lastModified: "yesterday")
         let download = Download(
-            uid: 7, origin: origin, target: target, token: Secret("t".utf8), condition: condition, framing: .bare)
+            uid: 7, origin: origin, target: target, token: Secret("t".utf8), timeout: 11,
+            condition: condition, framing: .bare)
         let token = TokenRequest(
             uid: 7, origin: origin, endpoint: TokenEndpoint(url: "https://t.test/", clientID: "c"),
             refreshToken: Secret("r".utf8))

@@ -71,7 +71,7 @@ import ThumbnailCache
                 }
                 let whole = try WebURL(target.url)
                 #expect(target.url == whole.string)
-                #expect(rules.template.takenApart(target.url) == whole)
+                #expect(rules.takenApart(target.url) == whole)
                 taken += 1
             }
         }
@@ -85,7 +85,7 @@ import ThumbnailCache
     func `F32: a URL that goes elsewhere than the template's is not taken for one of the template's`(url: String) throws
     {
         let rules = try OriginRules(.test(url: "https://a.example/{profile}"))
-        #expect(rules.template.takenApart(url) == nil)
+        #expect(rules.takenApart(url) == nil)
     }
 
     @Test(arguments: [
@@ -201,6 +201,69 @@ import ThumbnailCache
         } throws: { error in
             if case .denied(let sentence)? = error as? TargetError { !sentence.isEmpty } else { false }
         }
+    }
+
+    // MARK: Chains
+
+    private func chain(_ urls: String...) -> Origin {
+        var origin = Origin.test(url: urls[0])
+        origin.then = urls.dropFirst().map { OriginLink(url: $0) }
+        return origin
+    }
+
+    @Test func `F23: each link is filled in, and what comes to the same URL is asked once`() throws {
+        let links = chain(
+            "https://a.example/{profile}", "https://b.example/{profile}?s={size}", "https://A.example/{profile}",
+            "https://c.example/{profile_md5}")
+        let target = try target(links, "bob")
+        #expect(target.url == "https://a.example/bob")
+        let others = ["https://b.example/bob?s=128", "https://c.example/9f9d51bc70ef21ca5c14f307980a29d8"]
+        #expect(target.others.map(\.url) == others)
+        #expect(target.showsToken && target.others.allSatisfy { !$0.showsToken && $0.others.isEmpty })
+    }
+
+    @Test func `F23: a link that no URL can be made of has no picture; where none can, it is an error`() throws {
+        let links = chain("https://a.example/{profile}", "https://b.example/{profile_md5}")
+        let other = try target(links, "..")
+        #expect(other.url.hasPrefix("https://b.example/") && other.others.isEmpty)
+        #expect(throws: TargetError.self) {
+            try target(chain("https://a.example/{profile}", "https://b.example/{user}/{profile}"), "..")
+        }
+    }
+
+    @Test func `F39, F57: a link's leave to go to private addresses, and its token, are for no other link`() throws {
+        var origin = chain("https://a.example/{profile}", "https://b.example/{profile}", "https://c.example/{profile}")
+        origin.then[0].allowPrivateAddresses = true
+        origin.then[1].showsToken = true
+        origin.showsToken = false
+        origin.allow = ["https://d.example/x"]
+        func judged(_ origin: Origin) throws -> String {
+            let rules = try OriginRules(origin)
+            return try ["a.example/y", "b.example/y", "b.example:81/y", "c.example/y", "d.example/x", "e.example/y"].map
+            {
+                let url = try WebURL("https://\($0)")
+                return (rules.mayBePrivate(url, from: url) ? "p" : "-") + (rules.showsToken(to: url) ? "t" : "-")
+            }.joined(separator: " ")
+        }
+        #expect(try judged(origin) == "-- p- -- -t -- --")
+        (origin.allowPrivateAddresses, origin.showsToken) = (true, true)
+        #expect(try judged(origin) == "pt p- -- -t p- --")
+        // A redirect from one link's host to another's is the word of the first.
+        let rules = try OriginRules(origin)
+        let first = try WebURL("https://a.example/x")
+        #expect(try !rules.mayBePrivate(WebURL("https://b.example/y"), from: first))
+        #expect(try rules.mayBePrivate(WebURL("https://d.example/x"), from: first))
+    }
+
+    @Test func `I8: an origin has eight links at most, and a bad one is named`() throws {
+        let many = Array(repeating: OriginLink(url: "https://b.example/{profile}"), count: 8)
+        var origin = Origin.test()
+        origin.then = Array(many.dropLast())
+        #expect(throws: Never.self) { try OriginRules(origin) }
+        origin.then = many
+        #expect { try OriginRules(origin) } throws: { ($0 as? OriginError)?.key == "then" }
+        origin.then = [OriginLink(url: "https://b.example/{nonsense}")]
+        #expect { try OriginRules(origin) } throws: { ($0 as? OriginError)?.key == "then[0].url" }
     }
 
     @Test(arguments: ["cdn.example.org/a", "https://", "https://cdn.example.org/ a", "https://cdn.example.org/%", ""])

@@ -60,7 +60,7 @@ extension Connection {
     func release(_ sessions: Set<HeldSession>) {
         guard !sessions.isEmpty else { return }
         let (endings, log, id) = (context.endingService, context.log, registration.id)
-        Task(executorPreference: context.services.tasks) {
+        startTask {
             for held in sessions {
                 do throws(CacheFailure) {
                     try await endings.release(held.owner, session: held.session, connection: id)
@@ -119,7 +119,30 @@ extension Connection {
         }
     }
 
-    // MARK: What runs to its end
+    // MARK: What runs elsewhere
+
+    /// Runs work that waits elsewhere and takes its result back to the event loop.
+    func run<Value: Sendable>(
+        _ work: @escaping @Sendable () async throws -> Value,
+        then: @escaping @Sendable (Connection, Result<Value, any Error>) -> Void
+    ) {
+        let me = NIOLoopBound(self, eventLoop: eventLoop)
+        let loop = eventLoop
+        startTask {
+            let result: Result<Value, any Error>
+            do { result = .success(try await work()) } catch { result = .failure(error) }
+            loop.execute { then(me.value, result) }
+        }
+    }
+
+    /// Everything that is logged on its way names this request.
+    private func startTask(_ work: @escaping @Sendable () async -> Void) {
+        tasks += 1
+        let request = RequestID(client: registration.id, number: tasks, pid: peer.pid)
+        Task(executorPreference: context.services.tasks) {
+            await RequestID.$current.withValue(request, operation: work)
+        }
+    }
 
     func users() {
         let (sessions, uid) = (context.sessions, peer.uid)

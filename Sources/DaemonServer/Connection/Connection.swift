@@ -79,6 +79,8 @@ final class Connection: StreamHandler {
     var isInputClosed = false
     /// Another connection has come in for it.
     var isEvicted = false
+    /// How many tasks were started for it: the last one's number in the log.
+    var tasks = 0
     /// A command runs that later ones of this connection have to wait for.
     private(set) var isAtBarrier = false
     /// What is to be done when every request so far is answered.
@@ -346,19 +348,5 @@ final class Connection: StreamHandler {
             ticket,
             waiting.shape.reply(outcome, epoch: waiting.cache.epoch, now: context.services.time.now, waiting.version))
         turns.latencies.record(Latencies.Source(outcome), .now() - waiting.since)
-    }
-
-    /// Runs work that waits elsewhere and takes its result back to the event loop.
-    func run<Value: Sendable>(
-        _ work: @escaping @Sendable () async throws -> Value,
-        then: @escaping @Sendable (Connection, Result<Value, any Error>) -> Void
-    ) {
-        let me = NIOLoopBound(self, eventLoop: eventLoop)
-        let loop = eventLoop
-        Task(executorPreference: context.services.tasks) {
-            let result: Result<Value, any Error>
-            do { result = .success(try await work()) } catch { result = .failure(error) }
-            loop.execute { then(me.value, result) }
-        }
     }
 }

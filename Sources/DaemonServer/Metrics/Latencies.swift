@@ -6,7 +6,7 @@ import ThumbnailCache
 /// own, so that loops do not fight over one line of the cache.
 public final class Latencies: Sendable {
     enum Source: Int, CaseIterable, Sendable {
-        case memory, disk, origin, revalidated, put
+        case memory, disk, origin, revalidated, put, fallback
         /// There was none.
         case none
         case error
@@ -22,6 +22,7 @@ public final class Latencies: Sendable {
                 case .origin: self = .origin
                 case .revalidated: self = .revalidated
                 case .put: self = .put
+                case .fallback: self = .fallback
                 }
             }
         }

@@ -15,9 +15,11 @@ package enum ImageRecordCoding {
         static let redirectedTo = Present(rawValue: 2)
         static let lifetime = Present(rawValue: 4)
         static let tokenFamily = Present(rawValue: 0x200)
-        static let all = Present(rawValue: 0x3FF)
+        /// Nothing lies there for it.
+        static let standIn = Present(rawValue: 0x400)
+        static let all = Present(rawValue: 0x7FF)
         /// What a record of the second version may have.
-        static let second = all.subtracting([.tokenFamily, .redirectedTo, .text(3)])
+        static let second = all.subtracting([.tokenFamily, .standIn, .redirectedTo, .text(3)])
 
         /// One of the six header fields, in the order in which they lie.
         static func text(_ index: Int) -> Present { Present(rawValue: 8 << UInt16(index)) }
@@ -31,6 +33,7 @@ package enum ImageRecordCoding {
         if record.redirectedTo != nil { present.insert(.redirectedTo) }
         if record.freshness.lifetime != nil { present.insert(.lifetime) }
         if record.tokenFamily != nil { present.insert(.tokenFamily) }
+        if record.isStandIn { present.insert(.standIn) }
         let fields = record.fields
         var texts: [String] = []
         for (index, text) in [
@@ -100,7 +103,7 @@ package enum ImageRecordCoding {
             freshness: Freshness(
                 storedAt: storedAt, initialAge: initialAge, lifetime: present.contains(.lifetime) ? lifetime : nil,
                 staleWhileRevalidate: whileRevalidate, staleIfError: ifError),
-            fields: fields, redirectedTo: redirectedTo, tokenFamily: tokenFamily)
+            fields: fields, redirectedTo: redirectedTo, tokenFamily: tokenFamily, isStandIn: present.contains(.standIn))
     }
 
     /// A text that may be missing. False when it should be there and is none.

@@ -122,7 +122,9 @@ extension Transfer {
         case CURLE_WRITE_ERROR where seenStatus != nil: return .works
         case CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT: return .nothing
         case CURLE_OPERATION_TIMEDOUT:
-            return Self.finding(afterTimeout: given, hasSentNothing: easy.hasSentNothing, of: origin)
+            return Self.finding(
+                afterTimeout: given, of: ticket.job.timeout, hasSentNothing: easy.hasSentNothing,
+                connectTimeout: origin.connectTimeout)
         // It met nobody: there was no address, no connection or no TLS to send it over.
         case CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_PROXY,
             CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CIPHER, CURLE_SSL_CACERT_BADFILE,
@@ -133,13 +135,17 @@ extension Transfer {
     }
 
     /// Who has waited in the queue for nearly all of its time cannot blame the host for the rest.
-    /// - Parameter given: milliseconds that the request had.
-    static func finding(afterTimeout given: Int64, hasSentNothing: Bool, of origin: Origin) -> CircuitBreakers.Finding {
+    /// - Parameters:
+    ///   - given: milliseconds that the request had.
+    ///   - timeout: milliseconds that there were with the wait.
+    static func finding(
+        afterTimeout given: Int64, of timeout: Int64, hasSentNothing: Bool, connectTimeout: Int64
+    ) -> CircuitBreakers.Finding {
         guard hasSentNothing else {
-            return given < min(origin.connectTimeout, origin.timeout / 2) ? .nothing : .failed(retryAfter: nil)
+            return given < min(connectTimeout, timeout / 2) ? .nothing : .failed(retryAfter: nil)
         }
         // Where there is less time in all than there is to connect, nearly all of it.
-        let enough = min(origin.connectTimeout, origin.timeout - origin.timeout / 10)
+        let enough = min(connectTimeout, timeout - timeout / 10)
         return given < enough ? .nothing : .unreachable
     }
 

@@ -227,7 +227,7 @@ final class TransferLoop {
 
     /// Its time was up before it could begin; the scheduler has counted it.
     private func expired(_ ticket: TransferTicket) -> TransferFailure {
-        .timedOut("waited \(ticket.job.origin.timeout) ms behind other \(ticket.job.kind.name) and could not begin")
+        .timedOut("waited \(ticket.job.timeout) ms behind other \(ticket.job.kind.name) and could not begin")
     }
 
     private func end(_ transfer: Transfer, _ outcome: TransferOutcome) {

@@ -136,7 +136,8 @@ struct TransferQueue {
 private struct OriginLines {
     struct Key: Hashable {
         let uid: UInt32
-        /// So that in one line who came first is over first, also where a reload has changed the origin's.
+        /// So that in one line who came first is over first, also where a reload has changed the origin's. The links of
+        /// a chain have few different ones.
         let timeout: Int64
 
         init(_ entry: TransferQueue.Entry) { (uid, timeout) = (entry.uid, entry.timeout) }

@@ -78,8 +78,8 @@ final class TransferScheduler: Sendable {
             }
             state.lastID += 1
             let entry = TransferQueue.Entry(
-                id: state.lastID, uid: job.uid, host: host, connections: job.mostOfOrigin, timeout: job.origin.timeout,
-                deadline: now + .milliseconds(job.origin.timeout))
+                id: state.lastID, uid: job.uid, host: host, connections: job.mostOfOrigin, timeout: job.timeout,
+                deadline: now + .milliseconds(job.timeout))
             do {
                 try state.queues[kind.rawValue].add(entry)
             } catch {

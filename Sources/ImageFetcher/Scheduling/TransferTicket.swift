@@ -36,6 +36,14 @@ enum TransferJob: Sendable {
         return HostKey(origin: origin.name, authority: authority)
     }
 
+    /// Milliseconds for all of it.
+    var timeout: Int64 {
+        switch self {
+        case .download(let download): download.timeout
+        case .token(let request, _): request.origin.timeout
+        }
+    }
+
     /// How many may be under way for its origin.
     var mostOfOrigin: Int { kind == .download ? origin.connections : TokenTransfer.mostAtOncePerOrigin }
 }

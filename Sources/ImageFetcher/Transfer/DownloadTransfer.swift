@@ -12,6 +12,8 @@ final class DownloadTransfer: Transfer {
 
     private let download: Download
     private let rules: OriginRules
+    /// Where the first request goes.
+    private let start: WebURL
     /// Requests made after the first.
     private(set) var redirects = 0
     /// What each redirect said that matters to a cache.
@@ -24,7 +26,7 @@ final class DownloadTransfer: Transfer {
         let url: WebURL
         do {
             rules = try context.rulesCache.rules(of: download.origin)
-            let known = rules.template.takenApart(download.target.url)
+            let known = rules.takenApart(download.target.url)
             url = if let known { known } else { try WebURL(asCurl: download.target.url) }
             if download.target.isNamedByClient { try rules.allow.check(url) }
         } catch CacheFailure.denied(let reason) {
@@ -33,6 +35,7 @@ final class DownloadTransfer: Transfer {
             throw .origin("the URL to fetch is none: \(error)")
         }
         self.download = download
+        start = url
         response = ResponseReader(
             host: url.host, framing: download.framing, limits: .init(image: context.configuration.maximumImageBytes))
         try super.init(ticket, to: url, deadline: ticket.entry.deadline, context)
@@ -70,9 +73,9 @@ final class DownloadTransfer: Transfer {
         try easy.set(CURLOPT_VERBOSE, 1)
     }
 
-    /// An origin's configuration names its template's scheme, host and port, and what is under an `allow` entry. Where
-    /// a redirect leads otherwise is the origin's word and not the operator's.
-    override var isConfigured: Bool { rules.names(url) }
+    /// An origin's configuration names its templates' schemes, hosts and ports, and what is under an `allow` entry.
+    /// Where a redirect leads otherwise is the origin's word and not the operator's.
+    override var isAllowedPrivately: Bool { rules.mayBePrivate(url, from: start) }
 
     override var seenStatus: Int? { response.seenStatus }
     override func field(_ name: String) -> String? { response.field(name) }
@@ -155,9 +158,9 @@ final class DownloadTransfer: Transfer {
         download.condition.flatMap { $0.url == url.string ? $0 : nil }
     }
 
-    /// The token, if this hop goes to the scheme, host and port of the origin's own URL: nobody else sees it (F39).
+    /// The token, if this hop goes to the scheme, host and port of a link that it is for: nobody else sees it (F39).
     private func tokenForThisHop() throws(TransferFailure) -> Secret? {
-        guard let token = download.token, rules.template.authority == url.authority else { return nil }
+        guard let token = download.token, rules.showsToken(to: url) else { return nil }
         // A line end within it would begin a header field of somebody else's making.
         guard token.withBytes({ TokenText.isBearer($0) }) else {
             throw .refused("the token holds bytes that a bearer token cannot have, and was not sent to \(url.host)")

@@ -98,8 +98,8 @@ class Transfer {
 
     /// Whom it asks, in sentences.
     var asked: String { url.host }
-    /// Whether the current URL is one that the operator named.
-    var isConfigured: Bool { true }
+    /// Whether the current URL is one that the operator lets be at a private address.
+    var isAllowedPrivately: Bool { origin.allowPrivateAddresses }
     /// The status of the answer, as soon as it is known.
     var seenStatus: Int? { easy.status == 0 ? nil : easy.status }
     /// The value of a field of the answer, by its name in lower case.
@@ -119,12 +119,12 @@ class Transfer {
     /// Sets up the request for the current hop.
     func prepare(at now: NIODeadline) throws(TransferFailure) {
         let left = deadline - now
-        guard left > .zero else { throw .timedOut("\(asked) did not answer within \(origin.timeout) ms") }
+        guard left > .zero else { throw .timedOut("\(asked) did not answer within \(ticket.entry.timeout) ms") }
         refusal = nil
         openedSockets = []
         lacksSocket = false
         given = left.nanoseconds / 1_000_000
-        mayBePrivate = origin.allowPrivateAddresses && isConfigured
+        mayBePrivate = isAllowedPrivately
         // A proxy is asked by name, so that no socket is ever opened to what the URL names; what it names as a number
         // can still be judged.
         if !origin.proxy.isEmpty, let address = url.address, let reason = refusalReason(address) {

@@ -33,9 +33,12 @@ final class OneShot<Success: Sendable>: Sendable {
         }
     }
 
-    var isResolved: Bool {
-        state.withLockedValue { state in if case .resolved = state { true } else { false } }
+    /// nil as long as there is none.
+    var outcome: Outcome? {
+        state.withLockedValue { state in if case .resolved(let outcome) = state { outcome } else { nil } }
     }
+
+    var isResolved: Bool { outcome != nil }
 
     /// Waits; a cancelled task gets `cancelled`, unless the result is there before.
     func wait() async -> Outcome {

@@ -12,6 +12,14 @@ final class Permits: Sendable {
 
     init(_ count: Int) { state = NIOLockedValueBox(State(free: max(1, count))) }
 
+    /// Takes one if that needs no wait.
+    func acquireAtOnce() -> Bool {
+        state.withLockedValue { state in
+            if state.free > 0 { state.free -= 1 } else { return false }
+            return true
+        }
+    }
+
     /// - Throws: `cancelled` when the task is, in which case no permit was taken.
     func acquire() async throws(ThumbcacheError) {
         let turn: OneShot<Void>? = state.withLockedValue { state in

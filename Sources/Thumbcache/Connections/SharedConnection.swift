@@ -23,17 +23,27 @@ final class SharedConnection: Sendable {
         pipeline = Permits(depth)
     }
 
-    func reply(to words: [ByteBuffer]) async throws(ThumbcacheError) -> Value {
-        try await pipeline.acquire()
+    /// - Parameter limit: for all of it; nil for none.
+    func reply(to words: [ByteBuffer], within limit: Duration?) async throws(ThumbcacheError) -> Value {
+        let deadline = limit.map { NIODeadline.now() + TimeAmount($0) }
+        let mayBegin = pipeline.acquireAtOnce()
         let connection: WireConnection
-        do throws(ThumbcacheError) {
-            connection = try await current()
-        } catch {
-            pipeline.release()
-            throw error
+        if mayBegin, let active {
+            // Nearly always. Tasks that watch over the time would cost more than all the rest of a request.
+            connection = active
+        } else {
+            connection = try await within(limit) { () async throws(ThumbcacheError) in
+                if !mayBegin { try await self.pipeline.acquire() }
+                do throws(ThumbcacheError) {
+                    return try await self.current()
+                } catch {
+                    self.pipeline.release()
+                    throw error
+                }
+            }
         }
         // Not before the reply is there, wanted or not: otherwise tasks that are cancelled could fill the pipeline.
-        return try await connection.reply(to: words, closing: false) { [pipeline] in pipeline.release() }
+        return try await connection.reply(to: words, closing: false, by: deadline) { [pipeline] in pipeline.release() }
     }
 
     private var active: WireConnection? {

@@ -19,11 +19,13 @@ final class WireConnection: Sendable {
     /// - Parameters:
     ///   - closing: whether a cancelled task closes the connection. The daemon ends a wait with its connection, and
     ///     with nothing else; otherwise a reply that comes too late is dropped.
+    ///   - deadline: when the wait is over, without an effect on the connection; nil for never.
     ///   - onEnd: called when the reply is there or cannot come any more, wanted or not.
     func reply(
-        to words: [ByteBuffer], closing: Bool, onEnd: @escaping @Sendable () -> Void = {}
+        to words: [ByteBuffer], closing: Bool, by deadline: NIODeadline? = nil,
+        onEnd: @escaping @Sendable () -> Void = {}
     ) async throws(ThumbcacheError) -> Value {
-        let exchange = Exchange(onEnd: onEnd)
+        let exchange = Exchange(by: deadline, onEnd: onEnd)
         if Task.isCancelled {
             exchange.end(.failure(.cancelled))
             throw .cancelled

@@ -15,8 +15,9 @@ public struct ImageStatus: Sendable, Hashable {
     /// Whether an image may be served without asking its origin.
     public enum State: String, Sendable, Hashable { case fresh, stale }
 
-    /// Where it came from. Unknown to this library: nil.
-    public enum Source: String, Sendable, Hashable { case memory, disk, origin, revalidated, put }
+    /// Where it came from. Unknown to this library: nil. A fallback is the operator's picture, served where nobody has
+    /// one of the profile.
+    public enum Source: String, Sendable, Hashable { case memory, disk, origin, revalidated, put, fallback }
 
     /// SHA-256 of the bytes, in lower-case hexadecimal.
     public let digest: String

@@ -28,7 +28,7 @@ public enum MetaKey: String, Sendable, CaseIterable {
     case ttl
     /// `fresh` or `stale`.
     case state
-    /// `memory`, `disk`, `origin`, `revalidated` or `put`.
+    /// `memory`, `disk`, `origin`, `revalidated`, `put` or `fallback`.
     case source
     case epoch
 

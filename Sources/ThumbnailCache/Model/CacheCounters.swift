@@ -8,6 +8,8 @@ public enum CacheEvent: Int, CaseIterable, Sendable {
     /// Of caches that have ended. Each open one counts them under the lock that it holds anyway, and they are added
     /// when somebody asks: so cores do not fight over one line.
     case memoryHits
+    /// Pictures of the operator's choice, where nobody had one.
+    case fallbacksServed
     case diskHits, staleServed, downloads, downloadFailures
     /// Downloads that asked only for an image that is no longer the one held.
     case revalidations

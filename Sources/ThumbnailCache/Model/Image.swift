@@ -80,10 +80,14 @@ public struct ImageRecord: Hashable, Sendable {
     public var redirectedTo: String?
     /// The tokens that it is for, as ``LoginTokens/family`` tells them apart; nil where it is for all.
     public var tokenFamily: UInt32?
+    /// Whether somebody was to be asked before the URL that it came from, and failed: so it stands in for what that one
+    /// may have.
+    public var isStandIn: Bool
 
     public init(
         shape: ImageShape, digest: ImageDigest, provenance: Provenance, freshness: Freshness,
-        fields: StoredFields = StoredFields(), redirectedTo: String? = nil, tokenFamily: UInt32? = nil
+        fields: StoredFields = StoredFields(), redirectedTo: String? = nil, tokenFamily: UInt32? = nil,
+        isStandIn: Bool = false
     ) {
         self.shape = shape
         self.digest = digest
@@ -92,6 +96,7 @@ public struct ImageRecord: Hashable, Sendable {
         self.fields = fields
         self.redirectedTo = redirectedTo
         self.tokenFamily = tokenFamily
+        self.isStandIn = isStandIn
     }
 }
 

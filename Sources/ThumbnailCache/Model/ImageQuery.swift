@@ -42,6 +42,8 @@ public struct ImageQuery: Sendable {
 public struct ServedImage: Sendable {
     public enum Source: String, Sendable {
         case memory, disk, origin, revalidated, put
+        /// The operator's picture, where nobody has one of the profile.
+        case fallback
     }
 
     public internal(set) var image: Image

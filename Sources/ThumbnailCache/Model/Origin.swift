@@ -3,6 +3,12 @@ public struct Origin: Sendable, Equatable {
     public var name: String
     /// Template with `{profile}`, `{user}`, `{size}`, `{profile_sha256}`, `{profile_md5}`.
     public var url: String
+    /// Whether ``url`` is shown the user's token.
+    public var showsToken = true
+    /// Whom to ask, in this order, where ``url`` and those before have no picture or fail: see ``mostLinks``.
+    public var then: [OriginLink] = []
+    /// What is served where nobody has a picture; nil for nothing.
+    public var fallback: FallbackPicture?
     /// `{size}` when a request names none; pixels.
     public var defaultSize: UInt16 = 128
     /// URL prefixes that `GET … URL` may name.
@@ -30,10 +36,25 @@ public struct Origin: Sendable, Equatable {
 }
 
 extension Origin {
+    /// ``url`` and those that follow it: a picture that nobody has costs as many requests.
+    public static var mostLinks: Int { 8 }
+
     public init(name: String, url: String) {
         self.name = name
         self.url = url
     }
+}
+
+/// A further template of an origin, which shares all else with the first but what is said here.
+public struct OriginLink: Sendable, Equatable {
+    /// Template, as ``Origin/url``.
+    public var url: String
+    /// At its scheme, host and port.
+    public var allowPrivateAddresses = false
+    /// Whether it is shown the user's token.
+    public var showsToken = false
+
+    public init(url: String) { self.url = url }
 }
 
 /// When the circuit breaker of an origin's host opens, and for how long.

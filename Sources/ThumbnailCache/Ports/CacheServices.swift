@@ -115,6 +115,9 @@ public protocol Timekeeping: Sendable {
     /// The wall clock at this moment: seconds since 1970. Only to compare with what other machines say of the time.
     var wallClock: Int64 { get }
 
+    /// Milliseconds of a clock that nobody sets, since some moment.
+    var uptime: Int64 { get }
+
     /// Runs `work` once, so many milliseconds from now by a clock that nobody sets, unless cancelled before.
     func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any Timer
 }

@@ -2,7 +2,7 @@ import NIOCore
 
 /// Downloads, as the domain needs them.
 public protocol ImageFetching: Sendable {
-    /// The URL to ask for an image: the origin's template filled in, or `url` where a client named one, judged
+    /// The URL to ask for an image: the origin's templates filled in, or `url` where a client named one, judged
     /// by the origin's `allow` entries. Normalised, so that equal URLs are equal strings. Pure; costs microseconds.
     func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(TargetError) -> DownloadTarget
 
@@ -29,10 +29,16 @@ public struct DownloadTarget: Hashable, Sendable {
     public let url: String
     /// Whether it was named by the client: then its redirects are held to the `allow` entries.
     public let isNamedByClient: Bool
+    /// Whether the user's token is for it. The fetcher looks once more at where each request goes.
+    public let showsToken: Bool
+    /// Whom to ask next, in this order, where this one has no picture or fails. These have none behind them.
+    public let others: [DownloadTarget]
 
-    public init(url: String, isNamedByClient: Bool) {
+    public init(url: String, isNamedByClient: Bool, showsToken: Bool = true, others: [DownloadTarget] = []) {
         self.url = url
         self.isNamedByClient = isNamedByClient
+        self.showsToken = showsToken
+        self.others = others
     }
 }
 
@@ -46,18 +52,21 @@ public struct Download: Sendable {
     public let target: DownloadTarget
     /// Sent as `Authorization: Bearer` to the origin's own scheme, host and port, and to nobody else.
     public let token: Secret?
+    /// Milliseconds for all of it: the origin's, or what this link of it may take of them.
+    public var timeout: Int64
     /// With it, the image is wanted only if it is no longer the one that is held.
     public var condition: DownloadCondition?
     public let framing: ReplyFraming
 
     public init(
-        uid: UInt32, origin: Origin, target: DownloadTarget, token: Secret?, condition: DownloadCondition? = nil,
-        framing: ReplyFraming
+        uid: UInt32, origin: Origin, target: DownloadTarget, token: Secret?, timeout: Int64? = nil,
+        condition: DownloadCondition? = nil, framing: ReplyFraming
     ) {
         self.uid = uid
         self.origin = origin
         self.target = target
         self.token = token
+        self.timeout = timeout ?? origin.timeout
         self.condition = condition
         self.framing = framing
     }

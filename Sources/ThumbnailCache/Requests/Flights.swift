@@ -21,6 +21,13 @@ struct FlightID: Hashable, Sendable {
         case larger
         /// Of a URL: two GETs with different URLs each get their own image.
         case download(String)
+        /// Of whatever link of the origin has a picture, asked one after another (``LinkChain``).
+        case chain
+
+        /// What fetches that.
+        init(_ target: DownloadTarget) { self = target.others.isEmpty ? .download(target.url) : .chain }
+
+        var isDownload: Bool { if case .read = self { false } else { self != .larger } }
     }
 
     let slot: Slot
@@ -38,6 +45,10 @@ struct Flight: Sendable {
     /// The image that the origin is asked to confirm or to replace; nil where it is asked for one whatever is held. Its
     /// bytes are kept here, so that a 304 finds them though they were evicted meanwhile.
     var basis: Image?
+    /// Where it is asked for; nil for a look.
+    var target: DownloadTarget?
+    /// The URL that the image held came from.
+    var heldURL: String?
     /// Whether the slot held nothing, or what this download would replace, when it began and holds nothing newer since:
     /// then the origin's word that there is none empties the slot. Of another URL it says nothing of the image held.
     var ownsSlot = false

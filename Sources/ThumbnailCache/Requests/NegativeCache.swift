@@ -37,7 +37,12 @@ struct NegativeCache: Sendable {
         notes[slot, url]?.isMissing(at: now) == true
     }
 
-    /// The same, and the slot was left with nothing from elsewhere either: nobody need look on disk.
+    /// Until when that is believed (seconds since 1970); nil where it is not.
+    func missingUntil(_ slot: Slot, url: String, at now: Int64) -> Int64? {
+        notes[slot, url].flatMap { $0.isMissing(at: now) ? $0.until : nil }
+    }
+
+    /// It is missing, and the slot was left with nothing from elsewhere either: nobody need look on disk.
     func leavesEmpty(_ slot: Slot, url: String, at now: Int64) -> Bool {
         notes[slot, url].map { $0.isMissing(at: now) && $0.leavesSlotEmpty } ?? false
     }
@@ -132,7 +137,7 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
     /// twice where these have just grown.
     static var bytesOfOne: Int { 192 }
     /// As many sizes and URLs of one profile are remembered: they are looked through one by one.
-    private static var mostOfProfile: Int { 16 }
+    private static var mostOfProfile: Int { 64 }
 
     /// - Parameters:
     ///   - limit: how many are remembered at most.

@@ -19,7 +19,7 @@ extension RequestCoordinator {
     private mutating func depart(_ id: WaiterID) -> (waiter: Waiter?, held: ServedImage?, effects: [Effect]) {
         guard let wait = waits.removeValue(forKey: id) else { return (nil, nil, []) }
         let waiter = activity[wait.slot]?.flights[wait.work]?.remove(id)
-        guard case .download = wait.work, let flight = activity[wait.slot]?.flights[wait.work] else {
+        guard wait.work.isDownload, let flight = activity[wait.slot]?.flights[wait.work] else {
             return (waiter, nil, [])
         }
         guard waiter != nil, flight.isAbandoned else { return (waiter, flight.held, []) }
@@ -97,7 +97,7 @@ extension RequestCoordinator {
         activity[slot]?.dropping = nil
         let waiters = flights.values.flatMap(\.waiters).sorted { $0.id.number < $1.id.number }
         for waiter in waiters { waits[waiter.id] = nil }
-        let cancelled = flights.keys.count { if case .download = $0 { true } else { false } }
+        let cancelled = flights.keys.count { $0.isDownload }
         let handles = flights.values.compactMap(\.handle)
         return (cancelled, waiters.map { .answer($0, outcome) } + handles.map { .cancel($0) })
     }

@@ -1,17 +1,34 @@
-// What stands in for an image of a size that nobody has: the next larger one of the profile that is held.
+// What stands in for an image of a size that nobody has: the next larger one of the profile that is held, else the
+// operator's picture.
 
 extension RequestCoordinator {
     /// Answers who asked for what there is none of: with null, or with a larger image where one will do and there is
     /// one. Nobody but the origin can say that there is none: so this comes after it was asked, if there is an origin.
     mutating func answerNone(_ waiter: Waiter, _ route: Route, _ now: Int64) -> [Effect] {
-        guard mayTakeLarger(waiter.query, route, now) else { return [.answer(waiter, .success(nil))] }
+        guard mayTakeLarger(waiter.query, route, now) else { return [none(waiter, route, now)] }
         return wait(waiter, for: .larger).map { [.findLarger($0)] } ?? []
+    }
+
+    /// The answer to who asked for what nobody has.
+    private func none(_ waiter: Waiter, _ route: Route, _ now: Int64) -> Effect {
+        guard let picture = route.fallback, case .success(let target?) = target(of: waiter.query, route) else {
+            return .answer(waiter, .success(nil))
+        }
+        // Good for as long as it is believed that nobody has one: then whoever keeps it asks again.
+        var until = Int64.max
+        for link in [DownloadTarget](target) {
+            until = min(until, negativeCache.missingUntil(waiter.query.slot, url: link.url, at: now) ?? now)
+        }
+        var record = picture.record
+        record.freshness = Freshness(storedAt: now, lifetime: until - now)
+        let served = ServedImage(Image(record: record, bytes: picture.bytes), from: .fallback, at: now)
+        return .answer(waiter, .success(served))
     }
 
     private func mayTakeLarger(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
         guard query.largerWillDo else { return false }
         guard case .success(let target?) = route.target else { return true }
-        return !negativeCache.leavesNoneLarger(query.slot, url: target.url, at: now)
+        return !target.contains { negativeCache.leavesNoneLarger(query.slot, url: $0.url, at: now) }
     }
 
     /// The slots whose images may stand in for one that is missing, the best first: by size, and the one of no size
@@ -36,12 +53,14 @@ extension RequestCoordinator {
     ///   - found: with the slot that it was found in.
     ///   - isConclusive: whether all was looked at, and no image of the profile has come since: then there is none.
     mutating func largerEnded(
-        _ id: FlightID, found: (image: ServedImage, slot: Slot)?, isConclusive: Bool, now: Int64
+        _ id: FlightID, found: (image: ServedImage, slot: Slot)?, isConclusive: Bool, route: Route, now: Int64
     ) -> [Effect] {
         guard let flight = finish(id) else { return [] }
         let served = found.flatMap { mayStandIn($0.image.image, of: $0.slot, now: now) ? $0.image : nil }
         if found == nil && isConclusive { negativeCache.noneLarger(than: id.slot) }
         tidy(id.slot)
-        return flight.waiters.map { .answer($0, .success(served)) }
+        return flight.waiters.map { waiter in
+            served.map { .answer(waiter, .success($0)) } ?? none(waiter, route, now)
+        }
     }
 }

@@ -10,7 +10,8 @@ struct RequestCoordinator: Sendable {
         case answer(Waiter, GetOutcome)
         /// Look on disk, then report with ``readEnded(_:image:route:now:)``.
         case read(FlightID)
-        /// Look for a larger image of the slot's profile, then report with ``largerEnded(_:found:isConclusive:now:)``.
+        /// Look for a larger image of the slot's profile, then report with
+        /// ``largerEnded(_:found:isConclusive:route:now:)``.
         case findLarger(FlightID)
         /// Download, then report with ``downloadEnded(_:_:route:now:)``.
         case download(FlightID, DownloadTarget)
@@ -33,9 +34,11 @@ struct RequestCoordinator: Sendable {
 
         private(set) lazy var target: Target = find()
         private let find: () -> Target
+        /// What is served where there is none.
+        let fallback: Image?
 
-        init(_ find: @escaping () -> Target) {
-            self.find = find
+        init(fallback: Image? = nil, _ find: @escaping () -> Target) {
+            (self.fallback, self.find) = (fallback, find)
         }
 
         static func success(_ target: DownloadTarget?) -> Route { Route { .success(target) } }
@@ -106,7 +109,9 @@ struct RequestCoordinator: Sendable {
             }
             if query.download == .behind { return answer + refresh(query, held: served, fallback, route, now) }
         }
-        if query.download == .never && !query.largerWillDo { return [.answer(waiter, .success(nil))] }
+        if query.download == .never, !query.largerWillDo, route.fallback == nil {
+            return [.answer(waiter, .success(nil))]
+        }
         switch target(of: query, route) {
         case .success(nil): return answerNone(waiter, route, now)
         case .success where isAbsent(query, route, now): return answerNone(waiter, route, now)
@@ -116,7 +121,7 @@ struct RequestCoordinator: Sendable {
         case .failure(let failure): return [answer(waiter, failedBy: failure, fallback: fallback)]
         case .success(let target?):
             let begin = beginning(query, at: target, held: held, fallback, now)
-            let flight = wait(waiter, for: .download(target.url), begin: begin)
+            let flight = wait(waiter, for: .init(target), begin: begin)
             return flight.map { [.download($0, target)] } ?? []
         }
     }
@@ -126,10 +131,10 @@ struct RequestCoordinator: Sendable {
         _ query: ImageQuery, held: ServedImage?, _ fallback: ServedImage?, _ route: Route, _ now: Int64
     ) -> [Effect] {
         guard case .success(let target?) = target(of: query, route), !isAbsent(query, route, now),
-            !negativeCache.hasJustFailed(query.slot, url: target.url, at: now)
+            !negativeCache.hasJustFailed(query.slot, url: target.nameOfFailures, at: now)
         else { return [] }
         let begin = beginning(query, at: target, held: held, fallback, now)
-        let flight = start(query.slot, .download(target.url), begin: begin) { $0.isBackground = true }
+        let flight = start(query.slot, .init(target), begin: begin) { $0.isBackground = true }
         return flight.map { [.download($0, target)] } ?? []
     }
 
@@ -142,14 +147,18 @@ struct RequestCoordinator: Sendable {
     ) -> (inout Flight) -> Void {
         let ownsSlot = held.map { query.accepts($0.image) } ?? true
         let basis = basis(in: held?.image, at: target, now)
-        return { ($0.held, $0.basis, $0.ownsSlot) = (fallback, basis, ownsSlot) }
+        let heldURL: String? = if case .url(let url)? = held?.image.record.provenance { url } else { nil }
+        return { flight in
+            (flight.held, flight.basis, flight.ownsSlot) = (fallback, basis, ownsSlot)
+            (flight.target, flight.heldURL) = (target, heldURL)
+        }
     }
 
     /// What a download can be conditional on: the image held, if it came from there and there is something to ask with.
     private func basis(in held: Image?, at target: DownloadTarget, _ now: Int64) -> Image? {
-        guard let held, held.record.provenance == .url(target.url), held.record.fields.hasValidator(now: now) else {
-            return nil
-        }
+        guard let held, held.record.fields.hasValidator(now: now),
+            target.contains({ held.record.provenance == .url($0.url) })
+        else { return nil }
         return held
     }
 
@@ -176,7 +185,7 @@ struct RequestCoordinator: Sendable {
         return underWay == nil ? flight.id : nil
     }
 
-    private func target(of query: ImageQuery, _ route: Route) -> Route.Target {
+    func target(of query: ImageQuery, _ route: Route) -> Route.Target {
         query.named.map { .success($0) } ?? route.target
     }
 
@@ -185,7 +194,7 @@ struct RequestCoordinator: Sendable {
     /// Whether a flight is the current one of its kind, and has not ended. Asked right before a download starts.
     func isUnderWay(_ id: FlightID) -> Bool { activity[id.slot]?.flights[id.work]?.id.number == id.number }
 
-    private func flight(_ id: FlightID) -> Flight? { isUnderWay(id) ? activity[id.slot]?.flights[id.work] : nil }
+    func flight(_ id: FlightID) -> Flight? { isUnderWay(id) ? activity[id.slot]?.flights[id.work] : nil }
 
     /// Takes a flight out with all who wait for it, in the order they came; nil when it is no longer the current one.
     mutating func finish(_ id: FlightID) -> Flight? {
@@ -227,9 +236,13 @@ struct RequestCoordinator: Sendable {
     }
 
     /// A download has ended. Nil when it is no longer the current one: then its outcome reaches nobody.
-    /// - Parameter route: for a slot that holds nothing.
-    mutating func downloadEnded(_ id: FlightID, _ result: DownloadResult, route: Route, now: Int64) -> [Effect]? {
-        guard case .download(let url) = id.work, let flight = finish(id) else { return nil }
+    /// - Parameters:
+    ///   - missing: the URLs of links that said that they have none, until when that is believed.
+    ///   - route: for a slot that holds nothing.
+    mutating func downloadEnded(
+        _ id: FlightID, _ result: DownloadResult, missing: [String: Int64] = [:], route: Route, now: Int64
+    ) -> [Effect]? {
+        guard let flight = finish(id), let target = flight.target else { return nil }
         let slot = id.slot
         var effects: [Effect] = []
         switch result {
@@ -239,19 +252,33 @@ struct RequestCoordinator: Sendable {
             effects += take(served, storable: storable, of: id, route: route, now: now)
             if flight.isChange(to: image, isHeld: storable) { effects.append(.changed(slot)) }
         case .missing(let until, _):
-            negativeCache.missing(slot, url: url, until: until, leavesSlotEmpty: flight.ownsSlot, now: now)
+            note(missing.isEmpty ? [target.url: until] : missing, slot, leavesEmpty: flight.ownsSlot, now)
             for waiter in flight.waiters { effects += answerNone(waiter, route, now) }
-            if flight.ownsSlot {
-                effects += overtakeRead(of: slot, by: nil, route: route, now: now)
-                effects += drop(id)
-                if flight.known != nil { effects.append(.changed(slot)) }
-            }
+            effects += emptySlot(of: flight, route, now)
         case .failed(let failure):
-            if flight.isBackground { negativeCache.failed(slot, url: url, at: now) }
-            effects += flight.waiters.map { answer($0, failedBy: failure, fallback: flight.held) }
+            // Who gave what is held has it no more, though nobody knows what the others have.
+            let isGone = flight.heldURL.map { missing[$0] != nil } ?? false
+            note(missing, slot, leavesEmpty: flight.ownsSlot && isGone, now)
+            if flight.isBackground { negativeCache.failed(slot, url: target.nameOfFailures, at: now) }
+            effects += flight.waiters.map { answer($0, failedBy: failure, fallback: isGone ? nil : flight.held) }
+            if isGone { effects += emptySlot(of: flight, route, now) }
         }
         tidy(slot)
         return effects
+    }
+
+    private mutating func note(_ missing: [String: Int64], _ slot: Slot, leavesEmpty: Bool, _ now: Int64) {
+        for (url, until) in missing {
+            negativeCache.missing(slot, url: url, until: until, leavesSlotEmpty: leavesEmpty, now: now)
+        }
+    }
+
+    /// What the slot held is not to be served again.
+    private mutating func emptySlot(of flight: Flight, _ route: Route, _ now: Int64) -> [Effect] {
+        guard flight.ownsSlot else { return [] }
+        let slot = flight.id.slot
+        let effects = overtakeRead(of: slot, by: nil, route: route, now: now) + drop(flight.id)
+        return flight.known == nil ? effects : effects + [.changed(slot)]
     }
 
     /// A newer image has come for a slot: nothing older in it is served from here on.
@@ -307,15 +334,15 @@ struct RequestCoordinator: Sendable {
 
     private func isAbsent(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
         guard case .success(let target?) = target(of: query, route) else { return false }
-        return negativeCache.isMissing(query.slot, url: target.url, at: now)
+        return target.allSatisfy { negativeCache.isMissing(query.slot, url: $0.url, at: now) }
     }
 
     /// Whether it is known without a look on disk that there is nothing to be had. A request that names no URL takes
     /// what is held from anywhere: for that the slot must be empty.
     private func isKnownEmpty(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
-        if query.named != nil { return isAbsent(query, route, now) }
-        guard case .success(let target?) = route.target else { return false }
-        return negativeCache.leavesEmpty(query.slot, url: target.url, at: now)
+        guard isAbsent(query, route, now) else { return false }
+        guard query.named == nil, case .success(let target?) = route.target else { return query.named != nil }
+        return target.contains { negativeCache.leavesEmpty(query.slot, url: $0.url, at: now) }
     }
 
     mutating func tidy(_ slot: Slot) {

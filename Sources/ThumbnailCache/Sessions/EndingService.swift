@@ -85,6 +85,7 @@ public final class EndingService: Sendable {
                 receipt.epoch = sessions.epochs.next(of: uid)
                 for profile in some { publish(.purge(profile), of: entry, receipt.epoch) }
             }
+            tell("purged", entry.owner, ["profiles": "\(profiles.count)"], receipt.usage)
             return receipt
         } catch {
             log.warning(
@@ -135,7 +136,7 @@ public final class EndingService: Sendable {
             if login != entry.state.withLockedValue({ $0.login }) {
                 try await sessions.save(login, of: owner, on: services.endings)
             }
-            tell("logged out", owner, sessions: remaining)
+            tell("logged out", owner, ["sessions": "\(remaining)"])
             entry.change { $0.sessionEnded(session, login) }
             return Receipt(sessions: remaining, epoch: sessions.epochs.next(of: owner.uid))
         case .end(let cache, let ending):
@@ -144,6 +145,7 @@ public final class EndingService: Sendable {
             let closed = await services.endings.value(for: owner.uid) { cache?.close(wipesBehind: ending == .purge) }
             defer { if let wipe = closed?.wipe { services.disk.submit(for: owner.uid, wipe) } }
             let epoch = try await commit(ending, of: entry)
+            tell(ending, owner, usage)
             let (cancelled, sessions) = (closed?.cancelled ?? 0, entry.sessions)
             return Receipt(users: 1, usage: usage, cancelled: cancelled, sessions: sessions, epoch: epoch)
         }
@@ -171,7 +173,6 @@ public final class EndingService: Sendable {
                 sessions.open(entry, next, epoch: epoch)
             } else {
                 sessions.users(of: owner.uid)?.changed(owner.user, isLoggedIn: false)
-                tell("logged out", owner, sessions: 0)
             }
             return epoch
         } catch {
@@ -191,8 +192,19 @@ public final class EndingService: Sendable {
         services.events.publish(UserEvent(owner: entry.owner, kind: kind, epoch: epoch))
     }
 
-    private func tell(_ what: Logger.Message, _ owner: Owner, sessions count: Int) {
-        sessions.uidLog.write(what, uid: owner.uid, ["sessions": "\(count)"], at: services.time.now)
+    private func tell(_ ending: UserState.Ending, _ owner: Owner, _ usage: Usage?) {
+        switch ending {
+        case .logout: tell("logged out", owner, ["sessions": "0"], usage)
+        case .purge: tell("purged", owner, [:], usage)
+        }
+    }
+
+    /// - Parameter usage: what was held; nil where it was not counted yet.
+    private func tell(
+        _ what: Logger.Message, _ owner: Owner, _ details: Logger.Metadata, _ usage: Usage? = nil
+    ) {
+        let held = usage.map { ["images": "\($0.images)", "bytes": "\($0.bytes)"] as Logger.Metadata } ?? [:]
+        sessions.uidLog.write(what, uid: owner.uid, details.merging(held) { $1 }, at: services.time.now)
     }
 
     // MARK: Trying again
@@ -214,6 +226,7 @@ public final class EndingService: Sendable {
                 guard case .broken(let owed, _) = entry.phase else { return }
                 do {
                     _ = try await self.commit(owed, of: entry)
+                    self.tell(owed, entry.owner, nil)
                     self.log.notice(
                         "a purge or log-out that had failed is durable now",
                         metadata: ["uid": "\(owner.uid)", "ending": "\(owed)"])

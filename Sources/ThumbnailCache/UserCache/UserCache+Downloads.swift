@@ -7,7 +7,8 @@ extension UserCache {
     /// A download that waits for its token, is under way, or was refused its token and tries once more with another.
     private struct DownloadAttempt: Sendable {
         let flight: FlightID
-        let target: DownloadTarget
+        /// Whom it asks, and what they have said.
+        var chain: LinkChain
         let origin: Origin
         /// What is held and to be revalidated.
         var basis: Image?
@@ -18,7 +19,13 @@ extension UserCache {
         var refused: Secret?
 
         /// The number of the last step before.
-        var step: Int { refused == nil ? 0 : 2 }
+        var step: Int { 4 * chain.number + (refused == nil ? 0 : 2) }
+
+        /// What is held, if it came from that link and the tokens may confirm it.
+        func basis(of link: DownloadTarget) -> Image? {
+            guard let basis, basis.record.provenance == .url(link.url) else { return nil }
+            return (basis.record.tokenFamily ?? family) == family ? basis : nil
+        }
     }
 
     func download(_ flight: FlightID, _ target: DownloadTarget) {
@@ -27,29 +34,64 @@ extension UserCache {
             (state.coordinator.isUnderWay(flight) ? state.account : nil, state.coordinator.basis(flight))
         }
         guard let account else { return }
+        let chain = LinkChain(target)
         guard let origin = origin(of: account) else {
-            return finished(flight, target, .failed(.origin("the user's origin is configured no more")))
+            return finished(flight, chain, .failed(.origin("the user's origin is configured no more")))
         }
-        let attempt = DownloadAttempt(flight: flight, target: target, origin: origin, basis: basis)
+        let attempt = DownloadAttempt(
+            flight: flight, chain: chain, origin: origin, basis: basis, family: account.family)
         change { state in
             Consequences(effects: state.coordinator.downloadStarted(flight, handle: attempt.steps))
         }
+        askNext(attempt)
+    }
+
+    /// Asks the link whose turn it is, or ends the flight when all have said what they have.
+    private func askNext(_ attempt: DownloadAttempt) {
+        var attempt = attempt
+        attempt.refused = nil
+        let (slot, now) = (attempt.flight.slot, services.time.now)
+        let account = state.withLockedValue { state in
+            attempt.chain.skip { state.coordinator.negativeCache.isMissing(slot, url: $0, at: now) }
+            return state.coordinator.isUnderWay(attempt.flight) ? state.account : nil
+        }
+        guard let account else { return }
+        guard attempt.chain.current != nil else {
+            return finished(attempt.flight, attempt.chain, attempt.chain.end(family: attempt.family))
+        }
         authorize(attempt, account)
+    }
+
+    /// What the link that was asked has said.
+    private func ended(_ attempt: DownloadAttempt, _ result: RequestCoordinator.DownloadResult?) {
+        guard let result else { return finished(attempt.flight, attempt.chain, nil) }
+        var attempt = attempt
+        let flight = attempt.flight
+        let all = state.withLockedValue { state in
+            attempt.chain.take(
+                result, timeToLive: attempt.origin.negativeTTL, heldURL: state.coordinator.heldURL(flight)
+            ) { state.coordinator.prefersHeld(flight, to: $0, of: $1) }
+        }
+        if let all { finished(flight, attempt.chain, all) } else { askNext(attempt) }
     }
 
     /// Sends the download as soon as there is a token for it, or nobody wants one.
     private func authorize(_ attempt: DownloadAttempt, _ account: Account) {
         var attempt = attempt
         // Asked before the token, so that an answer never counts for tokens that came after the one that was shown.
-        attempt.family = account.family
-        // What is held for others is not what these tokens may confirm.
-        if let held = attempt.basis?.record.tokenFamily, held != attempt.family { attempt.basis = nil }
+        let family = account.family
+        // Nor does what the links before have said.
+        if attempt.chain.hasHeard, attempt.family != family {
+            return finished(attempt.flight, attempt.chain, nil)
+        }
+        attempt.family = family
+        guard attempt.chain.current?.showsToken == true else { return ask(attempt, nil) }
         // What cannot be renewed is sent, be it nothing, for the origin to judge.
         guard let service = account.service else { return ask(attempt, account.tokens.access) }
         let wait = service.ask(refused: attempt.refused, of: attempt.origin) { [attempt] result in
             switch result {
             case .success(let token): self.ask(attempt, token)
-            case .failure(let failure): self.finished(attempt.flight, attempt.target, .failed(failure))
+            case .failure(let failure): self.ended(attempt, .failed(failure))
             }
         }
         attempt.steps.follow(wait, as: attempt.step + 1)
@@ -57,14 +99,20 @@ extension UserCache {
 
     /// Asks the fetcher: nobody else does.
     private func ask(_ attempt: DownloadAttempt, _ token: Secret?) {
-        let (flight, target) = (attempt.flight, attempt.target)
+        var attempt = attempt
         // A token may have been waited for, and the flight have ended meanwhile.
-        guard state.withLockedValue({ $0.coordinator.isUnderWay(flight) }) else { return }
+        guard let link = attempt.chain.current,
+            state.withLockedValue({ $0.coordinator.isUnderWay(attempt.flight) })
+        else { return }
+        guard let timeout = attempt.chain.share(of: attempt.origin.timeout, at: services.time.uptime) else {
+            let reason = "the origin's other links took all of its \(attempt.origin.timeout) ms"
+            return ended(attempt, .failed(.timedOut(reason)))
+        }
         let download = Download(
-            uid: payer, origin: attempt.origin, target: target, token: token,
-            condition: attempt.basis.map { condition(for: $0, at: target) }, framing: services.framing)
+            uid: payer, origin: attempt.origin, target: link, token: token, timeout: timeout,
+            condition: attempt.basis(of: link).map { condition(for: $0, at: link) }, framing: services.framing)
         do {
-            let handle = try services.fetcher.start(download) { outcome in
+            let handle = try services.fetcher.start(download) { [attempt] outcome in
                 if let token, self.triesAgain(attempt, token, outcome) { return }
                 self.arrived(outcome, attempt)
             }
@@ -72,7 +120,7 @@ extension UserCache {
             if download.condition != nil { services.counters.count(.revalidations) }
             attempt.steps.follow(handle, as: attempt.step + 2)
         } catch {
-            finished(flight, target, .failed(error))
+            ended(attempt, .failed(error))
         }
     }
 
@@ -100,12 +148,15 @@ extension UserCache {
     /// Judges what came: here, on the fetcher's thread, if it is quickly done.
     private func arrived(_ outcome: DownloadOutcome, _ attempt: DownloadAttempt) {
         let responseTime = ResponseTime(now: services.time.now, wallClock: services.time.wallClock)
-        let (flight, target, origin, basis) = (attempt.flight, attempt.target, attempt.origin, attempt.basis)
-        let family = attempt.family
-        // It may wait for its turn beyond a log-out: so it holds no token, and not the attempt, which may.
-        let judge: @Sendable () -> Void = {
-            let result = self.judge(outcome, of: target, from: origin, basis: basis, family, at: responseTime)
-            self.finished(flight, target, result)
+        guard let link = attempt.chain.current else { return }
+        // It may wait for its turn beyond a log-out: so it holds no token.
+        var attempt = attempt
+        attempt.refused = nil
+        let judge: @Sendable () -> Void = { [attempt] in
+            let result = self.judge(
+                outcome, of: link, from: attempt.origin, basis: attempt.basis(of: link), attempt.family,
+                at: responseTime)
+            self.ended(attempt, result)
         }
         if case .image(let downloaded) = outcome, downloaded.bytes.count > Self.mostHashedAtOnce {
             services.disk.submit(for: owner.uid, judge)
@@ -179,8 +230,10 @@ extension UserCache {
 
     // MARK: The end of the flight
 
-    /// - Parameter result: nil when the answer means nothing for what is held.
-    private func finished(_ flight: FlightID, _ target: DownloadTarget, _ result: RequestCoordinator.DownloadResult?) {
+    /// - Parameters:
+    ///   - chain: with what its links have said.
+    ///   - result: nil when the answer means nothing for what is held.
+    private func finished(_ flight: FlightID, _ chain: LinkChain, _ result: RequestCoordinator.DownloadResult?) {
         defer { services.writes.downloadEnded() }
         let slot = flight.slot
         let now = services.time.now
@@ -188,11 +241,12 @@ extension UserCache {
         change { state in
             // Looked at where it takes effect: other tokens may be shown since it was judged.
             guard let result, state.coordinator.suits(result) else {
-                return Consequences(effects: state.coordinator.askAgain(flight, target))
+                return Consequences(effects: state.coordinator.askAgain(flight, chain.target))
             }
-            guard let effects = state.coordinator.downloadEnded(flight, result, route: route, now: now) else {
-                return Consequences()
-            }
+            guard
+                let effects = state.coordinator.downloadEnded(
+                    flight, result, missing: chain.missing, route: route, now: now)
+            else { return Consequences() }
             state.invalidateLookups(of: slot.profile)
             var memory = MemoryChange()
             if let image = result.storable {

@@ -74,6 +74,7 @@ extension UserCache {
         case .memory, .disk:
             if served.isStale { services.counters.count(.staleServed) }
             if served.source == .disk { services.counters.count(.diskHits) }
+        case .fallback: services.counters.count(.fallbacksServed)
         case .origin, .revalidated, .put:
             // Just asked about, though it may not be used again without asking.
             break
@@ -112,7 +113,8 @@ extension UserCache {
     /// Where to ask for what a slot is to hold: where the held image came from, else where the template says.
     func route(for slot: Slot, held: Image?) -> Route {
         guard let origin else { return .success(nil) }
-        return Route { self.target(of: origin, for: slot, held: held) }
+        let fallback = origin.fallback?.image(services.framing, digest: services.store.digest)
+        return Route(fallback: fallback) { self.target(of: origin, for: slot, held: held) }
     }
 
     private func target(of origin: Origin, for slot: Slot, held: Image?) -> Route.Target {
@@ -124,6 +126,10 @@ extension UserCache {
         let usual = target(nil)
         guard case .url(let url)? = held?.record.provenance, case .success(let template?) = usual, url != template.url
         else { return usual }
+        // Somebody is to be asked before the one that it came from.
+        if held?.record.isStandIn == true { return usual }
+        // First who gave it, then the others from the beginning.
+        if let links = template.beginning(at: url) { return .success(links) }
         let other = target(url)
         // Where it fails the configuration has changed since: that URL may not be asked any more.
         return if case .success = other { other } else { usual }

@@ -20,6 +20,7 @@ extension UserCache {
         let slot = flight.slot
         defer { state.withLockedValue { $0.largerLookups.end(slot.profile) } }
         state.withLockedValue { $0.largerLookups.begin(slot.profile) }
+        let route = self.route(for: slot, held: nil)
         for number in 1...Self.mostLookups {
             let before = state.withLockedValue { $0.largerLookups.invalidations(of: slot.profile) }
             let lookup = larger(than: slot)
@@ -32,7 +33,7 @@ extension UserCache {
                 guard isOver else { return Consequences() }
                 let effects = state.coordinator.largerEnded(
                     flight, found: isInvalidated ? nil : lookup.found,
-                    isConclusive: lookup.isComplete && !isInvalidated, now: now)
+                    isConclusive: lookup.isComplete && !isInvalidated, route: route, now: now)
                 return Consequences(effects: effects)
             }
             if isOver { return }

@@ -1,5 +1,6 @@
 import Glibc
 import LinuxSupport
+import NIOCore
 import ThumbnailCache
 
 extension Configuration {
@@ -7,11 +8,16 @@ extension Configuration {
     struct OriginDraft {
         var origin: Origin
         var token = TokenEndpoint(url: "", clientID: "")
+        /// Path of a picture; empty for none.
+        var fallback = ""
     }
 
     /// Every key of an `[origins.NAME]`. A file with a secret is read whenever the configuration is.
     static let originSettings: [Setting<OriginDraft>] = [
         Setting("url", \.origin.url, .webURL),
+        Setting("show-token", \.origin.showsToken, .flag),
+        Setting("then", \.origin.then, .list(of: link, such: "[{ url = \"https://b.example.org/{profile}\" }]")),
+        Setting("fallback", \.fallback, .path(orNone: true)),
         Setting("default-size", \.origin.defaultSize, .count(1...4096)),
         Setting("allow", \.origin.allow, .list(of: .webURL, such: "[\"https://cdn.example.org/avatars/\"]")),
         Setting("allow-private-addresses", \.origin.allowPrivateAddresses, .flag),
@@ -79,7 +85,50 @@ extension Configuration {
             return [.init(key: key, sentence: "\(error)")]
         }
         origins[name] = draft.origin
+        fallbackFiles[name] = draft.fallback.isEmpty ? nil : draft.fallback
         return []
+    }
+
+    /// Reads the origins' pictures, when the limits are known that they have to keep.
+    mutating func readFallbacks() -> [ConfigurationError.Problem] {
+        fallbackFiles.sorted { $0.key < $1.key }.compactMap { name, path in
+            do {
+                let bytes = try readPlainFile(path, limit: limits.image)
+                origins[name]?.fallback = try FallbackPicture(
+                    ByteBuffer(bytes: bytes), maximumDimension: limits.dimension)
+                return nil
+            } catch let refusal as ImageRefusal {
+                return .init(
+                    key: "origins.\(name).fallback", sentence: "\(quoted(path)) is no such picture: \(refusal.reason)")
+            } catch {
+                return .init(key: "origins.\(name).fallback", sentence: "\(quoted(path)) \(error)")
+            }
+        }
+    }
+
+    /// Every key of an `[[origins.NAME.then]]`.
+    static let linkSettings: [Setting<OriginLink>] = [
+        Setting("url", \.url, .webURL),
+        Setting("allow-private-addresses", \.allowPrivateAddresses, .flag),
+        Setting("show-token", \.showsToken, .flag),
+    ]
+
+    private static var link: SettingKind<OriginLink> {
+        SettingKind { node throws(SettingError) in
+            guard case .table(let table) = node else {
+                throw SettingError("is \(node.typeName); write { url = \"https://avatars.example.org/{profile}\" }")
+            }
+            var link = OriginLink(url: "")
+            var reader = SettingReader(settings: linkSettings)
+            reader.read(table, into: &link)
+            if !reader.found.contains("url") {
+                reader.complain("url", "is missing; write a URL, as in \"https://avatars.example.org/{profile}\"")
+            }
+            if let problem = reader.problems.first {
+                throw SettingError(problem.sentence, keySuffix: problem.key.map { ".\($0)" } ?? "")
+            }
+            return link
+        }
     }
 
     private static var caFile: SettingKind<String> {

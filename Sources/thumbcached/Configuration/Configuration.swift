@@ -16,6 +16,8 @@ struct Configuration: Equatable, Sendable {
     var sessions = Sessions()
     /// By name. Empty unless configured; `default` is the one that a LOGIN without ORIGIN takes.
     var origins: [String: Origin] = [:]
+    /// Paths of the pictures that they serve where nobody has one, by the origins' names.
+    var fallbackFiles: [String: String] = [:]
     var limits = Limits()
     var access = Access()
     var log = Log()

@@ -42,7 +42,7 @@ struct ConfigurationLoader: Sendable {
         }
         var reader = SettingReader(settings: Configuration.settings(accounts: accounts), ignoring: "origins")
         reader.read(document, into: &configuration)
-        let ofOrigins = document["origins"].map { configuration.readOrigins($0, validateOrigin) } ?? []
+        var ofOrigins = document["origins"].map { configuration.readOrigins($0, validateOrigin) } ?? []
         if !reader.found.contains("sessions.pending-logouts"), !configuration.storage.state.isEmpty {
             // Beside the state directory and not in it: that one is the daemon's own, and this one root's.
             var state = configuration.storage.state[...]
@@ -53,6 +53,7 @@ struct ConfigurationLoader: Sendable {
         if reader.problems.isEmpty, ofOrigins.isEmpty {
             reader.reconcile(&configuration)
             nameMissingPaths(configuration, &reader)
+            ofOrigins += configuration.readFallbacks()
         }
         let problems = reader.problems + ofOrigins
         guard problems.isEmpty else { throw ConfigurationError(file: file, problems: problems) }

@@ -44,8 +44,8 @@ extension Daemon {
                     guard peer.isAdmin else { return lines }
                     let backlog = services.writes.backlog
                     lines += counters.figures(
-                        .diskHits, .staleServed, .downloads, .downloadFailures, .revalidations, .notModified,
-                        .downloadsCancelled, .puts, .storeFailures, .storesSkipped)
+                        .diskHits, .staleServed, .fallbacksServed, .downloads, .downloadFailures, .revalidations,
+                        .notModified, .downloadsCancelled, .puts, .storeFailures, .storesSkipped)
                     return lines + [("unwritten_images", "\(backlog.images)"), ("unwritten_bytes", "\(backlog.bytes)")]
                 },
                 "store": { peer, figures in

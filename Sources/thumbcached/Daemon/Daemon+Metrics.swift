@@ -87,6 +87,9 @@ extension Daemon {
                     .init(counters[.diskHits], labels: ["source": "disk"]),
                 ]),
             counted("stale_served_total", "Of those, images that were stale.", counters[.staleServed]),
+            counted(
+                "fallbacks_served_total", "Operators' pictures served where an origin had none.",
+                counters[.fallbacksServed]),
             counted("puts_total", "Images stored by PUT.", counters[.puts]),
             counted("downloads_total", "Downloads begun.", counters[.downloads]),
             counted("download_failures_total", "Downloads that failed.", counters[.downloadFailures]),

@@ -38,7 +38,8 @@ enum Daemon {
         let log = Logger(label: "thumbcached") { label in
             StructuredLog(
                 label: label, threshold: { logLevel ?? live.withLockedValue { $0.log.level } },
-                isJournal: Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"]))
+                isJournal: Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"]),
+                metadataProvider: RequestID.metadata)
         }
         let accounts = LiveAccounts(log: log)
         accounts.read()

@@ -59,6 +59,8 @@ struct SystemTime: Timekeeping {
 
     var wallClock: Int64 { read(CLOCK_REALTIME) / 1_000_000_000 }
 
+    var uptime: Int64 { read(CLOCK_BOOTTIME) / 1_000_000 }
+
     func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any ThumbnailCache.Timer {
         LoopTimer(task: group.next().scheduleTask(in: .milliseconds(milliseconds), work))
     }

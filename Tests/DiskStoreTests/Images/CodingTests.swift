@@ -11,11 +11,11 @@ private let fullRecord = ImageRecord(
         storedAt: -1, initialAge: .max, lifetime: 0, staleWhileRevalidate: 5, staleIfError: .min),
     fields: StoredFields(
         cacheControl: "max-age=5", expires: "0", pragma: "p", vary: "accept", etag: "W/\"x\"", lastModified: ""),
-    redirectedTo: "https://example.org/b", tokenFamily: .max)
+    redirectedTo: "https://example.org/b", tokenFamily: .max, isStandIn: true)
 
 @Test func `a record is read as it was written, whatever of it is there`() throws {
     // Each bit stands for a part that is there.
-    for parts in 0..<1_024 {
+    for parts in 0..<2_048 {
         var record = fullRecord
         if parts & 1 == 0 { record.provenance = .put }
         if parts & 2 == 0 { record.redirectedTo = nil }
@@ -27,6 +27,7 @@ private let fullRecord = ImageRecord(
         if parts & 128 == 0 { record.fields.etag = nil }
         if parts & 256 == 0 { record.fields.lastModified = nil }
         if parts & 512 == 0 { record.tokenFamily = nil }
+        if parts & 1_024 == 0 { record.isStandIn = false }
         let bytes = try #require(ImageRecordCoding.encode(record))
         #expect(bytes.withUnsafeBytes { ImageRecordCoding.decode($0) } == record)
     }
@@ -40,7 +41,7 @@ private let fullRecord = ImageRecord(
     #expect((bytes + [0]).withUnsafeBytes { ImageRecordCoding.decode($0) } == nil)
     // Another version, a part that there is none of, no such kind of image, a text that is not UTF-8.
     for (position, value) in [
-        (0, 1), (0, 2), (0, 4), (1, 4), (3, 0), (3, 6), (bytes.count - 4, 0xFF),
+        (0, 1), (0, 2), (0, 4), (1, 8), (3, 0), (3, 6), (bytes.count - 4, 0xFF),
     ] as [(Int, UInt8)] {
         var wrong = bytes
         wrong[position] = value
@@ -54,6 +55,7 @@ func `a record of the second version is read, unless its answer may have varied 
 {
     for parts in 0..<8 {
         var record = fullRecord
+        record.isStandIn = false
         if parts & 1 == 0 { record.redirectedTo = nil }
         if parts & 2 == 0 { record.fields.vary = nil }
         if parts & 4 == 0 { record.tokenFamily = nil }

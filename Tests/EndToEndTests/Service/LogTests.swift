@@ -26,12 +26,17 @@ extension EndToEnd {
             }
         }
 
-        @Test func `log-ins and log-outs are told by uid and number of sessions, without a name`() throws {
+        @Test func `who changes what is told by uid, process and request, without a name`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
                 let client = try daemon.connect()
                 #expect(try client.call("LOGIN", "alice", "SESSION", "one") == .ok)
                 #expect(try client.call("LOGIN", "alice", "SESSION", "two") == .ok)
+                #expect(try client.call("PUT", "alice", "bob", Picture.gif("bob")) == .ok)
+                let purge = try client.call("PURGE", "alice", "1", "bob")
+                #expect(purge["images"]?.number == 1)
+                let held = try #require(purge["bytes"]?.number)
+                #expect(try client.call("PURGE", "alice")["users"]?.number == 1)
                 #expect(try client.call("LOGOUT", "alice", "SESSION", "one")["sessions"]?.number == 1)
                 #expect(try client.call("LOGOUT", "alice")["users"]?.number == 1)
                 // Nobody is logged in: there is nothing to tell.
@@ -39,13 +44,20 @@ extension EndToEnd {
                 let lines = daemon.log.split(separator: "\n").compactMap { line in
                     line.range(of: "level=info").map { line[$0.lowerBound...] }
                 }
-                let uid = geteuid()
+                let id = try #require(try client.call("CLIENT", "ID").number)
+                func line(_ message: String, _ details: String, request number: Int) -> String {
+                    let own = ["pid=\(getpid())", "request=\(id).\(number)", "uid=\(geteuid())"]
+                    let fields = (details.split(separator: " ").map(String.init) + own).sorted()
+                    return (["level=info", "message=\(message)"] + fields).joined(separator: " ")
+                }
                 #expect(
-                    lines == [
-                        "level=info message=\"logged in\" sessions=1 uid=\(uid)",
-                        "level=info message=\"logged in\" sessions=2 uid=\(uid)",
-                        "level=info message=\"logged out\" sessions=1 uid=\(uid)",
-                        "level=info message=\"logged out\" sessions=0 uid=\(uid)",
+                    lines.map(String.init) == [
+                        line("\"logged in\"", "sessions=1", request: 1),
+                        line("\"logged in\"", "sessions=2", request: 2),
+                        line("purged", "bytes=\(held) images=1 profiles=1", request: 3),
+                        line("purged", "bytes=0 images=0", request: 4),
+                        line("\"logged out\"", "sessions=1", request: 5),
+                        line("\"logged out\"", "bytes=0 images=0 sessions=0", request: 6),
                     ])
                 for word in ["alice", "one", "two"] { #expect(!lines.contains { $0.contains(" \(word)") }) }
             }

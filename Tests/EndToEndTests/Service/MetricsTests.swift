@@ -40,9 +40,11 @@ extension EndToEnd {
                     return [.send(GatedOrigin.response(Picture.gif(request.path), headers: fields))]
                 }
                 defer { origin.end() }
+                try write(Picture.gif("nobody"), to: machine.path("nobody.gif"))
                 let daemon = try machine.daemon { daemon in
                     daemon.settings.setOrigin("\(origin.url)/{profile}")
                     daemon.settings["origins.default", "timeout"] = "60s"
+                    daemon.settings["origins.default", "fallback"] = .string(machine.path("nobody.gif"))
                 }
                 let client = try daemon.connect()
                 let before = sums(try metrics(client))

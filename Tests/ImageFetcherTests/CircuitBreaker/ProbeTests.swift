@@ -142,10 +142,15 @@ import Testing
     func `F68: no connection in a time that the asker itself cut short says nothing to others`(row: Timeout) {
         var origin = Origin.test(timeout: row.timeout)
         origin.connectTimeout = row.connectTimeout
-        let finding = Transfer.finding(afterTimeout: row.given, hasSentNothing: true, of: origin)
+        let finding = Transfer.finding(
+            afterTimeout: row.given, of: origin.timeout, hasSentNothing: true, connectTimeout: origin.connectTimeout)
         #expect(finding == (row.isUnreachable ? .unreachable : .nothing))
-        #expect(Transfer.finding(afterTimeout: 1, hasSentNothing: false, of: origin) == .nothing)
-        let sent = Transfer.finding(afterTimeout: row.timeout, hasSentNothing: false, of: origin)
+        let short = Transfer.finding(
+            afterTimeout: 1, of: origin.timeout, hasSentNothing: false, connectTimeout: origin.connectTimeout)
+        #expect(short == .nothing)
+        let sent = Transfer.finding(
+            afterTimeout: row.timeout, of: origin.timeout, hasSentNothing: false,
+            connectTimeout: origin.connectTimeout)
         #expect(sent == .failed(retryAfter: nil))
     }
 }

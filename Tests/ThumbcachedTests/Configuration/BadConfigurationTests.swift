@@ -124,6 +124,17 @@ import Testing
             "f.toml: origins.default.backoff: 2m is more than origins.default.backoff-max (1m): "
                 + "lower the one or raise the other"),
         Case(
+            origin + "then = [\"https://b.example\"]",
+            "f.toml: origins.default.then[0]: is a string; write { url = \"https://avatars.example.org/{profile}\" }"),
+        Case(
+            origin
+                + "[[origins.default.then]]\nurl = \"https://b.example\"\n[[origins.default.then]]\nshow-token = true",
+            "f.toml: origins.default.then[1].url: is missing; write a URL, as in "
+                + "\"https://avatars.example.org/{profile}\""),
+        Case(
+            origin + "[[origins.default.then]]\nurls = \"https://b.example\"",
+            "f.toml: origins.default.then[0].urls: unknown key; did you mean url?"),
+        Case(
             origin + "failures = 0", "f.toml: origins.default.failures: 0 is out of range: 1 to 1000000 can be"),
         Case(
             origin + "backoff = \"0s\"", "f.toml: origins.default.backoff: \"0s\" is too short: at least 1ms"),

@@ -1,7 +1,9 @@
+import CacheFakes
 import DaemonServer
 import DiskStore
 import Foundation
 import Logging
+import NIOCore
 import Testing
 
 @testable import ThumbnailCache
@@ -64,6 +66,24 @@ import Testing
         }
     }
 
+    @Test func `every example of an origin in the documentation is good`() throws {
+        let document = try String(contentsOf: repository.appending(path: "docs/origins.md"), encoding: .utf8)
+        let examples = document.components(separatedBy: "```toml\n").dropFirst().map {
+            $0.components(separatedBy: "```")[0]
+        }
+        #expect(examples.count >= 2)
+        try Fixture.withDirectory { directory in
+            try Data("s".utf8).write(to: URL(filePath: "\(directory)/secret"))
+            try Data(SampleImage.png("nobody").readableBytesView).write(to: URL(filePath: "\(directory)/nobody.png"))
+            let loader = ConfigurationLoader(
+                environment: Fixture.environment, uid: 0, accounts: Fixture.accounts)
+            for example in examples {
+                let text = example.replacing("/etc/thumbcached/", with: "\(directory)/")
+                #expect(try loader.decode(text, file: "f.toml").origins["default"] != nil, "\(example)")
+            }
+        }
+    }
+
     @Test func `every key takes the value that is written`() throws {
         let configuration = try Fixture.decode(
             """
@@ -83,6 +103,7 @@ import Testing
             pending-logouts = "/p"
             [origins.work]
             url = "http://127.0.0.1:8080/{profile}/{size}.png"
+            show-token = false
             default-size = 64
             allow = ["https://cdn.example.org/a", 'http://127.0.0.1:8081']
             allow-private-addresses = true
@@ -103,6 +124,12 @@ import Testing
             [origins.work.token]
             endpoint = "https://id.example.org/token"
             client-id = "c"
+            [[origins.work.then]]
+            url = "https://second.example.org/{profile}"
+            [[origins.work.then]]
+            url = "http://10.0.0.1/{profile}"
+            allow-private-addresses = true
+            show-token = true
             [origins.other]
             url = "https://other.example.org/{profile_md5}"
             [origins.long]
@@ -162,6 +189,10 @@ import Testing
         expected.origins["work"]?.breaker = BreakerPolicy(
             failures: 3, backoff: 500, backoffMax: 120_000, retryAfterMax: 3_600_000)
         expected.origins["work"]?.lowestSpeed = 2_048
+        expected.origins["work"]?.showsToken = false
+        var company = OriginLink(url: "http://10.0.0.1/{profile}")
+        (company.allowPrivateAddresses, company.showsToken) = (true, true)
+        expected.origins["work"]?.then = [OriginLink(url: "https://second.example.org/{profile}"), company]
         expected.origins["work"]?.tokenEndpoint = TokenEndpoint(url: "https://id.example.org/token", clientID: "c")
         expected.limits = .init(
             image: 1 << 20, dimension: 100, id: 64, arguments: 32, input: 2 << 20, output: 3 << 20,
@@ -172,6 +203,33 @@ import Testing
         expected.access.admins = AdminRule(uids: [1000, 12], gids: [10, 34])
         expected.log.level = .debug
         #expect(configuration == expected)
+    }
+
+    @Test func `I8: an origin's fallback is read, if it is a picture within the limits`() throws {
+        try Fixture.withDirectory { directory in
+            let file = "\(directory)/nobody.png"
+            try Data(SampleImage.png("nobody", size: 200, width: 20).readableBytesView).write(to: URL(filePath: file))
+            func decode(_ path: String, _ limits: String = "") throws -> FallbackPicture? {
+                let text = "[origins.a]\nurl = \"https://a.example\"\nfallback = \"\(path)\"\n[limits]\n\(limits)"
+                return try Fixture.decode(text).origins["a"]?.fallback
+            }
+            let picture = try FallbackPicture(
+                SampleImage.png("nobody", size: 200, width: 20), maximumDimension: 20)
+            #expect(try decode(file) == picture)
+            #expect(try decode(file, "image = \"200B\"\ndimension = 20") == picture)
+            #expect(try decode("") == nil)
+            for (path, limits, words) in [
+                (file, "image = \"199B\"", "has more than 199 bytes"), (file, "dimension = 19", "is no such picture"),
+                ("/dev/null", "", "is not a plain file"), ("\(directory)/none", "", "No such file"),
+                ("nobody.png", "", "is not an absolute path"),
+            ] {
+                #expect("\(path) \(limits)") {
+                    try decode(path, limits)
+                } throws: {
+                    "\($0)".contains("origins.a.fallback: ") && "\($0)".contains(words)
+                }
+            }
+        }
     }
 
     @Test func `a default gives way to what is set, and what is set stays`() throws {

@@ -1,6 +1,7 @@
 import Foundation
 import LinuxSupport
 import Logging
+import Synchronization
 import Testing
 
 @testable import ProgramLog
@@ -13,11 +14,11 @@ import Testing
         let level: LevelBox
         let isJournal: Bool
 
-        func logger() -> Logger {
+        func logger(_ clock: @escaping @Sendable () -> Int64 = { 1_795_259_045_006_999_999 }) -> Logger {
             Logger(label: "x") { label in
                 var log = StructuredLog(label: label, threshold: { level.value }, isJournal: isJournal)
                 log.output = output
-                log.clock = { 1_795_259_045_006_999_999 }
+                log.clock = clock
                 return log
             }
         }
@@ -46,6 +47,28 @@ import Testing
             log.logger().info("listening", metadata: ["path": "/run/s", "connections": "3"])
         }
         #expect(text == "time=2026-11-21T11:04:05.006Z level=info message=listening connections=3 path=/run/s\n")
+    }
+
+    @Test func `I8: a message that comes all the time fills no log, and what was left out is told`() throws {
+        let text = try written(level: .debug) { log in
+            let now = Atomic<Int64>(0)
+            let logger = log.logger { now.load(ordering: .relaxed) }
+            for _ in 0..<StructuredLog.most + 7 { logger.warning("no room") }
+            logger.error("another")
+            for _ in 0..<2 * StructuredLog.most { logger.debug("asked for") }
+            now.store(LineLimit<String>.period * 1_000_000_000, ordering: .relaxed)
+            logger.warning("no room")
+        }
+        let lines = text.split(separator: "\n").map { $0.drop { $0 != " " }.dropFirst() }
+        func count(_ message: String) -> Int { lines.count { $0.contains("message=\(message)") } }
+        #expect(count("\"no room\"") == StructuredLog.most + 1)
+        #expect(count("another") == 1)
+        #expect(count("\"asked for\"") == 2 * StructuredLog.most)
+        #expect(
+            lines.suffix(2) == [
+                "level=notice message=\"more of this than was written\" of=\"no room\" unwritten=7",
+                "level=warning message=\"no room\"",
+            ])
     }
 
     @Test func `to the journal it has a priority and no time`() throws {
@@ -133,16 +156,16 @@ import Testing
     }
 
     @Test func `lines of many threads do not mix`() throws {
-        let text = try written { log in
+        let text = try written(level: .debug) { log in
             let logger = log.logger()
             DispatchQueue.concurrentPerform(iterations: 8) { thread in
-                for index in 0..<200 { logger.info("m", metadata: ["id": "\(thread)-\(index)"]) }
+                for index in 0..<200 { logger.debug("m", metadata: ["id": "\(thread)-\(index)"]) }
             }
         }
         let lines = text.split(separator: "\n")
         #expect(lines.count == 1600)
         #expect(Set(lines).count == 1600)
-        #expect(lines.allSatisfy { $0.hasPrefix("time=2026-11-21T11:04:05.006Z level=info message=m id=") })
+        #expect(lines.allSatisfy { $0.hasPrefix("time=2026-11-21T11:04:05.006Z level=debug message=m id=") })
     }
 
     @Test(

@@ -86,7 +86,7 @@ import Testing
                 guard until > now else { break }
                 while let first = list.first, first.until <= now { list.removeFirst() }
                 list.removeAll { $0.profile == profile && $0.size == size && $0.url == url }
-                if list.count(where: { $0.profile == profile }) >= 16,
+                if list.count(where: { $0.profile == profile }) >= 64,
                     let first = list.firstIndex(where: { $0.profile == profile })
                 {
                     list.remove(at: first)

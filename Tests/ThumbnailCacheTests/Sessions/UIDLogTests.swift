@@ -1,3 +1,4 @@
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import Testing
@@ -11,7 +12,7 @@ import Testing
         for uid in 100_000..<100_100 as Range<UInt32> { log.write("line", uid: uid, [:], at: 0) }
         log.write("line", uid: 1001, [:], at: 0)
         #expect(lines.withLockedValue { $0.count } == UIDLog.most + 1)
-        log.write("line", uid: 100_000, [:], at: UIDLog.period)
+        log.write("line", uid: 100_000, [:], at: LineLimit<UInt32>.period)
         let last = lines.withLockedValue { $0.suffix(2) }
         #expect(last == ["more of this than was written uid=1000 unwritten=80", "line uid=100000"])
     }

@@ -60,7 +60,7 @@ struct CoordinatorBench {
     ) -> [String] {
         let found = image.map { (image: ServedImage($0, from: .disk, at: now), slot: slot) }
         return tell(
-            coordinator.largerEnded(flight("larger"), found: found, isConclusive: isConclusive, now: now))
+            coordinator.largerEnded(flight("larger"), found: found, isConclusive: isConclusive, route: route, now: now))
     }
 
     /// The fetcher has taken a download, which can be stopped from now on.

@@ -8,6 +8,7 @@ struct Settings {
         case integer(Int)
         case boolean(Bool)
         case array([Value])
+        case table([String: Value])
 
         init(stringLiteral text: String) { self = .string(text) }
         init(integerLiteral number: Int) { self = .integer(number) }
@@ -19,6 +20,7 @@ struct Settings {
             case .string(let text): "\"\(text)\""
             case .integer(let number): "\(number)"
             case .boolean(let isTrue): "\(isTrue)"
+            case .table(let keys): "{ " + keys.map { "\($0) = \($1.toml)" }.sorted().joined(separator: ", ") + " }"
             case .array(let elements): "[" + elements.map(\.toml).joined(separator: ", ") + "]"
             }
         }

@@ -1,0 +1,76 @@
+/* CRenderer: see include/renderer.h. The process itself. */
+#define _GNU_SOURCE
+
+#include "renderer.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+pid_t crenderer_fork(void) {
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        /* Should it have ended meanwhile, nobody sends the signal any more. */
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(1);
+    }
+    return child;
+}
+
+void crenderer_give_way(void) {
+    struct sched_param none = {0};
+    /* Where either is refused, it has the share of everybody else. */
+    sched_setscheduler(0, SCHED_BATCH, &none);
+    setpriority(PRIO_PROCESS, 0, 10);
+}
+
+static int allow_calls(scmp_filter_ctx filter) {
+    static const int calls[] = {
+        /* What is open. */
+        SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(readv), SCMP_SYS(writev), SCMP_SYS(recvfrom), SCMP_SYS(poll),
+        SCMP_SYS(ppoll), SCMP_SYS(close), SCMP_SYS(fstat), SCMP_SYS(newfstatat),
+        /* Memory; how it is made is looked at below. */
+        SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(brk),
+        /* Threads and signals of its own. */
+        SCMP_SYS(futex), SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(gettid), SCMP_SYS(getpid),
+        SCMP_SYS(sched_yield), SCMP_SYS(sched_getaffinity), SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask),
+        SCMP_SYS(rt_sigreturn), SCMP_SYS(sigaltstack), SCMP_SYS(restart_syscall),
+        /* Time, and chance. */
+        SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep), SCMP_SYS(nanosleep), SCMP_SYS(gettimeofday),
+        SCMP_SYS(setitimer), SCMP_SYS(getrusage), SCMP_SYS(getrandom),
+        /* The end. */
+        SCMP_SYS(exit), SCMP_SYS(exit_group),
+    };
+    for (size_t index = 0; index < sizeof calls / sizeof *calls; index++) {
+        int result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, calls[index], 0);
+        /* A call that this architecture does not have. */
+        if (result != 0 && result != -EDOM) return result;
+    }
+    /* Memory without a file behind it, which nobody executes. */
+    int result = seccomp_rule_add(
+        filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
+        SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS));
+    if (result != 0) return result;
+    result = seccomp_rule_add(
+        filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+    if (result != 0) return result;
+    /* Threads, which libvips needs, and no processes. The flags of clone3 are behind a pointer: the C library then
+     * does with clone. */
+    result = seccomp_rule_add(
+        filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
+    if (result != 0) return result;
+    return seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+}
+
+int crenderer_confine(void) {
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+    if (!filter) return ENOMEM;
+    int result = allow_calls(filter);
+    if (result == 0) result = seccomp_load(filter);
+    seccomp_release(filter);
+    return -result;
+}

@@ -1,0 +1,148 @@
+/* CRenderer: see include/renderer.h. What libvips does. */
+#include "renderer.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <vips/vips.h>
+/* Not part of the one above. */
+#include <vips/vector.h>
+
+static void take_reason(char *why, size_t room) {
+    snprintf(why, room, "%s", vips_error_buffer());
+    vips_error_clear();
+    size_t length = strlen(why);
+    while (length > 0 && why[length - 1] == '\n') why[--length] = 0;
+}
+
+int crenderer_load(const char *program, char *why, size_t room) {
+    if (vips_init(program) != 0) {
+        take_reason(why, room);
+        return -1;
+    }
+    static const char *const loaders[] = {
+        "VipsForeignLoadJpegBuffer", "VipsForeignLoadPngBuffer", "VipsForeignLoadWebpBuffer",
+        "VipsForeignLoadNsgifBuffer", "VipsForeignLoadHeifBuffer",
+    };
+    vips_operation_block_set("VipsForeignLoad", TRUE);
+    for (size_t index = 0; index < sizeof loaders / sizeof *loaders; index++)
+        vips_operation_block_set(loaders[index], FALSE);
+    /* A worker is one of many, and serves one user. */
+    vips_concurrency_set(1);
+    /* The same picture in the same size is never asked for twice. */
+    vips_cache_set_max(0);
+    /* It would write machine code at run time, and a confined process may execute none that it has written. */
+    vips_vector_set_enabled(FALSE);
+    return 0;
+}
+
+/* The format of a picture by the loader that takes it. CRENDERER_SOURCE for none. */
+static enum crenderer_format format_of(const char *loader) {
+    static const struct {
+        const char *name;
+        enum crenderer_format format;
+    } formats[] = {
+        {"VipsForeignLoadJpegBuffer", CRENDERER_JPEG}, {"VipsForeignLoadPngBuffer", CRENDERER_PNG},
+        {"VipsForeignLoadWebpBuffer", CRENDERER_WEBP}, {"VipsForeignLoadNsgifBuffer", CRENDERER_PNG},
+        {"VipsForeignLoadHeifBuffer", CRENDERER_WEBP},
+    };
+    for (size_t index = 0; loader && index < sizeof formats / sizeof *formats; index++)
+        if (strcmp(loader, formats[index].name) == 0) return formats[index].format;
+    return CRENDERER_SOURCE;
+}
+
+static int save(VipsImage *image, enum crenderer_format format, struct crenderer_picture *picture) {
+    switch (format) {
+    case CRENDERER_JPEG:
+        return vips_jpegsave_buffer(
+            image, &picture->bytes, &picture->length, "Q", 85, "strip", TRUE, "optimize_coding", TRUE, NULL);
+    case CRENDERER_WEBP:
+        return vips_webpsave_buffer(image, &picture->bytes, &picture->length, "Q", 82, "strip", TRUE, NULL);
+    default:
+        return vips_pngsave_buffer(image, &picture->bytes, &picture->length, "strip", TRUE, NULL);
+    }
+}
+
+/* Where a photograph was taken, who took it, a smaller copy of it: some savers keep them whatever they are told. */
+static void remove_metadata(VipsImage *image) {
+    char **fields = vips_image_get_fields(image);
+    for (char **field = fields; *field; field++) vips_image_remove(image, *field);
+    g_strfreev(fields);
+}
+
+/* Colours as every program takes them to be that is told nothing: sRGB, 8 bits, and for JPEG without transparency,
+ * which becomes white. The result is nobody else's. */
+static int make_plain(VipsImage *image, enum crenderer_format format, VipsImage **plain) {
+    VipsImage *coloured, *opaque;
+    if (vips_colourspace(image, &coloured, VIPS_INTERPRETATION_sRGB, NULL) != 0) return -1;
+    opaque = coloured;
+    int result = 0;
+    if (format == CRENDERER_JPEG && vips_image_hasalpha(coloured)) {
+        VipsArrayDouble *white = vips_array_double_newv(3, 255.0, 255.0, 255.0);
+        result = vips_flatten(coloured, &opaque, "background", white, NULL);
+        vips_area_unref(VIPS_AREA(white));
+        g_object_unref(coloured);
+        if (result != 0) return result;
+    }
+    result = vips_copy(opaque, plain, NULL);
+    g_object_unref(opaque);
+    if (result == 0) remove_metadata(*plain);
+    return result;
+}
+
+enum crenderer_outcome crenderer_render(
+    const void *source, size_t length, const struct crenderer_wish *wish, struct crenderer_picture *picture, char *why,
+    size_t room) {
+    memset(picture, 0, sizeof *picture);
+    const char *loader = vips_foreign_find_load_buffer(source, length);
+    enum crenderer_format own = format_of(loader);
+    if (own == CRENDERER_SOURCE) {
+        vips_error_clear();
+        snprintf(why, room, "no PNG, JPEG, GIF, WebP or AVIF");
+        return CRENDERER_UNKNOWN_FORMAT;
+    }
+    picture->format = wish->format == CRENDERER_SOURCE ? own : wish->format;
+
+    /* Its header alone. */
+    VipsImage *header = vips_image_new_from_buffer(source, length, "", "access", VIPS_ACCESS_SEQUENTIAL, NULL);
+    if (!header) {
+        take_reason(why, room);
+        return CRENDERER_BROKEN;
+    }
+    uint64_t width = (uint64_t)vips_image_get_width(header), height = (uint64_t)vips_image_get_page_height(header);
+    /* Only these are brought into sRGB by profiles, which takes as long as all the rest. */
+    int has_profile = vips_image_get_typeof(header, VIPS_META_ICC_NAME) != 0
+        || vips_image_get_interpretation(header) == VIPS_INTERPRETATION_CMYK;
+    g_object_unref(header);
+    if (width * height > wish->most_pixels) {
+        snprintf(why, room, "%llu x %llu pixels", (unsigned long long)width, (unsigned long long)height);
+        return CRENDERER_TOO_MANY_PIXELS;
+    }
+    uint64_t shorter = width < height ? width : height;
+    int covers = wish->fit == CRENDERER_COVER;
+    /* A square that is to be filled is no larger than the picture is. */
+    int side = (int)(covers && shorter < wish->side ? shorter : wish->side);
+
+    VipsImage *small = NULL, *plain = NULL;
+    int result = vips_thumbnail_buffer(
+        (void *)source, length, &small, side, "height", side, "size", VIPS_SIZE_DOWN, "crop",
+        covers ? VIPS_INTERESTING_CENTRE : VIPS_INTERESTING_NONE, "fail_on", VIPS_FAIL_ON_TRUNCATED,
+        has_profile ? "export_profile" : NULL, "srgb", NULL);
+    if (result == 0) result = make_plain(small, picture->format, &plain);
+    if (result == 0) {
+        picture->width = (uint32_t)vips_image_get_width(plain);
+        picture->height = (uint32_t)vips_image_get_height(plain);
+        result = save(plain, picture->format, picture);
+    }
+    if (plain) g_object_unref(plain);
+    if (small) g_object_unref(small);
+    if (result == 0) return CRENDERER_DONE;
+    take_reason(why, room);
+    crenderer_free(picture);
+    return CRENDERER_BROKEN;
+}
+
+void crenderer_free(struct crenderer_picture *picture) {
+    g_free(picture->bytes);
+    picture->bytes = NULL;
+    picture->length = 0;
+}

@@ -1,0 +1,163 @@
+import CLinux
+import CRenderer
+import Glibc
+import LinuxSupport
+import NIOCore
+import ProgramLog
+import RendererProtocol
+
+/// A process that makes renditions of one user's pictures, one after another, and has given up everything else before
+/// the first byte of one arrives.
+struct Worker {
+    /// Milliseconds without a request, behind which it ends.
+    private static var patience: CInt { 10_000 }
+    /// Seconds that one picture may take.
+    private static var longestPicture: Int { 10 }
+    /// Seconds of processor time behind which the next request finds another worker. The kernel ends it at twice that.
+    private static var mostTime: Int { 60 }
+    /// Bytes of memory beyond what it begins with.
+    private static var mostMemory: Int { 512 << 20 }
+
+    private let connection: CInt
+
+    /// Serves a connection, and ends the process. The caller is a copy of the parent, and has one thread.
+    static func run(on connection: CInt) -> Never {
+        signal(SIGCHLD, SIG_DFL)
+        do {
+            crenderer_give_way()
+            let kept = try confine(keeping: connection)
+            try Worker(connection: kept).serve()
+            _exit(0)
+        } catch {
+            // Behind the confinement nobody hears it: its standard error is closed as well.
+            StandardError().write("thumbcached-renderer: \(error)\n")
+            _exit(1)
+        }
+    }
+
+    // MARK: Giving up
+
+    /// - Returns: the connection, the only descriptor that is left.
+    private static func confine(keeping connection: CInt) throws -> CInt {
+        try limit(RLIMIT_AS, memory() + mostMemory)
+        try limit(RLIMIT_CPU, 2 * mostTime)
+        try limit(RLIMIT_FSIZE, 0)
+        try limit(RLIMIT_CORE, 0)
+        try leaveRoot()
+        // Without Landlock, which a kernel may lack, the filter still lets nothing be opened.
+        _ = try Confinement(readable: [], writable: [], sockets: .unix).apply()
+        guard dup2(connection, 0) == 0, clinux_close_from(1) == 0 else { throw SystemError("keep one descriptor") }
+        try limit(RLIMIT_NOFILE, 1)
+        let code = crenderer_confine()
+        guard code == 0 else { throw SystemError("seccomp_load", code: code) }
+        return 0
+    }
+
+    private static func limit(_ resource: __rlimit_resource, _ value: Int) throws(SystemError) {
+        var limit = rlimit(rlim_cur: rlim_t(value), rlim_max: rlim_t(value))
+        guard setrlimit(__rlimit_resource_t(resource.rawValue), &limit) == 0 else { throw SystemError("setrlimit") }
+    }
+
+    /// Bytes of address space that the process takes: proc(5), statm.
+    private static func memory() throws -> Int {
+        let words = try readTextFile("/proc/self/statm", limit: 4096).split(separator: " ")
+        guard let pages = words.first.flatMap({ Int($0) }) else {
+            throw SystemError("read /proc/self/statm", code: EINVAL)
+        }
+        return pages * sysconf(Int32(_SC_PAGESIZE))
+    }
+
+    // MARK: Serving
+
+    /// Returns when the daemon has closed, or wants nothing for a while.
+    private func serve() throws {
+        var used = 0
+        while used < Self.mostTime, waitForRequest() {
+            guard var head = try read(RenderRequest.headLength) else { return }
+            guard let request = RenderRequest(&head) else {
+                throw SystemError("understand a request", code: EPROTO)
+            }
+            guard let picture = try read(request.length) else { return }
+            try answer(request, picture)
+            used = Int(nanoseconds(of: CLOCK_PROCESS_CPUTIME_ID) / 1_000_000_000)
+        }
+    }
+
+    private func waitForRequest() -> Bool {
+        var wanted = pollfd(fd: connection, events: Int16(POLLIN), revents: 0)
+        return poll(&wanted, 1, Self.patience) > 0
+    }
+
+    private func answer(_ request: RenderRequest, _ source: ByteBuffer) throws {
+        var wish = crenderer_wish(
+            side: UInt32(request.side), fit: crenderer_fit(UInt32(request.fit.rawValue)),
+            format: crenderer_format(UInt32(request.format.rawValue)), most_pixels: UInt64(request.mostPixels))
+        var picture = crenderer_picture()
+        var why: [CChar] = Array(repeating: 0, count: 256)
+        // A picture that takes longer ends the process: the default action of SIGALRM.
+        setTimer(seconds: Self.longestPicture)
+        let outcome = source.withUnsafeReadableBytes { bytes in
+            crenderer_render(bytes.baseAddress, bytes.count, &wish, &picture, &why, why.count)
+        }
+        setTimer(seconds: 0)
+        defer { crenderer_free(&picture) }
+        var answer = RenderAnswer(number: request.number, outcome: Self.outcome(outcome))
+        if answer.outcome == .rendered {
+            guard let format = PictureFormat(rawValue: UInt8(picture.format.rawValue)),
+                picture.length <= RenderRequest.longestPicture
+            else { throw SystemError("render a picture", code: EOVERFLOW) }
+            (answer.length, answer.format) = (picture.length, format)
+            (answer.width, answer.height) = (UInt16(picture.width), UInt16(picture.height))
+        }
+        var head = ByteBuffer()
+        answer.write(to: &head)
+        try head.withUnsafeReadableBytes { try write($0) }
+        try write(UnsafeRawBufferPointer(start: picture.bytes, count: answer.length))
+    }
+
+    private static func outcome(_ outcome: crenderer_outcome) -> RenderAnswer.Outcome {
+        switch outcome {
+        case CRENDERER_DONE: .rendered
+        case CRENDERER_TOO_MANY_PIXELS: .tooManyPixels
+        case CRENDERER_UNKNOWN_FORMAT: .unknownFormat
+        default: .broken
+        }
+    }
+
+    private func setTimer(seconds: Int) {
+        var timer = itimerval()
+        timer.it_value.tv_sec = seconds
+        setitimer(__itimer_which_t(ITIMER_REAL.rawValue), &timer, nil)
+    }
+
+    // MARK: Bytes
+
+    /// nil when the daemon has closed.
+    private func read(_ count: Int) throws(SystemError) -> ByteBuffer? {
+        var buffer = ByteBuffer()
+        buffer.reserveCapacity(count)
+        while buffer.readableBytes < count {
+            let missing = count - buffer.readableBytes
+            var got = 0
+            buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: missing) { room in
+                got = Glibc.read(connection, room.baseAddress, missing)
+                return max(0, got)
+            }
+            if got == 0 { return nil }
+            if got < 0 && errno != EINTR { throw SystemError("read from the daemon") }
+        }
+        return buffer
+    }
+
+    private func write(_ bytes: UnsafeRawBufferPointer) throws(SystemError) {
+        var rest = bytes
+        while !rest.isEmpty {
+            let sent = Glibc.write(connection, rest.baseAddress, rest.count)
+            if sent < 0 {
+                guard errno == EINTR else { throw SystemError("write to the daemon") }
+                continue
+            }
+            rest = UnsafeRawBufferPointer(rebasing: rest[sent...])
+        }
+    }
+}

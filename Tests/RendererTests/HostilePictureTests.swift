@@ -1,0 +1,127 @@
+import Foundation
+import Glibc
+import NIOCore
+import RendererProtocol
+import Testing
+
+/// Pictures that were made to do harm, and decoders that were broken into.
+@Suite(.timeLimit(.minutes(3))) struct HostilePictureTests {
+    @Test(arguments: [
+        ("bomb.png", RenderAnswer.Outcome.tooManyPixels), ("bomb-bits.png", .tooManyPixels),
+        ("lying.jpg", .tooManyPixels),
+    ])
+    func `a bomb is known by its header, and is not decoded`(name: String, outcome: RenderAnswer.Outcome) throws {
+        let renderer = try Renderer()
+        let worker = try renderer.worker()
+        #expect(try worker.render(try Pictures.named(name), side: 64).answer.outcome == outcome)
+        #expect(try worker.render(try Pictures.named("baseline.jpg"), side: 8).answer.outcome == .rendered)
+    }
+
+    @Test func `a bomb that lies about itself costs its worker at most, and no other`() throws {
+        let renderer = try Renderer()
+        let (victim, other) = (try renderer.worker(), try renderer.worker())
+        // All pixels are allowed: memory and time are what is left.
+        for name in ["bomb.png", "bomb-bits.png", "lying.jpg", "bomb.gif"] {
+            let worker = try renderer.worker()
+            let source = try Pictures.named(name)
+            do {
+                let outcome = try worker.render(source, side: 64, mostPixels: .max).answer.outcome
+                #expect(outcome == .broken || outcome == .rendered, "\(name)")
+            } catch is RendererWorker.Ended {
+                // Its limits have ended it.
+            }
+        }
+        for worker in [victim, other] {
+            #expect(try worker.render(try Pictures.named("baseline.jpg"), side: 8).answer.outcome == .rendered)
+        }
+        #expect(try renderer.end() == 0)
+    }
+
+    @Test(arguments: RenderingTests.kinds + ["exif-6.jpg", "alpha.webp"])
+    func `a picture that breaks off anywhere is broken, or is what there is of it`(kind: String) throws {
+        let renderer = try Renderer()
+        var worker = try renderer.worker()
+        let source = try Pictures.named(kind)
+        for length in stride(from: 0, to: source.count, by: max(1, source.count / 60)) {
+            do {
+                let (answer, bytes) = try worker.render(Array(source[..<length]), side: 16)
+                if answer.outcome == .rendered { #expect(try SeenPicture(bytes).width == 16) }
+            } catch is RendererWorker.Ended {
+                Issue.record("\(kind) cut off at \(length) ended a worker")
+                worker = try renderer.worker()
+            }
+        }
+    }
+
+    @Test(arguments: RenderingTests.kinds)
+    func `a picture with any byte changed costs its worker at most`(kind: String) throws {
+        let renderer = try Renderer()
+        var worker = try renderer.worker()
+        let source = try Pictures.named(kind)
+        for place in stride(from: 0, to: source.count, by: max(1, source.count / 120)) {
+            var changed = source
+            changed[place] ^= UInt8(1 << (place % 8))
+            do {
+                _ = try worker.render(changed, side: 16)
+            } catch is RendererWorker.Ended {
+                worker = try renderer.worker()
+            }
+        }
+        #expect(try renderer.worker().render(source, side: 8).answer.outcome == .rendered)
+    }
+
+    @Test func `what is no picture, or one of another format, is not looked at`() throws {
+        let renderer = try Renderer()
+        let worker = try renderer.worker()
+        for text in ["", "hello", "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>", "%PDF-1.4\n", "BM"]
+        {
+            #expect(try worker.render(Array(text.utf8), side: 64).answer.outcome == .unknownFormat, "\(text)")
+        }
+    }
+
+    @Test(arguments: [
+        (side: UInt16(0), fit: UInt8(0), format: UInt8(0), length: UInt32(0)), (1, 2, 0, 0), (1, 0, 4, 0),
+        (1, 0, 0, .max),
+    ])
+    func `a request that is none ends the connection`(
+        wrong: (side: UInt16, fit: UInt8, format: UInt8, length: UInt32)
+    ) throws {
+        let renderer = try Renderer()
+        let worker = try renderer.worker()
+        var head = ByteBuffer()
+        head.writeMultipleIntegers(wrong.length, UInt32(1), wrong.side, wrong.fit, wrong.format, UInt32(1))
+        try worker.send(Array(head.readableBytesView))
+        #expect(try worker.receiveSome(1).isEmpty)
+    }
+
+    /// Somebody has broken into the decoder, and tries for all that there is on the machine.
+    @Test func `I1: whoever has broken into a worker gets at no file, no socket, no process and no other worker`()
+        throws
+    {
+        let built = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().path
+        let renderer = try Renderer(environment: [
+            "LD_PRELOAD": "\(built)/libHostileFetcher.so", "THUMBCACHED_HOSTILE_PID": "\(getpid())",
+            "THUMBCACHED_HOSTILE_PATHS": "/etc/passwd:/proc/self/mem:/proc/self/maps:\(built)",
+            "THUMBCACHED_HOSTILE_SOCKETS": "/run/dbus/system_bus_socket:@abstract",
+        ])
+        let worker = try renderer.worker()
+        try worker.send(
+            { () -> [UInt8] in
+                var head = ByteBuffer()
+                RenderRequest(length: 1, number: 1, side: 1, fit: .cover, format: .source, mostPixels: 1)
+                    .write(to: &head)
+                head.writeInteger(UInt8(0))
+                return Array(head.readableBytesView)
+            }())
+        var said: [UInt8] = []
+        while !said.holds("hostile: end") {
+            let piece = try worker.receiveSome(65_536)
+            try #require(!piece.isEmpty, "\(String(decoding: said, as: UTF8.self))")
+            said += piece
+        }
+        let tries = String(decoding: said, as: UTF8.self).split(separator: "\n").filter { $0.hasPrefix("hostile: ") }
+            .dropLast()
+        #expect(tries.count > 25, "\(tries)")
+        #expect(tries.filter { !$0.contains(": refused (") } == [])
+    }
+}

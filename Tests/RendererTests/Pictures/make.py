@@ -1,0 +1,105 @@
+"""Makes the pictures beside this file, with Pillow 13 from PyPI. They are kept, so that no test needs it.
+
+Each shows the same: a quarter in red above one in blue on the left, one in green above one in white on the right.
+"""
+
+import io
+import pathlib
+import struct
+import zlib
+
+from PIL import Image, ImageCms
+
+HERE = pathlib.Path(__file__).parent
+SIZE = (48, 32)
+COLOURS = [["red", "lime"], ["blue", "white"]]
+#: EXIF's numbers for how a picture is turned, and what turns the scene so.
+TURNS = {
+    1: None,
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+
+
+def scene(size=SIZE):
+    image = Image.new("RGB", size)
+    width, height = size[0] // 2, size[1] // 2
+    for row, line in enumerate(COLOURS):
+        for column, colour in enumerate(line):
+            image.paste(colour, (column * width, row * height, (column + 1) * width, (row + 1) * height))
+    return image
+
+
+def save(name, image, **options):
+    image.save(HERE / name, **options)
+
+
+def metadata(turn=1):
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    exif[0x013B] = "Somebody Else"
+    exif.get_ifd(0x8825).update({1: "N", 2: (52.0, 31.0, 12.0), 3: "E", 4: (13.0, 24.0, 18.0)})
+    return exif
+
+
+def png_chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(width, height, depth, colour, rows):
+    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + png_chunk(b"IHDR", head)
+        + png_chunk(b"IDAT", zlib.compress(rows, 9))
+        + png_chunk(b"IEND", b"")
+    )
+
+
+def main():
+    image = scene()
+    save("baseline.jpg", image, quality=95, subsampling=0)
+    save("progressive.jpg", image, quality=95, subsampling=0, progressive=True)
+    save("cmyk.jpg", image.convert("CMYK"), quality=95, subsampling=0)
+    save("grey.jpg", image.convert("L"), quality=95)
+    for turn, way in TURNS.items():
+        turned = image if way is None else image.transpose(way)
+        save(f"exif-{turn}.jpg", turned, quality=95, subsampling=0, exif=metadata(turn))
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    save("icc.png", image, icc_profile=profile)
+    save("palette.png", image.quantize(4))
+    alpha = image.convert("RGBA")
+    alpha.putpixel((0, 0), (0, 0, 0, 0))
+    alpha.paste((0, 0, 0, 0), (24, 16, 48, 32))
+    save("alpha.png", alpha)
+    save("alpha.webp", alpha, lossless=True)
+    rows = b"".join(
+        b"\x00" + b"".join(struct.pack(">HHH", *(part * 257 for part in image.getpixel((x, y)))) for x in range(48))
+        for y in range(32)
+    )
+    (HERE / "16-bit.png").write_bytes(png(48, 32, 16, 2, rows))
+    save("lossy.webp", image, quality=95)
+    save("lossless.webp", image, lossless=True, exif=metadata())
+    save("still.gif", image.quantize(4))
+    frames = [image.quantize(4), scene().transpose(Image.Transpose.ROTATE_180).quantize(4)]
+    save("animated.gif", frames[0], save_all=True, append_images=frames[1:], duration=100)
+    save("animated.webp", image, save_all=True, append_images=[frames[1].convert("RGB")], lossless=True)
+    save("plain.avif", image, quality=95, subsampling="4:4:4")
+    # Bombs: little to send, much to make of it.
+    (HERE / "bomb.png").write_bytes(png(30_000, 30_000, 8, 2, b""))
+    (HERE / "bomb-bits.png").write_bytes(png(20_000, 20_000, 1, 0, bytes(20_000 * 2_501)))
+    still = bytearray((HERE / "still.gif").read_bytes())
+    still[6:10] = struct.pack("<HH", 65_000, 65_000)
+    (HERE / "bomb.gif").write_bytes(still)
+    jpeg = bytearray((HERE / "baseline.jpg").read_bytes())
+    place = jpeg.index(b"\xff\xc0") + 5
+    jpeg[place : place + 4] = struct.pack(">HH", 65_000, 65_000)
+    (HERE / "lying.jpg").write_bytes(jpeg)
+
+
+main()

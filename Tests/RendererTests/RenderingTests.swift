@@ -1,0 +1,90 @@
+import Foundation
+import RendererProtocol
+import Testing
+
+/// What becomes of a picture.
+@Suite(.timeLimit(.minutes(2))) struct RenderingTests {
+    private let renderer: Renderer
+    private let worker: RendererWorker
+
+    init() throws {
+        renderer = try Renderer()
+        worker = try renderer.worker()
+    }
+
+    /// 48 by 32 pixels, of every kind that people have.
+    static let kinds = [
+        "baseline.jpg", "progressive.jpg", "cmyk.jpg", "icc.png", "palette.png", "16-bit.png", "lossy.webp",
+        "lossless.webp", "still.gif", "animated.gif", "animated.webp", "plain.avif",
+    ]
+
+    @Test(arguments: kinds)
+    func `a picture of any kind fills a square, in the colours that it has`(kind: String) throws {
+        // CMYK has no colours as strong as the screen's, and no profile here that says which it has.
+        let tolerance = kind == "cmyk.jpg" ? 140 : 40
+        let (answer, bytes) = try worker.render(try Pictures.named(kind), side: 24)
+        #expect(answer.outcome == .rendered)
+        let seen = try SeenPicture(bytes)
+        #expect(seen.width == 24 && seen.height == 24)
+        #expect(answer.width == 24 && answer.height == 24)
+        #expect(seen.showsScene(tolerance: tolerance), "\(kind)")
+        #expect(!seen.hasProfile)
+    }
+
+    @Test(arguments: 1...8)
+    func `a photograph is upright, whichever way the camera was held, and says no more where it was taken`(
+        turn: Int
+    ) throws {
+        let source = try Pictures.named("exif-\(turn).jpg")
+        #expect(source.holds("Somebody Else"))
+        let (answer, bytes) = try worker.render(source, side: 24, fit: .contain)
+        #expect(answer.width == 24 && answer.height == 16)
+        #expect(try SeenPicture(bytes).showsScene())
+        #expect(!bytes.holds("Somebody Else"))
+        #expect(!bytes.holds("Exif"))
+    }
+
+    @Test(arguments: [PictureFormat.png, .jpeg, .webp])
+    func `it comes in the format that was asked for`(format: PictureFormat) throws {
+        let (answer, bytes) = try worker.render(try Pictures.named("alpha.png"), side: 24, format: format)
+        #expect(answer.format == format)
+        let marks: [PictureFormat: [UInt8]] = [
+            .png: [0x89, 0x50], .jpeg: [0xFF, 0xD8], .webp: Array("RIFF".utf8),
+        ]
+        #expect(bytes.starts(with: marks[format] ?? []))
+        let seen = try SeenPicture(bytes)
+        #expect(seen.bands == (format == .jpeg ? 3 : 4))
+        // What was transparent is white where nothing can be transparent.
+        if format == .jpeg { #expect(seen.colour(0.75, 0.75).allSatisfy { $0 > 240 }) }
+    }
+
+    @Test(arguments: [
+        ("baseline.jpg", PictureFormat.jpeg), ("palette.png", .png), ("still.gif", .png), ("lossy.webp", .webp),
+        ("plain.avif", .webp),
+    ])
+    func `left to itself it keeps the format, where there is an encoder for it`(
+        source: String, format: PictureFormat
+    ) throws {
+        #expect(try worker.render(try Pictures.named(source), side: 16).answer.format == format)
+    }
+
+    @Test(arguments: [(PictureFit.cover, 32, 32), (.contain, 48, 32)])
+    func `nothing is ever enlarged`(fit: PictureFit, width: Int, height: Int) throws {
+        let (_, bytes) = try worker.render(try Pictures.named("palette.png"), side: 500, fit: fit)
+        let seen = try SeenPicture(bytes)
+        #expect(seen.width == width && seen.height == height)
+        #expect(seen.showsScene())
+    }
+
+    @Test func `one worker makes many, and the program ends with whoever started it`() throws {
+        let source = try Pictures.named("baseline.jpg")
+        for side in 1...32 as ClosedRange<UInt16> {
+            #expect(try worker.render(source, side: side).answer.width == side)
+        }
+        #expect(try renderer.end() == 0)
+    }
+}
+
+extension [UInt8] {
+    func holds(_ text: String) -> Bool { Data(self).range(of: Data(text.utf8)) != nil }
+}
