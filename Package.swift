@@ -241,8 +241,9 @@ let package = Package(
         .testTarget(
             name: "ThumbcachedTests",
             dependencies: [
-                "CacheFakes", "DaemonServer", "thumbcached", "thumbcachectl", "FetcherClient", "FetcherProtocol",
-                "ProgramLog", "ThumbnailCache", "RESP", "LinuxSupport", nioCore, nioPosix, nioLocks, logging,
+                "CacheFakes", "DaemonServer", "thumbcached", "thumbcachectl", "Thumbcache", "FetcherClient",
+                "FetcherProtocol", "ProgramLog", "ThumbnailCache", "RESP", "LinuxSupport", nioCore, nioPosix, nioLocks,
+                logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(

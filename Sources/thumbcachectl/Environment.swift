@@ -18,8 +18,19 @@ struct Environment {
     func ask(
         _ request: [ByteBuffer], _ options: DaemonOptions, within timeout: Int = timeout
     ) async throws(Failure) -> Value {
-        let path = try SocketPath.choose(
-            option: options.socket, variable: variable, exists: { Glibc.access($0, F_OK) == 0 })
+        try await withDaemon(options, within: timeout) { daemon throws(Failure) in
+            try await daemon.ask { client throws(ThumbcacheError) in
+                try await client.reply(to: ThumbcacheRequest(request)).value
+            }
+        }
+    }
+
+    /// Does something with a client of the daemon, whose requests may take `timeout` seconds each.
+    func withDaemon<Success>(
+        _ options: DaemonOptions, within timeout: Int = timeout,
+        _ body: (ConnectedDaemon) async throws(Failure) -> Success
+    ) async throws(Failure) -> Success {
+        let path = try SocketPath.choose(option: options.socket, world: self)
         var configuration = ThumbcacheConfiguration()
         configuration.requestTimeout = .seconds(timeout)
         configuration.connectTimeout = .seconds(timeout)
@@ -30,13 +41,18 @@ struct Environment {
         let brokenPipe = signal(SIGPIPE, SIG_IGN)
         defer { signal(SIGPIPE, brokenPipe) }
         let client = ThumbcacheClient(path: path, configuration: configuration)
-        do throws(ThumbcacheError) {
-            // It ends with this scope.
-            async let _: Void = client.run()
-            return try await client.reply(to: ThumbcacheRequest(request)).value
+        let running = Task { await client.run() }
+        let outcome: Result<Success, Failure>
+        do throws(Failure) {
+            outcome = .success(
+                try await body(
+                    ConnectedDaemon(client: client, path: path, timeout: timeout, stop: { running.cancel() })))
         } catch {
-            throw Failure(error, path: path, timeout: timeout)
+            outcome = .failure(error)
         }
+        running.cancel()
+        await running.value
+        return try outcome.get()
     }
 
     func show(_ value: Value, _ options: OutputOptions) throws(Failure) {
@@ -71,6 +87,25 @@ struct Environment {
     }
 }
 
+/// A client of the daemon that runs.
+struct ConnectedDaemon {
+    let client: ThumbcacheClient
+    let path: String
+    let timeout: Int
+    /// Ends the client: sequences of events end, requests fail.
+    let stop: @Sendable () -> Void
+
+    func ask<Success>(
+        _ body: (ThumbcacheClient) async throws(ThumbcacheError) -> Success
+    ) async throws(Failure) -> Success {
+        do throws(ThumbcacheError) {
+            return try await body(client)
+        } catch {
+            throw Failure(error, path: path, timeout: timeout)
+        }
+    }
+}
+
 /// Where the daemon's socket is.
 enum SocketPath {
     /// The daemon that serves the whole machine.
@@ -78,18 +113,26 @@ enum SocketPath {
     /// A user's own daemon, relative to the session's runtime directory.
     static let ofSession = "thumbcached/thumbcached.sock"
 
-    /// The same order as in `docs/configuration.md`.
+    static func choose(option: String?, world: Environment) throws(Failure) -> String {
+        try choose(
+            option: option, isRoot: getuid() == 0, variable: world.variable,
+            exists: { Glibc.access($0, F_OK) == 0 })
+    }
+
+    /// The same order as in `docs/configuration.md`. Whoever runs a daemon of their own means that one; for root
+    /// there is only the machine's.
     static func choose(
-        option: String?, variable: (String) -> String?, exists: (String) -> Bool
+        option: String?, isRoot: Bool, variable: (String) -> String?, exists: (String) -> Bool
     ) throws(Failure) -> String {
         if let option {
             guard !option.isEmpty else { throw Failure(.usage, "--socket is empty; name the daemon's socket") }
             return option
         }
         if let named = variable("THUMBCACHED_SOCKET"), !named.isEmpty { return named }
+        let own = variable("XDG_RUNTIME_DIR").flatMap { $0.hasPrefix("/") ? "\($0)/\(ofSession)" : nil }
+        if let own, !isRoot, exists(own) { return own }
         if exists(ofMachine) { return ofMachine }
-        guard let session = variable("XDG_RUNTIME_DIR"), session.hasPrefix("/") else { return ofMachine }
-        return "\(session)/\(ofSession)"
+        return own ?? ofMachine
     }
 }
 
@@ -99,6 +142,18 @@ func write(_ bytes: [UInt8], to descriptor: Int32 = STDOUT_FILENO) throws(Failur
     do throws(SystemError) {
         try writeAll(bytes, to: descriptor)
     } catch {
+        throw Failure(.usage, "cannot write the output: \(error.reason)")
+    }
+}
+
+/// The same, for what goes on until somebody stops it.
+/// - Returns: false where whoever reads has stopped reading.
+func writeOn(_ text: String, to descriptor: Int32 = STDOUT_FILENO) throws(Failure) -> Bool {
+    do throws(SystemError) {
+        try writeAll(Array(text.utf8), to: descriptor)
+        return true
+    } catch {
+        if error.code == EPIPE { return false }
         throw Failure(.usage, "cannot write the output: \(error.reason)")
     }
 }

@@ -59,10 +59,17 @@ extension Failure {
         let error = SystemError("connect to \(path)", code: code)
         return switch code {
         case ENOENT: "no daemon at \(path): there is no such socket; \(start), or \(name)"
+        case ECONNREFUSED where !isSocket(path): "\(path) is no socket; \(name)"
         case ECONNREFUSED: "no daemon at \(path): the one that made this socket is gone; \(start), or \(name)"
         case EACCES: "you may not \(error); see socket.mode in the daemon's configuration"
         case ENOTSOCK, ENOTDIR: "\(path) is no socket; \(name)"
         default: "cannot \(error)"
         }
+    }
+
+    /// connect(2) says of a plain file what it says of a socket that nobody listens at.
+    private static func isSocket(_ path: String) -> Bool {
+        var status = stat()
+        return stat(path, &status) != 0 || status.st_mode & S_IFMT == S_IFSOCK
     }
 }

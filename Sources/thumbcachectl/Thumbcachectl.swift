@@ -12,8 +12,8 @@ struct Thumbcachectl: ParsableCommand {
             the user's origin, put stores one, and purge removes them. You only ever see your own caches: the daemon \
             goes by the uid that the kernel reports.
 
-            The daemon is looked for at --socket, else at THUMBCACHED_SOCKET, else at \
-            \(SocketPath.ofMachine), else at $XDG_RUNTIME_DIR/\(SocketPath.ofSession).
+            The daemon is looked for at --socket, else at THUMBCACHED_SOCKET, else, unless you are root, at \
+            $XDG_RUNTIME_DIR/\(SocketPath.ofSession), else at \(SocketPath.ofMachine).
 
             Exit status: 0 done; 1 the daemon said no, its error is on stderr; 2 wrong usage; 3 the daemon cannot be \
             reached; 4 there is no such image; 5 the log-out is not done yet, but a marker was left for it. \
@@ -27,8 +27,8 @@ struct Thumbcachectl: ParsableCommand {
             """,
         version: "thumbcachectl \(Version.current)",
         subcommands: [
-            Login.self, Logout.self, Get.self, Put.self, Purge.self, Stat.self, Users.self, Info.self, Ping.self,
-            Verify.self,
+            Login.self, Logout.self, Get.self, Put.self, Warm.self, Purge.self, Stat.self, Users.self,
+            Watch.self, Info.self, Metrics.self, Ping.self, Verify.self,
         ])
 
     @OptionGroup var daemon: DaemonOptions

@@ -32,6 +32,11 @@ struct Get: DaemonCommand {
     @Option(help: ArgumentHelp("Download from here; must be under an 'allow' entry of the origin.", valueName: "url"))
     var url: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Seconds to wait for a download, 0 to 600; else as long as the origin may take.", valueName: "s"))
+    var wait: Int?
+
     @Flag(help: "Do not download: what is held, fresh or stale, or nothing.")
     var cached = false
 
@@ -50,6 +55,7 @@ struct Get: DaemonCommand {
     func validate() throws {
         try thumbcachectl.validate(user: user)
         try thumbcachectl.validate("size", size, in: CommandLimits.size, "pixels")
+        try thumbcachectl.validate("wait", wait, in: 0...CommandLimits.wait.upperBound / 1_000, "seconds")
         if cached && noWait { throw ValidationError("--cached and --no-wait exclude each other") }
         if output?.isEmpty == true { throw ValidationError("--output is empty; name a file") }
     }
@@ -62,8 +68,8 @@ struct Get: DaemonCommand {
             throw Failure(.usage, "an image is not written to a terminal; name a file with --output, or use a pipe")
         }
         let options =
-            option("SIZE", size) + option("URL", url) + flag("CACHED", cached) + flag("NOWAIT", noWait)
-            + flag("META", wantsMeta)
+            option("SIZE", size) + option("URL", url) + option("WAIT", wait.map { $0 * 1_000 })
+            + flag("CACHED", cached) + flag("NOWAIT", noWait) + flag("META", wantsMeta)
         let reply = try await environment.ask(words("GET", user, profile) + options, daemon)
         guard let image = (wantsMeta ? reply[MetaKey.image.rawValue] : reply)?.bytes else {
             let reason = cached || noWait ? "none is held" : "neither the cache nor the origin has one"

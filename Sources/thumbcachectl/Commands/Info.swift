@@ -6,14 +6,20 @@ struct Info: DaemonCommand {
         abstract: "Print figures of the daemon.",
         discussion: """
             In sections, as 'redis-cli info' prints them; figures of other uids only for admins. With --json an object \
-            for each section.
+            for each section. The sections are server, clients, memory, cache, store, fetch, sessions and purge.
+
+            Example:
+              thumbcachectl info memory store
             """)
+
+    @Argument(help: "These sections alone.")
+    var sections: [String] = []
 
     @OptionGroup var output: OutputOptions
     @OptionGroup var daemon: DaemonOptions
 
     func run(in environment: Environment) async throws(Failure) {
-        let text = try await environment.ask(words("INFO"), daemon).text ?? ""
+        let text = try await environment.ask(words("INFO") + sections.flatMap { words($0) }, daemon).text ?? ""
         var lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).map(String.init)
         if lines.last == "" { lines.removeLast() }
         try environment.show(output.json ? Self.sections(lines) : .array(lines.map { .simpleString($0) }), output)

@@ -1,6 +1,7 @@
 import LinuxSupport
 import NIOCore
 import RESP
+import ThumbcacheProtocol
 
 /// Prints results: for people aligned, for programs one `key value` a line or JSON.
 struct Printer {
@@ -19,11 +20,21 @@ struct Printer {
         switch (style, value) {
         case (.json, _): try lines([value.json])
         case (_, .map):
-            let pairs = (value.entries ?? []).map { (key: $0.key.plain, value: $0.value.plain) }
+            let pairs = (value.entries ?? []).map { (key: $0.key.plain, value: shown($0.key, $0.value)) }
             let width = style == .aligned ? 1 + (pairs.map(\.key.count).max() ?? 0) : 0
             try lines(pairs.map { $0.key + String(repeating: " ", count: max(0, width - $0.key.count) + 1) + $0.value })
         case (_, .array(let values)): try lines(values.map(\.plain))
         default: try lines([value.plain])
+        }
+    }
+
+    /// A moment or a duration that one can read, for people alone.
+    private func shown(_ key: Value, _ value: Value) -> String {
+        guard style == .aligned, case .integer(let seconds) = value else { return value.plain }
+        return switch key.text {
+        case StatKey.loggedInAt.rawValue: Times.Moment(seconds: seconds, milliseconds: 0).local
+        case MetaKey.age.rawValue, MetaKey.ttl.rawValue: Times.duration(seconds)
+        default: value.plain
         }
     }
 

@@ -23,6 +23,8 @@ struct PlayedDaemon {
         + "$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n"
     /// The replies to what comes after HELLO, as they go over the wire. After the last the connection is closed.
     var replies: [String] = []
+    /// The same for further connections, one behind the other, which stay open until the program ends.
+    var furtherConnections: [[String]] = []
     /// Stops reading after so many bytes, answers with the first reply and closes.
     var refusesAfter: Int?
 }
@@ -49,15 +51,31 @@ enum Thumbcachectl {
             let path = "\(directory)/s"
             let listener = try UnixSocket.listen(path)
             defer { close(listener) }
+            var open: [Int32] = []
+            defer { for peer in open { close(peer) } }
             return try start(arguments, input, ["THUMBCACHED_SOCKET": path], terminal, directory) {
-                try serve(daemon, on: listener)
+                var daemon = daemon
+                var (requests, peer) = try serve(daemon, on: listener)
+                close(peer)
+                for replies in daemon.furtherConnections {
+                    daemon.replies = replies
+                    let further = try serve(daemon, on: listener)
+                    requests += further.requests
+                    open.append(further.peer)
+                }
+                return requests
             }
         }
     }
 
     /// Plays a daemon for one connection to a program that the test has started by itself.
     static func answer(_ replies: [String], on listener: Int32) throws {
-        _ = try serve(PlayedDaemon(replies: replies), on: listener)
+        close(try answerOpen(replies, on: listener))
+    }
+
+    /// The same. Returns the connection, which is still open.
+    static func answerOpen(_ replies: [String], on listener: Int32) throws -> Int32 {
+        try serve(PlayedDaemon(replies: replies), on: listener).peer
     }
 
     private static func start(
@@ -91,9 +109,10 @@ enum Thumbcachectl {
             errors: try String(contentsOf: err, encoding: .utf8), requests: requests)
     }
 
-    private static func serve(_ daemon: PlayedDaemon, on listener: Int32) throws -> [[String]] {
+    private static func serve(
+        _ daemon: PlayedDaemon, on listener: Int32
+    ) throws -> (requests: [[String]], peer: Int32) {
         let peer = try UnixSocket.accept(listener)
-        defer { close(peer) }
         var decoder = RequestDecoder(limits: RequestLimits())
         var received = ByteBuffer()
         var replies = [daemon.hello] + daemon.replies
@@ -114,7 +133,7 @@ enum Thumbcachectl {
             }
             received.writeBytes(bytes)
         }
-        return Array(requests.dropFirst())
+        return (Array(requests.dropFirst()), peer)
     }
 }
 

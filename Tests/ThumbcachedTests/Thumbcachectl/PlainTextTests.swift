@@ -47,16 +47,23 @@ import Testing
     }
 
     @Test func `the socket is the first of those that are named or exist`() throws {
-        func choose(_ option: String?, _ variables: [String: String], machine: Bool) throws -> String {
+        func choose(
+            _ option: String?, _ variables: [String: String], root: Bool = false, _ existing: String...
+        ) throws -> String {
             try SocketPath.choose(
-                option: option, variable: { variables[$0] }, exists: { machine && $0 == SocketPath.ofMachine })
+                option: option, isRoot: root, variable: { variables[$0] }, exists: { existing.contains($0) })
         }
+        let (machine, own) = ("/run/thumbcached/thumbcached.sock", "/run/user/1000/thumbcached/thumbcached.sock")
         let session = ["XDG_RUNTIME_DIR": "/run/user/1000"]
         let both = ["THUMBCACHED_SOCKET": "/named", "XDG_RUNTIME_DIR": "/run/user/1000"]
-        #expect(try choose("/option", both, machine: true) == "/option")
-        #expect(try choose(nil, both, machine: true) == "/named")
-        #expect(try choose(nil, session, machine: true) == "/run/thumbcached/thumbcached.sock")
-        #expect(try choose(nil, session, machine: false) == "/run/user/1000/thumbcached/thumbcached.sock")
-        #expect(try choose(nil, ["THUMBCACHED_SOCKET": ""], machine: false) == "/run/thumbcached/thumbcached.sock")
+        #expect(try choose("/option", both, machine, own) == "/option")
+        #expect(try choose(nil, both, machine, own) == "/named")
+        #expect(try choose(nil, session, machine) == machine)
+        #expect(try choose(nil, session, machine, own) == own)
+        #expect(try choose(nil, session, root: true, machine, own) == machine)
+        #expect(try choose(nil, session, own) == own)
+        #expect(try choose(nil, session) == own)
+        #expect(try choose(nil, ["XDG_RUNTIME_DIR": "relative"]) == machine)
+        #expect(try choose(nil, ["THUMBCACHED_SOCKET": ""]) == machine)
     }
 }

@@ -55,7 +55,10 @@ import Testing
         ["logout", "--all", "--session", "s", "--pending", "/tmp"], ["logout", "--all", "--pending", ""],
         ["logout", "--all", "--timeout", "0"], ["logout", "--all", "--timeout", "86401"], ["clear-pending"],
         ["logout", "alice", "--uid", "-1"], ["logout", "alice", "--uid", "4294967296"], ["purge"],
-        ["purge", "alice", "--all"], ["stat"], ["users", "alice"], ["info", "server"], ["ping", "hello"],
+        ["purge", "alice", "--all"], ["stat"], ["users", "alice"], ["ping", "hello"],
+        ["stat", "alice", "--size", "64"], ["get", "alice", "bob", "--wait", "601"], ["metrics", "x"], ["warm"],
+        ["warm", "alice"], ["warm", "alice", "bob", "--from", "x"], ["warm", "alice", "--from", "/nonexistent"],
+        ["warm", "alice", "-"], ["warm", "alice", ""], ["watch", "--count", "0"],
         ["verify", "alice"], ["verify", "--uid", "1"], ["verify", "--user", ""], ["verify", "--user", "*"],
         ["verify", "--cache-directory", "relative"], ["verify", "--state-directory", ""],
         ["--socket", "", "ping"], ["--socket", String(repeating: "x", count: 108), "ping"],
@@ -70,7 +73,8 @@ import Testing
     @Test(arguments: [
         ["--help"], ["-h"], ["help"], ["help", "get"], ["get", "--help"], ["login", "--help"], ["logout", "--help"],
         ["put", "--help"], ["purge", "--help"], ["stat", "--help"], ["users", "--help"], ["info", "--help"],
-        ["ping", "--help"], ["verify", "--help"], ["--version"],
+        ["ping", "--help"], ["metrics", "--help"], ["watch", "--help"], ["warm", "--help"], ["verify", "--help"],
+        ["--version"],
     ])
     func `0 for help and version, on standard output`(_ arguments: [String]) throws {
         let run = try Thumbcachectl.run(arguments)

@@ -27,8 +27,12 @@ import Testing
         (["get", "alice", "a b\n\\"], ["GET", "alice", "a b\n\\"]),
         (["stat", "alice"], ["STAT", "alice"]),
         (["stat", "alice", "bob"], ["STAT", "alice", "bob"]),
+        (["stat", "alice", "bob", "--size", "64"], ["STAT", "alice", "bob", "SIZE", "64"]),
+        (["get", "alice", "bob", "--wait", "2"], ["GET", "alice", "bob", "WAIT", "2000"]),
         (["users"], ["USERS"]),
         (["info"], ["INFO"]),
+        (["info", "memory", "store"], ["INFO", "memory", "store"]),
+        (["metrics"], ["METRICS"]),
         (["ping"], ["PING"]),
     ])
     func `each command line asks for what it says`(_ arguments: [String], _ request: [String]) throws {

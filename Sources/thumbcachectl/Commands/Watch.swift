@@ -1,0 +1,101 @@
+import ArgumentParser
+import Glibc
+import Thumbcache
+
+struct Watch: DaemonCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Print what happens to your users' caches, until it is stopped.",
+        discussion: """
+            One line an event, with the time: login, logout, purge, and update where another image of a profile is \
+            held, or none any more. Without a user, or with '*', it is about every user of your uid. Where the \
+            connection is lost, events may be missed until it says that it watches again; it tries until it is stopped.
+
+            With --json an object a line: time, event, user, profile and epoch; lost and watching are events, too.
+
+            Examples:
+              thumbcachectl watch
+              thumbcachectl watch alice@example.org --json
+            """)
+
+    @Argument(help: "These users alone.")
+    var users: [String] = []
+
+    @Option(help: ArgumentHelp("End after so many events.", valueName: "n"))
+    var count: Int?
+
+    @OptionGroup var output: OutputOptions
+    @OptionGroup var daemon: DaemonOptions
+
+    func validate() throws {
+        try thumbcachectl.validate("count", count, in: 1...Int.max, "events")
+    }
+
+    func run(in environment: Environment) async throws(Failure) {
+        let ids = users.contains("*") ? [] : users.map { ThumbcacheID($0) }
+        try await environment.withDaemon(daemon, within: 10) { daemon throws(Failure) in
+            // A subscription tries for ever. Whoever mistyped the socket wants to know.
+            try await daemon.ask { client throws(ThumbcacheError) in try await client.ping() }
+            let isStopping = Stopping()
+            let signals = Signals([SIGINT, SIGTERM, SIGHUP]) { _ in
+                isStopping.set()
+                daemon.stop()
+            }
+            defer { withExtendedLifetime(signals) {} }
+            var left = count ?? .max
+            for await event in daemon.client.events(of: ids) {
+                // The connection that is lost last is the one that was closed here.
+                if isStopping.isSet { return }
+                let line = EventLine(event, at: .now)
+                guard try writeOn((output.json ? line.json : line.text) + "\n") else { return }
+                if line.isEvent { left -= 1 }
+                if left == 0 { return }
+            }
+        }
+    }
+}
+
+/// What is printed of an event.
+struct EventLine {
+    private let moment: Times.Moment
+    private let event: ThumbcacheEvent
+
+    init(_ event: ThumbcacheEvent, at moment: Times.Moment) { (self.event, self.moment) = (event, moment) }
+
+    /// Of a cache, not of the connection.
+    var isEvent: Bool { event != .subscribed && event != .gap }
+
+    var text: String {
+        func shown(_ id: ThumbcacheID) -> String { PlainText.escape(id.bytes) }
+        let what =
+            switch event {
+            case .subscribed: "watching"
+            case .gap: "lost the connection, or too many events at once: events may be missed"
+            case .login(let user, _): "login \(shown(user))"
+            case .logout(let user, _): "logout \(shown(user))"
+            case .purge(let user, let profile?, _): "purge \(shown(user)) \(shown(profile))"
+            case .purge(let user, nil, _): "purge \(shown(user))"
+            case .update(let user, let profile, _): "update \(shown(user)) \(shown(profile))"
+            }
+        return "\(moment.local) \(what)"
+    }
+
+    var json: String {
+        func members(
+            _ name: String, _ user: ThumbcacheID? = nil, _ profile: ThumbcacheID? = nil, _ epoch: Int? = nil
+        ) -> String {
+            JSON.object(
+                [("time", JSON.string(moment.utc)), ("event", .string(name))]
+                    + (user.map { [("user", JSON.id($0))] } ?? []) + (profile.map { [("profile", JSON.id($0))] } ?? [])
+                    + (epoch.map { [("epoch", JSON.integer($0))] } ?? [])
+            ).text
+        }
+        return switch event {
+        case .subscribed: members("watching")
+        case .gap: members("lost")
+        case .login(let user, let epoch): members("login", user, nil, epoch)
+        case .logout(let user, let epoch): members("logout", user, nil, epoch)
+        case .purge(let user, let profile, let epoch): members("purge", user, profile, epoch)
+        case .update(let user, let profile, let epoch): members("update", user, profile, epoch)
+        }
+    }
+}

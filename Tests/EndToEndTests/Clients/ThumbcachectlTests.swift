@@ -1,0 +1,45 @@
+import Foundation
+import Testing
+
+extension EndToEnd {
+    /// Commands of thumbcachectl that take more than one request, with the real daemon.
+    struct ThumbcachectlTests {
+        private func run(
+            _ machine: Machine, _ daemon: Daemon, _ arguments: [String]
+        ) throws -> (status: Int32, text: String) {
+            let finished = try machine.run(
+                ["\(Files.programs)/thumbcachectl", "--socket", daemon.socket] + arguments, environment: [:])
+            return (finished.status, finished.text)
+        }
+
+        @Test func `warm waits until every image is there, and counts those that are not`() throws {
+            try withMachine { machine in
+                let pictures = try machine.makeDirectory("pictures")
+                let profiles = (0..<12).map { "p\($0)" }
+                for profile in profiles { try write(Picture.gif(profile), to: "\(pictures)/\(profile)") }
+                let list = machine.path("list")
+                try write(Array((profiles + ["nobody", "p0"]).joined(separator: "\n").utf8), to: list)
+                let nginx = try Nginx(machine, serving: pictures)
+                let daemon = try machine.daemon { $0.settings.setOrigin("\(nginx.url)/{profile}") }
+                #expect(try run(machine, daemon, ["login", "alice"]).status == 0)
+                let warmed = try run(machine, daemon, ["warm", "alice", "--from", list])
+                #expect(warmed.status == 0)
+                #expect(warmed.text.contains("images 12\nnone 1\nfailed 0\n"))
+                #expect(try run(machine, daemon, ["stat", "alice", "p11"]).status == 0)
+                #expect(try run(machine, daemon, ["warm", "bob", "p0"]).status == 1)
+                try daemon.stop()
+            }
+        }
+
+        @Test func `warm says that an origin failed, and for whom`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon { $0.settings.setOrigin("http://127.0.0.1:1/{profile}") }
+                #expect(try run(machine, daemon, ["login", "alice"]).status == 0)
+                let warmed = try run(machine, daemon, ["warm", "alice", "bob"])
+                #expect(warmed.status == 1)
+                #expect(warmed.text.contains("failed 1"))
+                try daemon.stop()
+            }
+        }
+    }
+}
