@@ -11,7 +11,8 @@ import Testing
 final class Renderer {
     /// The end by which connections are handed over.
     private let handing: CInt
-    private(set) var pid = pid_t()
+    /// 0 once it has ended.
+    private var pid = pid_t()
 
     /// - Parameter environment: beside that of the test.
     init(environment: [String: String] = [:]) throws {
@@ -31,7 +32,11 @@ final class Renderer {
         if code != 0 { throw SystemError("start the renderer", code: code) }
     }
 
-    deinit { close(handing) }
+    /// What nobody waits for would keep the test runner's own thread for processes busy.
+    deinit {
+        close(handing)
+        if pid != 0 { waitpid(pid, nil, 0) }
+    }
 
     /// A connection, behind which the renderer puts a worker.
     func worker() throws -> RendererWorker {
@@ -46,6 +51,7 @@ final class Renderer {
         shutdown(handing, Int32(SHUT_RDWR))
         var status: CInt = 0
         guard waitpid(pid, &status, 0) == pid else { throw SystemError("waitpid") }
+        pid = 0
         return status
     }
 
@@ -78,12 +84,24 @@ final class RendererWorker {
         _ source: [UInt8], side: UInt16, fit: PictureFit = .cover, format: PictureFormat = .source,
         mostPixels: UInt32 = 50_000_000
     ) throws -> (answer: RenderAnswer, bytes: [UInt8]) {
+        try ask(source, side: side, fit: fit, format: format, mostPixels: mostPixels)
+        return try answer()
+    }
+
+    /// Sends a request whose answer is not waited for.
+    func ask(
+        _ source: [UInt8], side: UInt16, fit: PictureFit = .cover, format: PictureFormat = .source,
+        mostPixels: UInt32 = 50_000_000
+    ) throws {
         let request = RenderRequest(
             length: source.count, number: 4711, side: side, fit: fit, format: format, mostPixels: mostPixels)
         var frame = ByteBuffer()
         request.write(to: &frame)
         frame.writeBytes(source)
         try send(Array(frame.readableBytesView))
+    }
+
+    func answer() throws -> (answer: RenderAnswer, bytes: [UInt8]) {
         var head = ByteBuffer(bytes: try receive(RenderAnswer.headLength))
         let answer = try #require(RenderAnswer(&head))
         #expect(answer.number == 4711)

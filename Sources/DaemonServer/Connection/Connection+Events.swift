@@ -54,6 +54,8 @@ extension Connection {
                 return respond(.error(CommandError(.busy, reason + "\(limits.subscriptions)): unsubscribe from some")))
             }
             guard makeRoom(forReply: confirmations.readableBytes + cost) else { return respond(noRoom) }
+            // To make room is to send, by which the peer may turn out to be gone. Nobody would ever unsubscribe it.
+            guard !isClosed else { return }
             follow(channels)
             respond(confirmations)
         }
@@ -89,14 +91,16 @@ extension Connection {
     }
 
     private func leave(_ channel: EventHub.Channel) {
-        guard var changed = subscriptions, changed.remove(channel) else { return }
-        context.services.events.remove(changed.inbox, from: channel, of: peer.uid)
-        subscriptions = changed.channels.isEmpty ? nil : changed
+        // In place: a copy of all channels for each that is left would be quadratic.
+        guard subscriptions?.remove(channel) == true, let inbox = subscriptions?.inbox else { return }
+        context.services.events.remove(inbox, from: CollectionOfOne(channel), of: peer.uid)
+        if subscriptions?.channels.isEmpty == true { subscriptions = nil }
     }
 
     /// From everybody, without a word.
     func unsubscribe() {
-        for channel in subscriptions?.channels ?? [] { leave(channel) }
+        guard let all = subscriptions.take() else { return }
+        context.services.events.remove(all.inbox, from: all.channels, of: peer.uid)
     }
 
     // MARK: Events
@@ -137,7 +141,11 @@ extension Connection {
 
     private func sendEvents(_ urgency: EventInbox.Urgency) {
         flush()
-        if urgency == .atOnce { stream.flushNow() }
+        if urgency == .atOnce {
+            // Also where the kernel took nothing when it was asked last: the peer may have read since.
+            writeGathered()
+            stream.flushNow()
+        }
         guard !isClosed else { return }
         if urgency == .atOnce && unread > 0 { return dropSubscriber() }
         updateMemory()

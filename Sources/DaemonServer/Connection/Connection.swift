@@ -269,7 +269,7 @@ final class Connection: StreamHandler {
     /// Bytes up to which copying a reply is cheaper than handing on its buffer.
     private static var copiedReply: Int { 1024 }
 
-    private func writeGathered() {
+    func writeGathered() {
         guard gathered.readableBytes > 0 else { return }
         stream.write(gathered)
         gathered = ByteBuffer()

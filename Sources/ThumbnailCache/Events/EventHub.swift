@@ -29,14 +29,19 @@ public final class EventHub: Sendable {
         }
     }
 
-    public func remove(_ subscriber: any EventSubscriber, from channel: Channel, of uid: UInt32) {
+    public func remove(_ subscriber: any EventSubscriber, from channels: some Sequence<Channel>, of uid: UInt32) {
+        let id = ObjectIdentifier(subscriber)
         state.withLockedValue { state in
-            let id = ObjectIdentifier(subscriber)
-            state.uids[uid]?[channel]?[id] = nil
-            if state.uids[uid]?[channel]?.isEmpty == true { state.uids[uid]?[channel] = nil }
+            for channel in channels {
+                state.uids[uid]?[channel]?[id] = nil
+                if state.uids[uid]?[channel]?.isEmpty == true { state.uids[uid]?[channel] = nil }
+            }
             if state.uids[uid]?.isEmpty == true { state.uids[uid] = nil }
         }
     }
+
+    /// How many channels of a uid somebody follows.
+    public func channelCount(of uid: UInt32) -> Int { state.withLockedValue { $0.uids[uid]?.count ?? 0 } }
 
     /// Tells whoever follows the user, each once. Costs one look-up where nobody follows one of the uid's.
     func publish(_ event: UserEvent) {

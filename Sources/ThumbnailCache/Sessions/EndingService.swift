@@ -251,6 +251,8 @@ public final class EndingService: Sendable {
                 group.addTask { await service.stop() }
             }
         }
+        // Lest each download that ends begin another, and there always be something to be written.
+        for entry in entries { entry.cache?.stopWarming() }
         for entry in entries {
             await entry.lock.withLock {
                 if let cache = entry.cache {

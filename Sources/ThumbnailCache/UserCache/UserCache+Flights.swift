@@ -259,6 +259,7 @@ extension UserCache {
                     let ended = state.withLockedValue { state in
                         state.beingRemoved.insert(profile)
                         state.invalidateLookups(of: profile)
+                        state.warming.remove(profile)
                         entries += state.memory.removeAll(of: profile)
                         return state.coordinator.purge(profile: profile)
                     }

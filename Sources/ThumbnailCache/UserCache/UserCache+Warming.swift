@@ -43,6 +43,15 @@ struct WarmingList {
         return slot
     }
 
+    /// Takes a profile that is purged out of those that wait.
+    mutating func remove(_ profile: OpaqueID) {
+        for slot in waiting where slot.profile == profile {
+            known.remove(slot)
+            memory.give(Self.cost(of: slot))
+        }
+        waiting.removeAll { $0.profile == profile }
+    }
+
     mutating func ended(_ slot: Slot) {
         guard known.remove(slot) != nil else { return }
         underWay -= 1
@@ -84,6 +93,11 @@ extension UserCache {
     }
 
     private static var looksAtOnce: Int { 16 }
+
+    /// Begins no more. What is under way goes on.
+    func stopWarming() {
+        state.withLockedValue { $0.warming = WarmingList(memory: services.budget.lease(for: owner.uid)) }
+    }
 
     /// Whether a GET would be answered without a download.
     private func isFresh(_ slot: Slot) -> Bool {

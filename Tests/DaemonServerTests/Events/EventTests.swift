@@ -196,10 +196,26 @@ import ThumbnailCache
             _ = try await other.call("SUBSCRIBE", "*")
             let gone = try await daemon.connect()
             _ = try await gone.call("SUBSCRIBE", "alice")
+            #expect(daemon.followedChannels == 1)
             try await gone.close()
+            try await eventually { daemon.followedChannels == 0 }
             try await put(client, "bob")
             _ = try await client.call("LOGOUT", "alice")
             #expect(try await other.call("PING") == .array([bulk("pong"), bulk("")]))
+        }
+    }
+
+    @Test func `I8: a connection that ends while it subscribes follows nobody`() async throws {
+        try await TestDaemon.run { daemon in
+            let names = (0..<1_000).map { "\($0)" + String(repeating: "n", count: 200) }
+            for _ in 0..<20 {
+                let client = try await daemon.connect()
+                // To make room for the second, the reply to the first is sent: to a peer that is gone.
+                try await client.send("PING")
+                try await client.send((["SUBSCRIBE"] + names).map { ByteBuffer(string: $0) })
+                try await client.close()
+            }
+            try await eventually { daemon.followedChannels == 0 }
         }
     }
 

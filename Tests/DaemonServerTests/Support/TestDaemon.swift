@@ -22,6 +22,7 @@ final class TestDaemon: Sendable {
     let latencies: Latencies
     let server: DaemonServer
     private let sessions: UserSessions
+    private let events: EventHub
     let group: SocketLoopGroup
     private let clients = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     private let peers: NIOLockedValueBox<[Peer]>
@@ -91,6 +92,7 @@ final class TestDaemon: Sendable {
             counters: CacheCounters(), events: EventHub(), yield: {}, settings: { settings })
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         sessions = UserSessions(services: services, log: log)
+        events = services.events
         let limits = setup.limits
         latencies = Latencies(loops: group.loops.count)
         let context = ServerContext(
@@ -155,6 +157,9 @@ final class TestDaemon: Sendable {
     func isOpen(_ user: String) -> Bool {
         sessions.openCache(Owner(uid: Self.somebody.uid, user: OpaqueID(user))) != nil
     }
+
+    /// Channels of the peer's uid that somebody follows.
+    var followedChannels: Int { events.channelCount(of: Self.somebody.uid) }
 
     static let alice = Owner(uid: somebody.uid, user: OpaqueID("alice"))
 

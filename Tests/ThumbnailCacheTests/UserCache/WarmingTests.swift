@@ -68,6 +68,27 @@ import Testing
         #expect(daemon.world.services.budget.bytes < 10_000)
     }
 
+    @Test func `I3: what is purged while it waits is not downloaded`() async throws {
+        let daemon = Daemon()
+        try await daemon.logIn(.alice)
+        let cache = try await daemon.sessions.cache(.alice)
+        let before = daemon.world.services.budget.bytes
+        #expect(try await cache.warm(Self.slots("a", "b", "c", "d")) == 4)
+        await daemon.fetcher.started(2)
+        _ = try await daemon.purge(.alice, "c")
+        end(daemon, 0, "a")
+        await daemon.fetcher.started(3)
+        end(daemon, 1, "b")
+        end(daemon, 2, "d")
+        #expect(daemon.fetcher.downloads.map { $0.url.split(separator: "/")[3] } == ["a", "b", "d"])
+        // It may be asked for again, and its memory was given back.
+        #expect(try await cache.warm(Self.slots("c")) == 1)
+        await daemon.fetcher.started(4)
+        end(daemon, 3, "c")
+        #expect(await daemon.get(.alice, "c", cached: true).hasPrefix("c from"))
+        #expect(daemon.world.services.budget.bytes <= before)
+    }
+
     @Test func `I8: what waits counts, and is BUSY where there is no room`() async throws {
         let daemon = Daemon(budget: MemoryBudget(limits: { .init(perUID: 8_000, total: 8_000) }))
         try await daemon.logIn(.alice)
