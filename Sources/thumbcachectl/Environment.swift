@@ -44,9 +44,7 @@ struct Environment {
         let running = Task { await client.run() }
         let outcome: Result<Success, Failure>
         do throws(Failure) {
-            outcome = .success(
-                try await body(
-                    ConnectedDaemon(client: client, path: path, timeout: timeout, stop: { running.cancel() })))
+            outcome = .success(try await body(ConnectedDaemon(client: client, path: path, timeout: timeout)))
         } catch {
             outcome = .failure(error)
         }
@@ -92,8 +90,6 @@ struct ConnectedDaemon {
     let client: ThumbcacheClient
     let path: String
     let timeout: Int
-    /// Ends the client: sequences of events end, requests fail.
-    let stop: @Sendable () -> Void
 
     func ask<Success>(
         _ body: (ThumbcacheClient) async throws(ThumbcacheError) -> Success

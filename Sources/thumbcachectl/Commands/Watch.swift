@@ -35,16 +35,8 @@ struct Watch: DaemonCommand {
         try await environment.withDaemon(daemon, within: 10) { daemon throws(Failure) in
             // A subscription tries for ever. Whoever mistyped the socket wants to know.
             try await daemon.ask { client throws(ThumbcacheError) in try await client.ping() }
-            let isStopping = Stopping()
-            let signals = Signals([SIGINT, SIGTERM, SIGHUP]) { _ in
-                isStopping.set()
-                daemon.stop()
-            }
-            defer { withExtendedLifetime(signals) {} }
             var left = count ?? .max
             for await event in daemon.client.events(of: ids) {
-                // The connection that is lost last is the one that was closed here.
-                if isStopping.isSet { return }
                 let line = EventLine(event, at: .now)
                 guard try writeOn((output.json ? line.json : line.text) + "\n") else { return }
                 if line.isEvent { left -= 1 }

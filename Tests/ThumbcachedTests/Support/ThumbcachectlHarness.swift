@@ -70,12 +70,7 @@ enum Thumbcachectl {
 
     /// Plays a daemon for one connection to a program that the test has started by itself.
     static func answer(_ replies: [String], on listener: Int32) throws {
-        close(try answerOpen(replies, on: listener))
-    }
-
-    /// The same. Returns the connection, which is still open.
-    static func answerOpen(_ replies: [String], on listener: Int32) throws -> Int32 {
-        try serve(PlayedDaemon(replies: replies), on: listener).peer
+        close(try serve(PlayedDaemon(replies: replies), on: listener).peer)
     }
 
     private static func start(

@@ -59,31 +59,4 @@ import Thumbcache
             json(.update(user: "a", profile: ThumbcacheID(bytes: [0xff]), epoch: 7))
                 == time + "\"update\",\"user\":\"a\",\"profile\":{\"base64\":\"/w==\"},\"epoch\":7}")
     }
-
-    @Test(arguments: [SIGINT, SIGTERM, SIGHUP]) func `a signal ends it, and that is no failure`(_ signal: Int32) throws
-    {
-        try Fixture.withDirectory { directory in
-            let listener = try UnixSocket.listen("\(directory)/s")
-            defer { close(listener) }
-            let (process, output) = (Process(), Pipe())
-            process.executableURL = Thumbcachectl.program
-            process.arguments = ["--socket", "\(directory)/s", "watch", "alice"]
-            process.environment = ["ASAN_OPTIONS": "detect_leaks=0"]
-            process.standardOutput = output
-            try process.run()
-            try Thumbcachectl.answer(["+PONG\r\n"], on: listener)
-            let peer = try Thumbcachectl.answerOpen([Self.confirmation + Self.message("login 1")], on: listener)
-            defer { close(peer) }
-            var text = ""
-            while !text.contains("login alice\n") {
-                let some = output.fileHandleForReading.availableData
-                try #require(!some.isEmpty)
-                text += String(decoding: some, as: UTF8.self)
-            }
-            kill(process.processIdentifier, signal)
-            process.waitUntilExit()
-            #expect(process.terminationReason == .exit)
-            #expect(process.terminationStatus == 0)
-        }
-    }
 }
