@@ -33,6 +33,7 @@ let glibHeaders: [CSetting] = [
 
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let nioLocks = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
@@ -46,7 +47,9 @@ let package = Package(
         .executable(name: "thumbcached", targets: ["thumbcached"]),
         .executable(name: "thumbcached-fetcher", targets: ["thumbcached-fetcher"]),
         .executable(name: "thumbcached-renderer", targets: ["thumbcached-renderer"]),
+        .executable(name: "thumbcached-relay", targets: ["thumbcached-relay"]),
         .executable(name: "thumbcachectl", targets: ["thumbcachectl"]),
+        .executable(name: "thumbcached-exporter", targets: ["thumbcached-exporter"]),
         .library(name: "Thumbcache", targets: ["Thumbcache"]),
         // For the tests alone: it is loaded into daemons whose peers are to be other accounts than they are.
         .library(name: "ForeignPeers", type: .dynamic, targets: ["CForeignPeers"]),
@@ -55,6 +58,7 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
@@ -119,6 +123,12 @@ let package = Package(
             ],
             swiftSettings: swiftRules + fuzzRules),
         .target(
+            name: "RendererClient",
+            dependencies: [
+                "RendererProtocol", "ThumbnailCache", "LinuxSupport", nioCore, nioLocks, logging,
+            ],
+            swiftSettings: swiftRules),
+        .target(
             name: "ImageFetcher",
             dependencies: [
                 "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", "LinuxSupport", "CCurl", "COpenSSL",
@@ -135,14 +145,21 @@ let package = Package(
             ],
             swiftSettings: swiftRules),
 
+        // How a program reads its settings.
+        .target(
+            name: "ConfigurationReading",
+            dependencies: [
+                "RESP", "ThumbnailCache", "LinuxSupport", .product(name: "TOMLKit", package: "TOMLKit"),
+            ],
+            swiftSettings: swiftRules + fuzzRules),
+
         // The programs.
         .executableTarget(
             name: "thumbcached",
             dependencies: [
                 "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "Origins", "FetcherProtocol",
-                "FetcherClient", "SocketLoops", "DaemonServer", "ProgramLog", "LinuxSupport",
-                "CLinux", nioCore, nioLocks, logging, arguments,
-                .product(name: "TOMLKit", package: "TOMLKit"),
+                "FetcherClient", "RendererClient", "SocketLoops", "DaemonServer", "ProgramLog", "ConfigurationReading",
+                "LinuxSupport", "CLinux", nioCore, nioLocks, logging, arguments,
             ],
             swiftSettings: swiftRules),
         .executableTarget(
@@ -166,11 +183,29 @@ let package = Package(
             ],
             swiftSettings: swiftRules),
 
+        // Brings log-outs that were published for many machines to the daemon of this one.
+        .executableTarget(
+            name: "thumbcached-relay",
+            dependencies: [
+                "RESP", "ThumbcacheProtocol", "Thumbcache", "ThumbnailCache", "ConfigurationReading", "ProgramLog",
+                "LinuxSupport", "CLinux", nioCore, nioPosix, nioLocks, logging, arguments,
+                .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
+            ],
+            swiftSettings: swiftRules),
+
         .executableTarget(
             name: "thumbcachectl",
             dependencies: [
-                "RESP", "ThumbcacheProtocol", "Thumbcache", "ThumbnailCache", "DiskStore", "LinuxSupport", "CLinux",
-                nioCore, arguments,
+                "RESP", "ThumbcacheProtocol", "Thumbcache", "ThumbnailCache", "DiskStore", "RendererProtocol",
+                "LinuxSupport", "CLinux", nioCore, arguments,
+            ],
+            swiftSettings: swiftRules),
+
+        .executableTarget(
+            name: "thumbcached-exporter",
+            dependencies: [
+                "ThumbcacheProtocol", "Thumbcache", "ProgramLog", "LinuxSupport", "CLinux", nioCore, nioPosix, nioHTTP1,
+                nioLocks, logging, arguments,
             ],
             swiftSettings: swiftRules),
 
@@ -241,10 +276,20 @@ let package = Package(
         .testTarget(
             name: "ThumbcachedTests",
             dependencies: [
-                "CacheFakes", "DaemonServer", "thumbcached", "thumbcachectl", "Thumbcache", "FetcherClient",
-                "FetcherProtocol", "ProgramLog", "ThumbnailCache", "RESP", "LinuxSupport", nioCore, nioPosix, nioLocks,
-                logging,
+                "CacheFakes", "ConfigurationReading", "DaemonServer", "thumbcached", "thumbcachectl", "Thumbcache",
+                "FetcherClient", "FetcherProtocol", "ProgramLog", "ThumbnailCache", "RESP", "LinuxSupport", nioCore,
+                nioPosix, nioLocks, logging,
             ],
+            swiftSettings: swiftRules),
+        .testTarget(
+            name: "RelayTests",
+            dependencies: [
+                "thumbcached-relay", "ConfigurationReading", "Thumbcache", "RESP", "LinuxSupport", nioCore, logging,
+            ],
+            swiftSettings: swiftRules),
+        .testTarget(
+            name: "ExporterTests",
+            dependencies: ["thumbcached-exporter", "Thumbcache", nioCore, nioPosix, nioHTTP1, nioLocks, logging],
             swiftSettings: swiftRules),
         .testTarget(
             name: "EndToEndTests",
@@ -269,7 +314,11 @@ if isFuzzing {
     // A program cannot be imported but by tests: here each of ours is a library, without its entry.
     package.products = []
     package.targets.removeAll { $0.isTest }
-    for program in ["thumbcached", "thumbcached-fetcher", "thumbcached-renderer", "thumbcachectl"] {
+    let programs = [
+        "thumbcached", "thumbcached-fetcher", "thumbcached-renderer", "thumbcached-relay", "thumbcachectl",
+        "thumbcached-exporter",
+    ]
+    for program in programs {
         guard let index = package.targets.firstIndex(where: { $0.name == program }) else { continue }
         package.targets[index] = .target(
             name: program, dependencies: package.targets[index].dependencies, exclude: ["Main.swift"],

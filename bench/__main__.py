@@ -20,7 +20,7 @@ import time
 from figures import Run
 import machine
 import report
-from rows import events, fairness, hits, misses, scale, tail, tier, writes
+from rows import events, fairness, hits, misses, renditions, scale, tail, tier, writes
 from world import processes
 from world.subject import Subject
 
@@ -33,6 +33,7 @@ PARTS = [
     (("P9", "P10"), scale),
     (("P11",), tail),
     (("P13", "P14"), events),
+    (("R1", "R2", "R3", "R4", "R5", "R6"), renditions),
 ]
 #: P12 takes several accounts, which root alone can be.
 PARTS_OF_ROOT = [(("P12",), fairness)]

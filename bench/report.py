@@ -13,7 +13,7 @@ from rows.floods import FLOODS
 #: What every run has to have, "P4 cores" aside, which a machine with one core lacks. A run without one of them has
 #: failed, whatever
 #: the others say.
-EXPECTED = [f"P{number}" for number in [*range(1, 12), 13, 14]] + [
+EXPECTED = [f"P{number}" for number in [*range(1, 12), 13, 14]] + [f"R{number}" for number in range(1, 7)] + [
     "P2 limit",
     "P3 limit",
     "P3 piped",

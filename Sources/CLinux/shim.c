@@ -114,6 +114,11 @@ ptrdiff_t clinux_send(int fd, const struct clinux_span *spans, size_t count) {
     return sendmsg(fd, &message, MSG_NOSIGNAL);
 }
 
+uint32_t clinux_file_system(const char *path) {
+    struct statfs found;
+    return statfs(path, &found) == 0 ? (uint32_t)found.f_type : 0;
+}
+
 int clinux_is_remote(int fd) {
     struct statfs found;
     if (fstatfs(fd, &found) != 0) return 1;

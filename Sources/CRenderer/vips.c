@@ -50,6 +50,20 @@ static enum crenderer_format format_of(const char *loader) {
     return CRENDERER_SOURCE;
 }
 
+/* What is opaque in all of its pixels says so of each. */
+static int save_pixels(VipsImage *image, struct crenderer_picture *picture) {
+    VipsImage *whole, *bytes;
+    int result = vips_image_hasalpha(image) ? vips_copy(image, &whole, NULL) : vips_addalpha(image, &whole, NULL);
+    if (result != 0) return result;
+    result = vips_cast_uchar(whole, &bytes, NULL);
+    g_object_unref(whole);
+    if (result != 0) return result;
+    if (vips_image_get_bands(bytes) == 4) picture->bytes = vips_image_write_to_memory(bytes, &picture->length);
+    else vips_error("thumbcached-renderer", "%d bands", vips_image_get_bands(bytes));
+    g_object_unref(bytes);
+    return picture->bytes ? 0 : -1;
+}
+
 static int save(VipsImage *image, enum crenderer_format format, struct crenderer_picture *picture) {
     switch (format) {
     case CRENDERER_JPEG:
@@ -57,6 +71,8 @@ static int save(VipsImage *image, enum crenderer_format format, struct crenderer
             image, &picture->bytes, &picture->length, "Q", 85, "strip", TRUE, "optimize_coding", TRUE, NULL);
     case CRENDERER_WEBP:
         return vips_webpsave_buffer(image, &picture->bytes, &picture->length, "Q", 82, "strip", TRUE, NULL);
+    case CRENDERER_PIXELS:
+        return save_pixels(image, picture);
     default:
         return vips_pngsave_buffer(image, &picture->bytes, &picture->length, "strip", TRUE, NULL);
     }

@@ -13,7 +13,8 @@ public struct DaemonServer: Sendable {
     public static var refusedAtOnce: Int { 64 }
 
     /// Starts serving on a socket that listens, whoever made it; the descriptor is the server's from now on.
-    /// - Parameter identify: says who is at the other end, as ``Peer/of(_:admins:)``; called on the connection's loop.
+    /// - Parameter identify: says who is at the other end, as ``Peer/of(_:admins:observers:)``; called on the
+    ///   connection's loop.
     public static func start(
         on descriptor: CInt, context: ServerContext, identify: @escaping @Sendable (CInt) throws -> Peer
     ) async throws -> DaemonServer {

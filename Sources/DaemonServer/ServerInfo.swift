@@ -3,8 +3,9 @@ import ThumbnailCache
 /// The text of INFO: sections of `name:value` lines, as Redis writes them.
 public struct ServerInfo: Sendable {
     public typealias Lines = [(name: String, value: String)]
-    /// What a section says to a peer: only admins are told figures of others. Handed in by whoever knows it, with what
-    /// the peer's users come to, or those of all for an admin: that is found out once, where a section asks for it.
+    /// What a section says to a peer: only observers are told figures of others. Handed in by whoever knows it, with
+    /// what the peer's users come to, or those of all for an observer: that is found out once, where a section asks for
+    /// it.
     public typealias Section = @Sendable (Peer, _ figures: () -> UserSessions.Figures) -> Lines
 
     private let sections: KeyValuePairs<String, Section>

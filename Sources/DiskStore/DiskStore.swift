@@ -69,6 +69,8 @@ public final class DiskStore: ImageStore {
         }
     }
 
+    public func uids() throws -> [UInt32] { try storeErrors("listing uids") { try logins.uids() } }
+
     public func users(of uid: UInt32) throws -> [OpaqueID] {
         try storeErrors("listing users") {
             try logins.owners(of: uid).compactMap { sealedOwner in

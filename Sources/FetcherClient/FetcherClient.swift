@@ -20,14 +20,14 @@ package final class FetcherClient: ImageFetching, TokenFetching {
     private let patience: TimeAmount
     let loop: SocketLoop
     let state: NIOLockedValueBox<State>
-    private let link: any FetcherLink
+    private let link: any HelperLink
     private let rulesCache = OriginRulesCache()
     let log: Logger
 
     /// - Parameter link: how a fetcher is had.
     /// - Throws: when the system gives no thread, or nothing to wait with.
     package init(
-        settings: FetcherSettings, link: any FetcherLink, patience: TimeAmount = .seconds(10), log: Logger
+        settings: FetcherSettings, link: any HelperLink, patience: TimeAmount = .seconds(10), log: Logger
     ) throws {
         state = NIOLockedValueBox(State(settings: settings))
         loop = try SocketLoop(named: "downloads")

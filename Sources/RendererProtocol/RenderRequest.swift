@@ -15,6 +15,8 @@ public enum PictureFormat: UInt8, Sendable, Hashable {
     case png = 1
     case jpeg = 2
     case webp = 3
+    /// No file: red, green, blue and opacity of each pixel, a byte each, in rows from the top.
+    case pixels = 4
 }
 
 /// A picture in another size, as the daemon asks a worker for it: this head, then the picture.
@@ -101,7 +103,7 @@ public struct RenderAnswer: Sendable, Hashable {
 
     /// Takes the head. Nothing of it is believed: who holds the worker may have written it.
     /// - Returns: nil where it is none: too short, a word that is not known, a rendition without bytes, pixels or
-    ///   format, bytes of what is not rendered.
+    ///   format, bytes of what is not rendered, more or fewer than its pixels have.
     public init?(_ buffer: inout ByteBuffer) {
         guard
             let (length, number, outcome, format, width, height, _) = buffer.readMultipleIntegers(
@@ -111,6 +113,7 @@ public struct RenderAnswer: Sendable, Hashable {
         else { return nil }
         let isWhole = length > 0 && width > 0 && height > 0 && format != .source
         guard outcome == .rendered ? isWhole : length == 0 else { return nil }
+        guard format != .pixels || length == 4 * Int(width) * Int(height) else { return nil }
         self.init(
             length: Int(length), number: number, outcome: outcome, format: format, width: width, height: height)
     }

@@ -12,8 +12,10 @@ enum Main {
         // libdispatch raises the priority of threads, and tells the system log of each that it may not raise: a log-out
         // that is done would not be silent (F45).
         setenv("LIBDISPATCH_LOG", "NO", 0)
+        var arguments: [String] = []
         do {
-            let command = try Thumbcachectl.parseAsRoot(decodedArguments(CommandLine.argc, CommandLine.unsafeArgv))
+            arguments = try decodedArguments(CommandLine.argc, CommandLine.unsafeArgv)
+            let command = try Thumbcachectl.parseAsRoot(arguments)
             if let command = command as? any DaemonCommand {
                 try await command.run(in: world)
             } else if command is Thumbcachectl {
@@ -29,6 +31,9 @@ enum Main {
         } catch {
             // --help and --version arrive here, too, and are no errors.
             let isError = Thumbcachectl.exitCode(for: error) != .success
+            if isError, let unknown = Thumbcachectl.unknownCommand(arguments) {
+                exit(.usage, complaining: "thumbcachectl: \(unknown)")
+            }
             let message = Thumbcachectl.fullMessage(for: error)
             if isError { exit(.usage, complaining: message) }
             print(message)

@@ -1,4 +1,6 @@
 import ArgumentParser
+import LinuxSupport
+import NIOCore
 import ThumbcacheProtocol
 
 /// The program: what `--help` shows first.
@@ -17,7 +19,7 @@ struct Thumbcachectl: ParsableCommand {
 
             Exit status: 0 done; 1 the daemon said no, its error is on stderr; 2 wrong usage; 3 the daemon cannot be \
             reached; 4 there is no such image; 5 the log-out is not done yet, but a marker was left for it. \
-            For verify, which asks no daemon: 1 something is wrong or left, 3 the store cannot be read.
+            For verify and doctor: 1 something is wrong or left, 3 not all could be looked at.
 
             Example:
               thumbcachectl login alice
@@ -27,11 +29,24 @@ struct Thumbcachectl: ParsableCommand {
             """,
         version: "thumbcachectl \(Version.current)",
         subcommands: [
-            Login.self, Logout.self, Get.self, Put.self, Warm.self, Purge.self, Stat.self, Users.self,
-            Watch.self, Info.self, Metrics.self, Ping.self, Verify.self,
+            Login.self, Logout.self, Get.self, Show.self, Put.self, Warm.self, Purge.self, Stat.self, Users.self,
+            Top.self, Watch.self, Info.self, Metrics.self, Ping.self, Doctor.self, Verify.self,
+            Fleet.self,
         ])
 
     @OptionGroup var daemon: DaemonOptions
+
+    /// What to say where the first word is no command; nil where it is one, or there is none.
+    static func unknownCommand(_ arguments: [String]) -> String? {
+        var rest = arguments[...]
+        while let first = rest.first, first.hasPrefix("--socket") {
+            rest = rest.dropFirst(first == "--socket" ? 2 : 1)
+        }
+        let known = configuration.subcommands.map { $0._commandName } + ["help"]
+        guard let word = rest.first, !word.hasPrefix("-"), !known.contains(word) else { return nil }
+        let meant = closestWord(to: word, among: known).map { "did you mean \($0)?" } ?? "--help lists those there are"
+        return "there is no command '\(PlainText.escape(word))'; \(meant)"
+    }
 }
 
 /// A subcommand. Everything it touches is in the environment that it is handed.
@@ -57,4 +72,13 @@ struct TargetOptions: ParsableArguments {
         help: ArgumentHelp(
             "Act for another uid. Only for admins, see access.admins in the daemon's configuration.", valueName: "n"))
     var uid: UInt32?
+
+    @Flag(help: "Act for every uid of the machine. Only for admins.")
+    var allUids = false
+
+    var words: [ByteBuffer] { allUids ? thumbcachectl.words("UID", "*") : option("UID", uid) }
+
+    func validate() throws {
+        if allUids, uid != nil { throw ValidationError("--all-uids is every uid: no --uid can stand beside it") }
+    }
 }

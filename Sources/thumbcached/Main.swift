@@ -78,7 +78,7 @@ struct Main: ParsableCommand {
         [
             "CACHE_DIRECTORY", "STATE_DIRECTORY", "RUNTIME_DIRECTORY", "HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME",
             "XDG_RUNTIME_DIR", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", "WATCHDOG_PID",
-            "WATCHDOG_USEC", KernelFacts.bootIDVariable, Daemon.fetcherVariable,
+            "WATCHDOG_USEC", KernelFacts.bootIDVariable, Daemon.fetcherVariable, Daemon.rendererVariable,
         ].reduce(into: [:]) { values, name in
             if let value = getenv(name) { values[name] = String(cString: value) }
         }

@@ -7,7 +7,7 @@ import ThumbnailCache
 public final class FakeStore: ImageStore {
     /// Where a call can be held or made to fail, and what the log calls it.
     public enum Step: String, Sendable {
-        case load, users, countUsers, makeDurable, commitLogin, commitSessions, commitPurge, commitLogout
+        case load, uids, users, countUsers, makeDurable, commitLogin, commitSessions, commitPurge, commitLogout
         case read, readCached, sizes, remove, drop
         /// A look that does not wait has seen what there is, and has left the vault. Cannot fail.
         case cachedReadEnded
@@ -172,6 +172,11 @@ public final class FakeStore: ImageStore {
         if let late = try pass(.load) { throw late }
         guard let login = disk.contents.withLockedValue({ $0.logins[owner] }) else { return nil }
         return (login.record, open(owner, login.generation))
+    }
+
+    public func uids() throws -> [UInt32] {
+        if let late = try pass(.uids) { throw late }
+        return Set(disk.contents.withLockedValue { $0.logins.keys.map(\.uid) }).sorted()
     }
 
     public func users(of uid: UInt32) throws -> [OpaqueID] {

@@ -44,7 +44,7 @@ public final class FakeVault: ImageVault {
         return kept.map { Image(record: $0.record, bytes: ImageBytes(copying: $0.bytes, framing: framing)) }
     }
 
-    public func sizes(of profile: OpaqueID) throws -> [UInt16]? {
+    public func slots(of profile: OpaqueID) throws -> [Slot]? {
         try work {
             do {
                 if let late = try store.pass(.sizes) { throw late }
@@ -52,21 +52,24 @@ public final class FakeVault: ImageVault {
                 return nil
             }
             let images = store.disk.contents.withLockedValue { $0.images[generation] ?? [:] }
-            return images.keys.filter { $0.profile == profile }.map(\.size)
+            return images.keys.filter { $0.profile == profile }
         }
     }
 
     public func readCached(_ slot: Slot, framing: ReplyFraming) -> CachedRead {
         guard store.isInPageCache else { return .unknown }
         do {
-            let found = try work {
+            let (found, isEmpty) = try work {
                 let found = kept(slot, framing)
+                let isEmpty = store.disk.contents.withLockedValue { contents in
+                    contents.images[generation]?.keys.contains { $0.profile == slot.profile } != true
+                }
                 // Held here, it has seen what may be gone when it goes on.
                 if let late = try store.pass(.readCached) { throw late }
-                return found
+                return (found, isEmpty)
             }
             store.note(.cachedReadEnded)
-            return found.map { .image($0) } ?? .nothing
+            return found.map { .image($0) } ?? (isEmpty ? .nothing : .unknown)
         } catch {
             return .unknown
         }
@@ -82,6 +85,18 @@ public final class FakeVault: ImageVault {
                 store.disk.contents.withLockedValue { $0.images[generation, default: [:]][slot.detached()] = kept }
                 committed()
                 return true
+            }
+        }
+    }
+
+    public func trimRenditions(of profile: OpaqueID, keeping slot: Slot, most: Int) throws {
+        try work {
+            store.disk.contents.withLockedValue { contents in
+                let images = contents.images[generation] ?? [:]
+                let renditions = images.filter { $0.key.profile == profile && $0.value.record.rendered != nil }.keys
+                for other in renditions.filter({ $0 != slot }).prefix(max(0, renditions.count - most)) {
+                    contents.images[generation]?[other] = nil
+                }
             }
         }
     }

@@ -7,6 +7,8 @@ public final class FakeWorld: Sendable {
     public let store: FakeStore
     public let fetcher: FakeFetcher
     public let tokens: FakeTokenEndpoint
+    /// Nil unless a test hands one in.
+    public let renderer: FakeRenderer?
     public let time: ManualTime
     public let services: CacheServices
     private let box: NIOLockedValueBox<CacheSettings>
@@ -38,7 +40,7 @@ public final class FakeWorld: Sendable {
         lifecycle: any BlockingPool = ImmediatePool(), endings: (any BlockingPool)? = nil,
         tasks: any TaskExecutor = globalConcurrentExecutor, memory: Int = 1 << 20, time: ManualTime = ManualTime(),
         yield: @escaping YieldToOthers = {}, writes: WriteBehind.Limits? = nil,
-        budget: MemoryBudget = MemoryBudget(),
+        budget: MemoryBudget = MemoryBudget(), renderer: FakeRenderer? = nil,
         settings: CacheSettings = CacheSettings(origins: ["default": FakeWorld.origin])
     ) {
         let log = store?.log ?? EventLog()
@@ -48,13 +50,15 @@ public final class FakeWorld: Sendable {
         self.store = store ?? FakeStore(log: log)
         self.fetcher = FakeFetcher(log: log)
         self.tokens = FakeTokenEndpoint(log: log)
+        self.renderer = renderer
         self.time = time
         let behind = WriteBehind(
             writer: disk, time: time, yield: yield, limits: writes ?? .init(tier: memory)
         ) { [fetcher] in fetcher.isBusy }
         self.services = CacheServices(
-            store: self.store, fetcher: fetcher, tokens: tokens, memory: MemoryTier(capacity: memory), budget: budget,
-            disk: disk, writes: behind, lifecycle: lifecycle, endings: endings ?? lifecycle,
+            store: self.store, fetcher: fetcher, tokens: tokens, renderer: renderer,
+            memory: MemoryTier(capacity: memory), budget: budget, disk: disk, writes: behind, lifecycle: lifecycle,
+            endings: endings ?? lifecycle,
             tasks: tasks, time: time, framing: .bare, counters: CacheCounters(), events: EventHub(),
             yield: yield,
             settings: { box.withLockedValue { $0 } })

@@ -30,12 +30,14 @@ import ThumbnailCache
                 """)
     }
 
-    @Test func `only admins are told, and everybody else is told so`() async throws {
+    @Test func `only admins and observers are told, and everybody else is told so`() async throws {
         try await TestDaemon.run {
             $0.metrics = ServerMetrics { Self.families }
         } _: { daemon in
-            let admin = try await daemon.connect(as: TestDaemon.admin)
-            #expect(try await admin.call("METRICS").text?.hasPrefix("# HELP thumbcached_open_caches") == true)
+            for peer in [TestDaemon.admin, TestDaemon.observer] {
+                let told = try await daemon.connect(as: peer)
+                #expect(try await told.call("METRICS").text?.hasPrefix("# HELP thumbcached_open_caches") == true)
+            }
             let client = try await daemon.connect()
             guard case .error(code: "DENIED", _) = try await client.call("METRICS") else {
                 return #expect(Bool(false), "somebody was told everybody's figures")

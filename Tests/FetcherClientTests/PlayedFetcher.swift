@@ -10,7 +10,7 @@ import ThumbnailCache
 @testable import FetcherProtocol
 
 /// Fetchers whose part the test plays, one after the other.
-final class PlayedFetchers: FetcherLink {
+final class PlayedFetchers: HelperLink {
     private let ends = NIOLockedValueBox<[CInt]>([])
     private let hasOpened = Semaphore()
     /// How often there is none to be had.

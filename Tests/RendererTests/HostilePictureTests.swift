@@ -17,7 +17,7 @@ import Testing
         #expect(try worker.render(try Pictures.named("baseline.jpg"), side: 8).answer.outcome == .rendered)
     }
 
-    @Test func `a bomb that lies about itself costs its worker at most, and no other`() throws {
+    @Test func `F81: a bomb that lies about itself costs its worker at most, and no other`() throws {
         let renderer = try Renderer()
         // All pixels are allowed: memory and time are what is left.
         for name in ["bomb.png", "bomb-bits.png", "lying.jpg", "bomb.gif"] {
@@ -79,7 +79,7 @@ import Testing
     }
 
     @Test(arguments: [
-        (side: UInt16(0), fit: UInt8(0), format: UInt8(0), length: UInt32(0)), (1, 2, 0, 0), (1, 0, 4, 0),
+        (side: UInt16(0), fit: UInt8(0), format: UInt8(0), length: UInt32(0)), (1, 2, 0, 0), (1, 0, 5, 0),
         (1, 0, 0, .max),
     ])
     func `a request that is none ends the connection`(

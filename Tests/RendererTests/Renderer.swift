@@ -70,7 +70,7 @@ final class RendererWorker {
     init(_ descriptor: CInt) {
         self.descriptor = descriptor
         // A worker that hangs fails its test.
-        var patience = timeval(tv_sec: 30, tv_usec: 0)
+        var patience = timeval(tv_sec: 120, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
     }
 
@@ -142,7 +142,7 @@ struct SeenPicture {
     let width, height: Int
     let bands: Int
     let hasProfile: Bool
-    private let colours: [UInt8]
+    let colours: [UInt8]
 
     init(_ bytes: [UInt8]) throws {
         var picture = cprobe_picture()

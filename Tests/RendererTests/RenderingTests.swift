@@ -1,4 +1,5 @@
 import Foundation
+import NIOCore
 import RendererProtocol
 import Testing
 
@@ -74,6 +75,30 @@ import Testing
         let seen = try SeenPicture(bytes)
         #expect(seen.width == width && seen.height == height)
         #expect(seen.showsScene())
+    }
+
+    @Test(arguments: ["palette.png", "alpha.png", "16-bit.png", "grey.jpg", "animated.gif", "plain.avif"])
+    func `it comes as pixels, which say how opaque they are`(kind: String) throws {
+        let (answer, bytes) = try worker.render(try Pictures.named(kind), side: 24, fit: .contain, format: .pixels)
+        #expect(answer.outcome == .rendered && answer.format == .pixels)
+        #expect(answer.width == 24 && answer.height == 16 && bytes.count == 4 * 24 * 16)
+        func pixel(_ column: Int, _ row: Int) -> [UInt8] {
+            let start = 4 * (row * 24 + column)
+            return Array(bytes[start..<start + 4])
+        }
+        let (red, white) = (pixel(4, 4), pixel(20, 12))
+        if kind != "grey.jpg" { #expect(red[0] > 200 && red[1] < 60 && red[2] < 60, "\(red)") }
+        #expect(red[3] == 255)
+        #expect(kind == "alpha.png" ? white[3] < 60 : white[3] == 255, "\(white)")
+    }
+
+    @Test func `an answer whose bytes are not those of its pixels is none`() {
+        for (length, isOne) in [(24, true), (23, false), (25, false)] {
+            var head = ByteBuffer()
+            RenderAnswer(length: length, number: 1, outcome: .rendered, format: .pixels, width: 3, height: 2)
+                .write(to: &head)
+            #expect((RenderAnswer(&head) != nil) == isOne)
+        }
     }
 
     @Test func `one worker makes many, and the program ends with whoever started it`() throws {

@@ -19,6 +19,15 @@ import Testing
         ("GET alice bob size 1", .get(with(get) { $0.size = 1 })),
         ("GET alice bob Size 4096", .get(with(get) { $0.size = 4096 })),
         (
+            "GET alice bob FORMAT WebP size 64 FIT contain",
+            .get(
+                with(get) {
+                    $0.sizing.size = 64
+                    $0.sizing.fit = .contain
+                    $0.sizing.format = .webp
+                })
+        ),
+        (
             "GET alice bob URL https://example.org/a?b=%20#c",
             .get(with(get) { $0.url = "https://example.org/a?b=%20#c" })
         ),
@@ -63,8 +72,21 @@ import Testing
         ),
         ("PURGE alice", .purge(PurgeCommand(target: .user(bytes("alice"))))),
         ("PURGE *", .purge(PurgeCommand(target: .all))),
-        ("PURGE * UID 0", .purge(with(PurgeCommand(target: .all)) { $0.uid = 0 })),
-        ("PURGE alice uid 4294967294", .purge(with(PurgeCommand(target: .user(bytes("alice")))) { $0.uid = .max - 1 })),
+        ("PURGE * UID 0", .purge(with(PurgeCommand(target: .all)) { $0.uid = .uid(0) })),
+        (
+            "PURGE alice uid 4294967294",
+            .purge(with(PurgeCommand(target: .user(bytes("alice")))) { $0.uid = .uid(.max - 1) })
+        ),
+        (
+            "PURGE alice 1 * UID *",
+            .purge(
+                with(PurgeCommand(target: .user(bytes("alice")))) {
+                    $0.profiles = [bytes("*")]
+                    $0.uid = .all
+                })
+        ),
+        ("LOGOUT alice UID *", .logout(with(LogoutCommand(target: .user(bytes("alice")))) { $0.uid = .all })),
+        ("LOGOUT * uid *", .logout(with(LogoutCommand(target: .all)) { $0.uid = .all })),
         (
             "PURGE alice 2 bob carol",
             .purge(with(PurgeCommand(target: .user(bytes("alice")))) { $0.profiles = [bytes("bob"), bytes("carol")] })
@@ -74,7 +96,7 @@ import Testing
             .purge(
                 with(PurgeCommand(target: .user(bytes("alice")))) {
                     $0.profiles = [bytes("bob")]
-                    $0.uid = 5
+                    $0.uid = .uid(5)
                 })
         ),
         ("STAT alice", .stat(StatCommand(user: bytes("alice")))),
@@ -104,7 +126,7 @@ import Testing
             "LOGOUT * UID 1000 SESSION desk",
             .logout(
                 with(LogoutCommand(target: .all)) {
-                    $0.uid = 1000
+                    $0.uid = .uid(1000)
                     $0.session = bytes("desk")
                 })
         ),

@@ -54,7 +54,7 @@ import Testing
             for key in ["summary", "since", "group"] { #expect(docs[key]?.text?.isEmpty == false) }
         }
         let arguments = try #require(reply["purge"]?["arguments"]?.elements)
-        #expect(arguments.map { $0["type"]?.text } == ["oneof", "block", "integer"])
+        #expect(arguments.map { $0["type"]?.text } == ["oneof", "block", "oneof"])
         #expect(arguments[1]["flags"]?.elements?.map(\.text) == ["optional"])
         #expect(arguments[1]["arguments"]?.elements?.last?["flags"]?.elements?.map(\.text) == ["multiple"])
         #expect(arguments[2]["token"]?.text == "UID")
@@ -106,6 +106,7 @@ import Testing
         #expect(
             MetaKey.allCases.map(\.rawValue) == [
                 "image", "digest", "type", "length", "width", "height", "age", "ttl", "state", "source", "epoch",
+                "rendered",
             ])
         #expect(MetaKey.stat == Array(MetaKey.allCases.dropFirst()))
         #expect(

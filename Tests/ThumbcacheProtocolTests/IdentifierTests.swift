@@ -39,7 +39,7 @@ import Testing
                 == .purge(
                     with(PurgeCommand(target: .user(alice))) {
                         $0.profiles = [profile, profile]
-                        $0.uid = 5
+                        $0.uid = .uid(5)
                     }))
         #expect(
             try request([bytes("STAT"), alice, profile, bytes("SIZE"), bytes("5")])

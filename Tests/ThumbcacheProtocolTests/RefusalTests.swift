@@ -5,9 +5,11 @@ import Testing
 @testable import ThumbcacheProtocol
 
 @Suite struct RefusalTests {
-    static let getSyntax = "GET user profile [SIZE px] [URL url] [WAIT ms] [CACHED|NOWAIT] [IFNOT digest] [META]"
-    static let getOptions = "expected SIZE, URL, WAIT, CACHED, NOWAIT, IFNOT or META"
-    static let purgeSyntax = "PURGE user|* [count profile [profile ...]] [UID uid]"
+    static let sizing = "[SIZE px] [FIT cover|contain] [FORMAT source|png|jpeg|webp]"
+    static let getSyntax =
+        "GET user profile \(sizing) [URL url] [WAIT ms] [CACHED|NOWAIT] [IFNOT digest] [META]"
+    static let getOptions = "expected SIZE, FIT, FORMAT, URL, WAIT, CACHED, NOWAIT, IFNOT or META"
+    static let purgeSyntax = "PURGE user|* [count profile [profile ...]] [UID uid|*]"
 
     static let refused: [(line: String, message: String)] = [
         // Commands.
@@ -24,22 +26,22 @@ import Testing
         (
             "MGET alice 1",
             "wrong number of arguments for 'mget': "
-                + "MGET user count profile [profile ...] [SIZE px] [WAIT ms] [CACHED|NOWAIT]"
+                + "MGET user count profile [profile ...] \(sizing) [WAIT ms] [CACHED|NOWAIT]"
         ),
         ("PUT alice bob", "wrong number of arguments for 'put': PUT user profile image [SIZE px] [TTL seconds]"),
         ("PURGE", "wrong number of arguments for 'purge': \(purgeSyntax)"),
-        ("STAT", "wrong number of arguments for 'stat': STAT user [profile [SIZE px]]"),
+        ("STAT", "wrong number of arguments for 'stat': STAT user [profile \(sizing)]"),
         (
             "LOGIN",
             "wrong number of arguments for 'login': "
                 + "LOGIN user [SESSION id] [HOLD] [ORIGIN name] [TOKEN token] [REFRESH token]"
         ),
         ("SUBSCRIBE", "wrong number of arguments for 'subscribe': SUBSCRIBE user|* [user|* ...]"),
-        ("WARM alice 1", "wrong number of arguments for 'warm': WARM user count profile [profile ...] [SIZE px]"),
-        ("WARM alice 1 bob WAIT 5", "bad option 'WAIT' for 'warm': expected SIZE"),
+        ("WARM alice 1", "wrong number of arguments for 'warm': WARM user count profile [profile ...] \(sizing)"),
+        ("WARM alice 1 bob WAIT 5", "bad option 'WAIT' for 'warm': expected SIZE, FIT or FORMAT"),
         ("WARM * 1 bob", "user '*' is reserved: it means every user, and only LOGOUT, PURGE and SUBSCRIBE take it"),
         ("METRICS now", "wrong number of arguments for 'metrics': METRICS"),
-        ("LOGOUT", "wrong number of arguments for 'logout': LOGOUT user|* [SESSION id] [UID uid]"),
+        ("LOGOUT", "wrong number of arguments for 'logout': LOGOUT user|* [SESSION id] [UID uid|*]"),
         ("USERS alice", "wrong number of arguments for 'users': USERS"),
         ("PING a b", "wrong number of arguments for 'ping': PING [message]"),
         ("ECHO", "wrong number of arguments for 'echo': ECHO message"),
@@ -60,10 +62,18 @@ import Testing
         ("GET alice bob carol", "bad option (argument 3) for 'get': \(getOptions)"),
         ("GET alice bob SIZES 5", "bad option (argument 3) for 'get': \(getOptions)"),
         ("LOGIN alice sesame", "bad option (argument 2) for 'login': expected SESSION, HOLD, ORIGIN, TOKEN or REFRESH"),
-        ("STAT alice SIZE 64", "bad option (argument 3) for 'stat': expected SIZE"),
-        ("STAT alice bob WAIT 1", "bad option 'WAIT' for 'stat': expected SIZE"),
+        (
+            "GET alice bob FIT cover",
+            "FIT of 'get' needs SIZE: expected SIZE, FIT, FORMAT, URL, WAIT, CACHED, NOWAIT, IFNOT or META"
+        ),
+        ("STAT alice bob FORMAT png", "FORMAT of 'stat' needs SIZE: expected SIZE, FIT or FORMAT"),
+        ("GET alice bob SIZE 5 FIT", "option FIT of 'get' lacks its value"),
+        ("GET alice bob SIZE 5 FIT fill", "bad FIT 'fill': expected one of cover, contain"),
+        ("MGET alice 1 bob SIZE 5 FORMAT gif", "bad FORMAT 'gif': expected one of source, png, jpeg, webp"),
+        ("STAT alice SIZE 64", "bad option (argument 3) for 'stat': expected SIZE, FIT or FORMAT"),
+        ("STAT alice bob WAIT 1", "bad option 'WAIT' for 'stat': expected SIZE, FIT or FORMAT"),
         ("PUT alice bob x CACHED", "bad option 'CACHED' for 'put': expected SIZE or TTL"),
-        ("MGET alice 1 bob META", "bad option 'META' for 'mget': expected SIZE, WAIT, CACHED or NOWAIT"),
+        ("MGET alice 1 bob META", "bad option 'META' for 'mget': expected SIZE, FIT, FORMAT, WAIT, CACHED or NOWAIT"),
         ("LOGOUT alice HOLD", "bad option 'HOLD' for 'logout': expected SESSION or UID"),
         ("PURGE alice SESSION x", "bad option 'SESSION' for 'purge': expected UID"),
         ("HELLO 3 HOLD", "bad option 'HOLD' for 'hello': expected AUTH or SETNAME"),
@@ -92,11 +102,16 @@ import Testing
         ("PUT alice bob x TTL 315360001", "bad TTL '315360001': expected a whole number (seconds) from 1 to 315360000"),
         (
             "LOGOUT alice UID 4294967295",
-            "bad UID '4294967295': expected a whole number (a user of this machine) from 0 to 4294967294"
+            "bad UID '4294967295': expected a whole number (a user of this machine; * for all of them) from 0 to 4294967294"
+        ),
+        ("LOGOUT alice UID", "option UID of 'logout' lacks its value"),
+        (
+            "LOGOUT alice UID **",
+            "bad UID '**': expected a whole number (a user of this machine; * for all of them) from 0 to 4294967294"
         ),
         (
             "PURGE alice UID root",
-            "bad UID 'root': expected a whole number (a user of this machine) from 0 to 4294967294"
+            "bad UID 'root': expected a whole number (a user of this machine; * for all of them) from 0 to 4294967294"
         ),
         (
             "GET alice bob IFNOT abc",
@@ -120,7 +135,7 @@ import Testing
         (
             "MGET alice bob carol",
             "the count of profiles is not a whole number of decimal digits: "
-                + "MGET user count profile [profile ...] [SIZE px] [WAIT ms] [CACHED|NOWAIT]"
+                + "MGET user count profile [profile ...] \(sizing) [WAIT ms] [CACHED|NOWAIT]"
         ),
         ("MGET alice 0 bob", "the count of profiles is 0: expected at least 1"),
         ("MGET alice 2 bob", "the count of profiles is 2, more than the arguments that follow (1)"),
@@ -132,7 +147,10 @@ import Testing
             "MGET alice 99999999999999999999 bob",
             "the count of profiles is 99999999999999999999, more than the arguments that follow (1)"
         ),
-        ("MGET alice 1 bob carol", "bad option (argument 4) for 'mget': expected SIZE, WAIT, CACHED or NOWAIT"),
+        (
+            "MGET alice 1 bob carol",
+            "bad option (argument 4) for 'mget': expected SIZE, FIT, FORMAT, WAIT, CACHED or NOWAIT"
+        ),
         ("PURGE alice bob", "the count of profiles is not a whole number of decimal digits: \(purgeSyntax)"),
         ("PURGE alice -1 bob", "the count of profiles is not a whole number of decimal digits: \(purgeSyntax)"),
         ("PURGE alice 0", "the count of profiles is 0: expected at least 1"),

@@ -63,6 +63,9 @@ ptrdiff_t clinux_send(int fd, const struct clinux_span *spans, size_t count);
  * also 1 when it cannot be told. fstatfs(2). */
 int clinux_is_remote(int fd);
 
+/* The magic number of the file system of a path; 0 when it cannot be told. statfs(2), f_type. */
+uint32_t clinux_file_system(const char *path);
+
 /* openat2(2), Linux 5.6. `resolve` is a sum of the CLINUX_RESOLVE flags. */
 int clinux_openat2(int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
 

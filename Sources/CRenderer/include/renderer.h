@@ -21,6 +21,8 @@ enum crenderer_format {
     CRENDERER_PNG = 1,
     CRENDERER_JPEG = 2,
     CRENDERER_WEBP = 3,
+    /* No file: red, green, blue and opacity of each pixel, a byte each. */
+    CRENDERER_PIXELS = 4,
 };
 
 enum crenderer_outcome {

@@ -94,16 +94,17 @@ extension Connection {
 
     private func infoReply(_ sections: [String]) -> ByteBuffer {
         let text = context.info.text(sections, for: peer) {
-            context.sessions.figures(of: peer.isAdmin ? nil : peer.uid)
+            context.sessions.figures(of: peer.isObserver ? nil : peer.uid)
         }
         let version = version
         return .reply { $0.writeVerbatimString(text, version: version) }
     }
 
-    /// For admins: it has figures of everybody.
+    /// For observers: it has figures of everybody.
     private func metrics() {
-        guard peer.isAdmin else {
-            let reason = "METRICS: you are uid \(peer.uid), and only admins may ask for it (access.admins)"
+        guard peer.isObserver else {
+            let reason =
+                "METRICS: you are uid \(peer.uid), and only admins and observers may ask for it (access.observers)"
             return respond(.error(CommandError(.denied, reason)))
         }
         let (metrics, version) = (context.metrics, version)

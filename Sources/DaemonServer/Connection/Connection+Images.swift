@@ -33,14 +33,14 @@ extension Connection {
         guard command.isPlain, let lastCache, command.user.withUnsafeReadableBytes({ lastCache.isOf(user: $0) }) else {
             return nil
         }
-        return lastCache.readyReply(Slot(profile: OpaqueID(command.profile), size: command.size))
+        return lastCache.readyReply(command.slot(of: command.profile))
     }
 
     /// - Parameter ticket: of the reply, where it was reserved while the user was looked up.
     private func get(
         _ command: GetCommand, from cache: UserCache, after lookup: DiskLookup?, ticket: ReplyQueue.Ticket?
     ) {
-        let slot = Slot(profile: OpaqueID(command.profile), size: command.size)
+        let slot = command.slot(of: command.profile)
         let shape = ImageReplyShape(keys: command.meta ? MetaKey.allCases : nil, ifNot: command.ifNot)
         var named: DownloadTarget?
         if let url = command.url {
@@ -58,9 +58,7 @@ extension Connection {
         let header = ByteBuffer.reply { $0.writeArrayHeader(count: command.profiles.count) }
         isInsideArray = subscriptions != nil
         let queries = command.profiles.map {
-            ImageQuery(
-                slot: Slot(profile: OpaqueID($0), size: command.size), download: command.download.ofQuery,
-                largerWillDo: true)
+            ImageQuery(slot: command.slot(of: $0), download: command.download.ofQuery, largerWillDo: true)
         }
         let batch = { @Sendable cache in
             Batch(cache: cache, queries: queries[...], shape: ImageReplyShape(), wait: command.wait)
@@ -96,7 +94,7 @@ extension Connection {
                 }
             }
         }
-        let query = ImageQuery(slot: Slot(profile: OpaqueID(profile), size: command.size), download: .never)
+        let query = ImageQuery(slot: command.slot(of: profile), download: .never, rendersMissing: false)
         let shape = ImageReplyShape(keys: MetaKey.stat)
         guard let cache = context.sessions.openCache(owner(command.user)) else {
             // There is nothing of who is not logged in: STAT is null where GET would be an error.
@@ -165,7 +163,7 @@ extension Connection {
     func warm(_ command: WarmCommand) {
         let (sessions, owner) = (context.sessions, owner(command.user))
         lifecycle {
-            let slots = command.profiles.map { Slot(profile: OpaqueID($0), size: command.size) }
+            let slots = command.profiles.map { command.slot(of: $0) }
             let count = try await sessions.cache(owner).warm(slots)
             return .reply { $0.writeRESPInteger(count) }
         }
@@ -193,6 +191,33 @@ extension Connection {
                 reply = .error(CommandError(error))
             }
             loop.execute { me.value.endBarrier(ticket, with: reply) }
+        }
+    }
+}
+
+extension SizedCommand {
+    fileprivate func slot(of profile: ByteBuffer) -> Slot {
+        let style = RenditionStyle(fit: sizing.fit.ofStyle, format: sizing.format.ofStyle)
+        return Slot(profile: OpaqueID(profile), size: sizing.size, style: style)
+    }
+}
+
+extension PictureFit {
+    fileprivate var ofStyle: RenditionStyle.Fit {
+        switch self {
+        case .cover: .cover
+        case .contain: .contain
+        }
+    }
+}
+
+extension PictureFormat {
+    fileprivate var ofStyle: RenditionStyle.Format {
+        switch self {
+        case .source: .source
+        case .png: .png
+        case .jpeg: .jpeg
+        case .webp: .webp
         }
     }
 }

@@ -101,6 +101,8 @@ extension ByteBuffer {
             case .state: writeBulkString(record.freshness.isFresh(at: now) ? "fresh" : "stale")
             case .source: writeBulkString(served.source.rawValue)
             case .epoch: writeRESPInteger(Int(epoch))
+            case .rendered:
+                if let source = record.madeFrom { writeBulkString(source.hex) } else { writeNull(version: version) }
             }
         }
     }

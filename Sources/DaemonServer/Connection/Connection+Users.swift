@@ -76,46 +76,62 @@ extension Connection {
 
     func logOut(_ command: LogoutCommand) {
         let session = command.session.map { OpaqueID($0) }
-        end(command.target, of: command.uid) { endings, owner, uid in
-            guard let owner else { return try await endings.logOutAll(uid: uid, session: session) }
-            return try await endings.logOut(owner, session: session)
-        } then: { connection, owner, uid in
+        let caller = peer.uid
+        end(command.target, of: command.uid) { endings, user, uid in
+            guard let uid else {
+                return try await endings.logOutInEveryUID(user, session: session, caller: caller)
+            }
+            guard let user else { return try await endings.logOutAll(uid: uid, session: session) }
+            return try await endings.logOut(Owner(uid: uid, user: user), session: session)
+        } then: { connection, user, uid in
             // What has ended need not be ended again.
             connection.heldSessions = connection.heldSessions.filter { held in
-                held.owner.uid != uid || held.owner != owner ?? held.owner || held.session != session ?? held.session
+                let (owner, isOther) = (held.owner, session.map { $0 != held.session } ?? false)
+                return owner.uid != uid ?? owner.uid || owner.user != user ?? owner.user || isOther
             }
         }
     }
 
     func purge(_ command: PurgeCommand) {
-        end(command.target, of: command.uid) { endings, owner, uid in
+        let caller = peer.uid
+        end(command.target, of: command.uid) { endings, user, uid in
             let profiles = command.profiles.map { OpaqueID($0) }
-            guard let owner else { return try await endings.purgeAll(uid: uid, profiles: profiles) }
-            return try await endings.purge(owner, profiles: profiles)
+            guard let uid else {
+                return try await endings.purgeInEveryUID(user, profiles: profiles, caller: caller)
+            }
+            guard let user else { return try await endings.purgeAll(uid: uid, profiles: profiles) }
+            return try await endings.purge(Owner(uid: uid, user: user), profiles: profiles)
         }
     }
 
     /// Ends caches of the caller's uid or, for admins, of whichever is named.
     /// - Parameters:
-    ///   - body: is told whose; nil for every user of the uid.
+    ///   - body: is told whose; nil for every user, and for every uid.
     ///   - then: only once it has ended.
     private func end(
-        _ target: UserTarget, of named: UInt32?,
-        _ body: @escaping @Sendable (EndingService, Owner?, _ uid: UInt32) async throws -> Receipt,
-        then: @escaping @Sendable (Connection, Owner?, _ uid: UInt32) -> Void = { _, _, _ in }
+        _ target: UserTarget, of named: UIDTarget,
+        _ body: @escaping @Sendable (EndingService, OpaqueID?, _ uid: UInt32?) async throws -> Receipt,
+        then: @escaping @Sendable (Connection, OpaqueID?, _ uid: UInt32?) -> Void = { _, _, _ in }
     ) {
-        let uid = named ?? peer.uid
+        let uid: UInt32? =
+            switch named {
+            case .caller: peer.uid
+            case .uid(let uid): uid
+            case .all: nil
+            }
         guard uid == peer.uid || peer.isAdmin else {
-            let reason = "UID \(uid): you are uid \(peer.uid), and only admins may name another (access.admins)"
+            let reason =
+                "UID \(uid.map { "\($0)" } ?? "*"): you are uid \(peer.uid), "
+                + "and only admins may name another (access.admins)"
             return respond(.error(CommandError(.denied, reason)))
         }
-        let owner: Owner? = if case .user(let user) = target { Owner(uid: uid, user: OpaqueID(user)) } else { nil }
+        let user: OpaqueID? = if case .user(let user) = target { OpaqueID(user) } else { nil }
         let (endings, version) = (context.endingService, version)
         lifecycle {
-            let receipt = try await body(endings, owner, uid)
+            let receipt = try await body(endings, user, uid)
             return .reply { $0.writeReceipt(receipt, version) }
         } then: {
-            then($0, owner, uid)
+            then($0, user, uid)
         }
     }
 

@@ -10,10 +10,18 @@ public struct Peer: Sendable, Equatable {
     public let pid: Int32
     /// May log out and purge in another uid's name.
     public let isAdmin: Bool
+    /// May read figures of all uids, which every admin may.
+    public let isObserver: Bool
+
+    /// - Parameter isObserver: without being an admin.
+    public init(uid: UInt32, pid: Int32, isAdmin: Bool, isObserver: Bool = false) {
+        (self.uid, self.pid, self.isAdmin) = (uid, pid, isAdmin)
+        self.isObserver = isObserver || isAdmin
+    }
 }
 
-/// The uids and groups that may act for others.
-public struct AdminRule: Sendable, Equatable {
+/// Uids and groups that may do what others may not.
+public struct AccessRule: Sendable, Equatable {
     public var uids: Set<UInt32>
     public var gids: Set<UInt32>
 
@@ -26,16 +34,19 @@ public struct AdminRule: Sendable, Equatable {
 extension Peer {
     /// Asks the kernel who is at the other end of a Unix socket.
     /// - Throws: ``IOError`` if it cannot say.
-    public static func of(_ descriptor: CInt, admins: AdminRule) throws(IOError) -> Peer {
+    public static func of(
+        _ descriptor: CInt, admins: AccessRule, observers: AccessRule = AccessRule()
+    ) throws(IOError) -> Peer {
         var (uid, gid, pid) = (UInt32(0), UInt32(0), Int32(0))
         guard clinux_peer_credentials(descriptor, &uid, &gid, &pid) == 0 else {
             throw IOError(errnoCode: errno, reason: "SO_PEERCRED")
         }
-        var isAdmin = admins.uids.contains(uid) || admins.gids.contains(gid)
-        if !isAdmin && !admins.gids.isEmpty {
-            isAdmin = try isMember(of: admins.gids, descriptor)
+        func isNamed(by rule: AccessRule) throws(IOError) -> Bool {
+            if rule.uids.contains(uid) || rule.gids.contains(gid) { return true }
+            return rule.gids.isEmpty ? false : try isMember(of: rule.gids, descriptor)
         }
-        return Peer(uid: uid, pid: pid, isAdmin: isAdmin)
+        let isAdmin = try isNamed(by: admins)
+        return Peer(uid: uid, pid: pid, isAdmin: isAdmin, isObserver: isAdmin ? true : try isNamed(by: observers))
     }
 
     private static func isMember(of gids: Set<UInt32>, _ descriptor: CInt) throws(IOError) -> Bool {
@@ -43,7 +54,7 @@ extension Peer {
         var groups = [UInt32](repeating: 0, count: 1024)
         let count = clinux_peer_groups(descriptor, &groups, CInt(groups.count))
         if count < 0 {
-            // Nobody is made an admin by a list that cannot be read.
+            // Nobody gains a right by a list that cannot be read.
             if errno == ERANGE || errno == ENODATA { return false }
             throw IOError(errnoCode: errno, reason: "SO_PEERGROUPS")
         }

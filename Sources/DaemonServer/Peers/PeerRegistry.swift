@@ -165,11 +165,11 @@ public final class PeerRegistry: Sendable {
         return listed.sorted { $0.key < $1.key }.map { $0.value.client.line(at: now) }.joined()
     }
 
-    /// What INFO says of clients: of the caller's own account, and to admins of all.
+    /// What INFO says of clients: of the caller's own account, and to observers of all.
     public func lines(for peer: Peer) -> [(name: String, value: String)] {
         let account = accountOf(peer.uid)
         let (own, all) = state.withLockedValue { ($0.accounts[account]?.connections ?? 0, $0.statistics) }
-        guard peer.isAdmin else { return [("connected_clients", "\(own)")] }
+        guard peer.isObserver else { return [("connected_clients", "\(own)")] }
         return [
             ("connected_clients", "\(all.connections)"),
             ("connections_accepted", "\(all.accepted)"),

@@ -48,7 +48,7 @@ final class Crypter: @unchecked Sendable {
 
     /// Where the image of a slot lies.
     func address(of slot: Slot) throws -> EntryAddress {
-        EntryAddress(profile: try names.profileName(of: slot.profile), size: slot.size)
+        EntryAddress(profile: try names.profileName(of: slot.profile), code: slot.code)
     }
 
     /// Seals `first` and `second` as one text into `box`: a nonce that is drawn here, the text of both lengths

@@ -93,11 +93,11 @@ extension GenerationName {
     }
 }
 
-/// The address of an image within a generation: `<profile-name>.<size>`.
+/// The address of an image within a generation: `<profile-name>.<code>`.
 package struct EntryAddress: Hashable, Sendable {
     let profile: SealedName
-    /// Pixels; 0 where none were named.
-    let size: UInt16
+    /// Of its slot: size and style.
+    let code: UInt16
 }
 
 extension EntryAddress {
@@ -106,9 +106,9 @@ extension EntryAddress {
         let digits = name.bytes.dropFirst(65)
         guard name.bytes.count <= 70, let profile = SealedName(hex: name.bytes.prefix(64)),
             name.bytes.dropFirst(64).first == UInt8(ascii: "."),
-            let size = UInt16(String(decoding: digits, as: UTF8.self)), digits.elementsEqual(String(size).utf8)
+            let code = UInt16(String(decoding: digits, as: UTF8.self)), digits.elementsEqual(String(code).utf8)
         else { return nil }
-        self.init(profile: profile, size: size)
+        self.init(profile: profile, code: code)
     }
 
     var bucket: UInt8 { profile.bucket }
@@ -124,13 +124,13 @@ extension EntryAddress {
 
     var fileName: FileName { FileName(length: nameLength) { writeName(to: $0) } }
 
-    /// 64 digits, a dot, and the size in decimal.
-    private var nameLength: Int { 65 + (size < 10 ? 1 : size < 100 ? 2 : size < 1_000 ? 3 : size < 10_000 ? 4 : 5) }
+    /// 64 digits, a dot, and the code in decimal.
+    private var nameLength: Int { 65 + (code < 10 ? 1 : code < 100 ? 2 : code < 1_000 ? 3 : code < 10_000 ? 4 : 5) }
 
     private func writeName(to name: UnsafeMutableBufferPointer<UInt8>) {
         profile.writeHex(to: name)
         name[64] = UInt8(ascii: ".")
-        var rest = size
+        var rest = code
         for position in (65..<name.count).reversed() {
             name[position] = UInt8(ascii: "0") + UInt8(rest % 10)
             rest /= 10

@@ -52,7 +52,7 @@ extension EntryHeader {
             UnsafeMutableRawBufferPointer(rebasing: bound[12...]).copyBytes(from: owner)
             let rest = UnsafeMutableRawBufferPointer(rebasing: bound[(12 + owner.count)...])
             address.profile.write(to: rest)
-            rest.storeBytes(of: address.size.bigEndian, toByteOffset: 32, as: UInt16.self)
+            rest.storeBytes(of: address.code.bigEndian, toByteOffset: 32, as: UInt16.self)
             return try body(UnsafeRawBufferPointer(bound))
         }
     }

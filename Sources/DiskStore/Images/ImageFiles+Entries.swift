@@ -221,18 +221,17 @@ extension ImageFiles {
         }
     }
 
-    /// Names of a bucket that are looked through for a profile's sizes: some twelve system calls' worth. A bucket holds
+    /// Names of a bucket that are looked through for a profile's entries: some twelve system calls' worth. A bucket holds
     /// one in 256 of a user's images, so nobody who has fewer than a million has more.
     static let mostNamesLookedThrough = 4_096
 
-    /// The sizes in which a profile has entries. Beside writes and removals going on: what it says was so at some
-    /// moment.
-    func sizes(of profile: SealedName, in generation: Generation) throws -> [UInt16] {
+    /// Where a profile has entries. Beside writes and removals going on: what it says was so at some moment.
+    func addresses(of profile: SealedName, in generation: Generation) throws -> [EntryAddress] {
         guard !generation.holdsNothing(in: profile.bucket),
             let bucket = try existingDirectory(of: generation, bucket: profile.bucket)
         else { return [] }
         let prefix = profile.fileName.bytes
         return try disk.names(in: bucket, limit: Self.mostNamesLookedThrough)
-            .compactMap { $0.name.bytes.starts(with: prefix) ? EntryAddress($0.name)?.size : nil }
+            .compactMap { $0.name.bytes.starts(with: prefix) ? EntryAddress($0.name) : nil }
     }
 }

@@ -17,9 +17,10 @@ package enum ImageRecordCoding {
         static let tokenFamily = Present(rawValue: 0x200)
         /// Nothing lies there for it.
         static let standIn = Present(rawValue: 0x400)
-        static let all = Present(rawValue: 0x7FF)
+        static let rendered = Present(rawValue: 0x800)
+        static let all = Present(rawValue: 0xFFF)
         /// What a record of the second version may have.
-        static let second = all.subtracting([.tokenFamily, .standIn, .redirectedTo, .text(3)])
+        static let second = all.subtracting([.tokenFamily, .standIn, .rendered, .redirectedTo, .text(3)])
 
         /// One of the six header fields, in the order in which they lie.
         static func text(_ index: Int) -> Present { Present(rawValue: 8 << UInt16(index)) }
@@ -34,6 +35,7 @@ package enum ImageRecordCoding {
         if record.freshness.lifetime != nil { present.insert(.lifetime) }
         if record.tokenFamily != nil { present.insert(.tokenFamily) }
         if record.isStandIn { present.insert(.standIn) }
+        if record.rendered != nil { present.insert(.rendered) }
         let fields = record.fields
         var texts: [String] = []
         for (index, text) in [
@@ -58,6 +60,7 @@ package enum ImageRecordCoding {
         writer.integer(record.freshness.staleWhileRevalidate)
         writer.integer(record.freshness.staleIfError)
         if let tokenFamily = record.tokenFamily { writer.integer(tokenFamily) }
+        if let rendered = record.rendered { writer.append(rendered.bytes) }
         if let url { writer.text(url) }
         if let redirectedTo = record.redirectedTo { writer.text(redirectedTo) }
         for text in texts { writer.text(text) }
@@ -83,6 +86,11 @@ package enum ImageRecordCoding {
             tokenFamily = reader.integer(UInt32.self)
             if tokenFamily == nil { return nil }
         }
+        var rendered: ImageDigest?
+        if present.contains(.rendered) {
+            rendered = reader.take(32).flatMap { ImageDigest($0) }
+            if rendered == nil { return nil }
+        }
         // Made in one go, from values on the stack: each copy of a record costs a hit some 200 instructions, and an
         // array 700.
         var url: String?
@@ -103,7 +111,8 @@ package enum ImageRecordCoding {
             freshness: Freshness(
                 storedAt: storedAt, initialAge: initialAge, lifetime: present.contains(.lifetime) ? lifetime : nil,
                 staleWhileRevalidate: whileRevalidate, staleIfError: ifError),
-            fields: fields, redirectedTo: redirectedTo, tokenFamily: tokenFamily, isStandIn: present.contains(.standIn))
+            fields: fields, redirectedTo: redirectedTo, tokenFamily: tokenFamily, isStandIn: present.contains(.standIn),
+            rendered: rendered)
     }
 
     /// A text that may be missing. False when it should be there and is none.

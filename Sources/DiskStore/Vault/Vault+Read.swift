@@ -32,7 +32,7 @@ extension Vault {
     }
 
     /// Nil for what is torn, tampered with, planted or unreadable.
-    private func read(
+    func read(
         _ file: borrowing OpenFile, _ status: FileStatus, at address: EntryAddress, with crypter: Crypter,
         framing: ReplyFraming
     ) throws(SystemError) -> Image? {

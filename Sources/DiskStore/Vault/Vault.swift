@@ -28,8 +28,12 @@ final class Vault: ImageVault {
         try reading { try read(try $0.address(of: slot), with: $0, framing: framing) }
     }
 
-    func sizes(of profile: OpaqueID) throws -> [UInt16]? {
-        try reading { try files.sizes(of: try $0.names.profileName(of: profile), in: generation) }
+    func slots(of profile: OpaqueID) throws -> [Slot]? {
+        let profile = profile.detached()
+        return try reading { crypter in
+            try files.addresses(of: try crypter.names.profileName(of: profile), in: generation)
+                .map { Slot(profile: profile, code: $0.code) }
+        }
     }
 
     /// Nil also where the disk did not say: nobody must take it for a bucket in which there is none.

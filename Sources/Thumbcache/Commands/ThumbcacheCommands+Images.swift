@@ -19,11 +19,12 @@ extension ThumbcacheCommands {
     /// if it was for nobody else.
     ///
     /// - Parameters:
-    ///   - size: pixels, 1 to 4096. Each is an image of its own; without, the origin is asked for its default.
+    ///   - size: pixels, 1 to 4096. Where the origin has no sizes, the daemon makes the picture of the one it has.
     ///   - url: where to download it from; must be allowed by the daemon's configuration.
     ///   - wait: how long the daemon may wait for the download. Default: the origin's timeout.
     public func get(
-        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: Int? = nil, url: String? = nil, wait: Duration? = nil,
+        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: PictureSize? = nil, url: String? = nil,
+        wait: Duration? = nil,
         policy: DownloadPolicy = .download
     ) async throws(ThumbcacheError) -> ThumbcacheImage? {
         let request = try ThumbcacheRequest.get(user, profile, size, url, wait, policy)
@@ -34,7 +35,8 @@ extension ThumbcacheCommands {
     /// An image, unless it is the one that the caller has.
     /// - Parameter digest: of what the caller has, as in ``ImageStatus/digest``.
     public func get(
-        _ user: ThumbcacheID, _ profile: ThumbcacheID, unless digest: String, size: Int? = nil, url: String? = nil,
+        _ user: ThumbcacheID, _ profile: ThumbcacheID, unless digest: String, size: PictureSize? = nil,
+        url: String? = nil,
         wait: Duration? = nil, policy: DownloadPolicy = .download
     ) async throws(ThumbcacheError) -> ImageLookup {
         var request = try ThumbcacheRequest.get(user, profile, size, url, wait, policy)
@@ -48,13 +50,13 @@ extension ThumbcacheCommands {
     /// Several images at once, downloaded side by side: for each profile the file, nil where there is none, or an
     /// error, in the order asked for. As ``get(_:_:size:url:wait:policy:)`` otherwise.
     public func mget(
-        _ user: ThumbcacheID, _ profiles: [ThumbcacheID], size: Int? = nil, wait: Duration? = nil,
+        _ user: ThumbcacheID, _ profiles: [ThumbcacheID], size: PictureSize? = nil, wait: Duration? = nil,
         policy: DownloadPolicy = .download
     ) async throws(ThumbcacheError) -> [Result<ByteBuffer?, ThumbcacheError>] {
         if profiles.isEmpty { return [] }
         var request = ThumbcacheRequest("MGET", try user.asUser)
         request.append(counted: profiles)
-        request.append("SIZE", size)
+        request.append(size)
         request.append(wait, policy)
         let value = try await reply(to: request).value
         guard let elements = value.elements, elements.count == profiles.count else {
@@ -93,12 +95,12 @@ extension ThumbcacheCommands {
     /// what has come.
     /// - Returns: how many are queued.
     public func warm(
-        _ user: ThumbcacheID, _ profiles: [ThumbcacheID], size: Int? = nil
+        _ user: ThumbcacheID, _ profiles: [ThumbcacheID], size: PictureSize? = nil
     ) async throws(ThumbcacheError) -> Int {
         if profiles.isEmpty { return 0 }
         var request = ThumbcacheRequest("WARM", try user.asUser)
         request.append(counted: profiles)
-        request.append("SIZE", size)
+        request.append(size)
         let value = try await reply(to: request).value
         guard let number = value.number else { throw .protocolViolation("WARM was answered by no number") }
         return number
@@ -106,10 +108,10 @@ extension ThumbcacheCommands {
 
     /// What is held of a profile, without the picture; nil where nothing is. Nothing is downloaded.
     public func stat(
-        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: Int? = nil
+        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: PictureSize? = nil
     ) async throws(ThumbcacheError) -> ImageStatus? {
         var request = ThumbcacheRequest("STAT", try user.asUser, profile)
-        request.append("SIZE", size)
+        request.append(size)
         let value = try await reply(to: request).value
         return value.isNull ? nil : try ImageStatus(value)
     }
@@ -117,11 +119,11 @@ extension ThumbcacheCommands {
 
 extension ThumbcacheRequest {
     static func get(
-        _ user: ThumbcacheID, _ profile: ThumbcacheID, _ size: Int?, _ url: String?, _ wait: Duration?,
+        _ user: ThumbcacheID, _ profile: ThumbcacheID, _ size: PictureSize?, _ url: String?, _ wait: Duration?,
         _ policy: DownloadPolicy
     ) throws(ThumbcacheError) -> ThumbcacheRequest {
         var request = ThumbcacheRequest("GET", try user.asUser, profile)
-        request.append("SIZE", size)
+        request.append(size)
         request.append("URL", url)
         request.append(wait, policy)
         request.append("META")

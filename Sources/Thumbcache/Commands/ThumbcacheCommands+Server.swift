@@ -9,14 +9,14 @@ extension ThumbcacheCommands {
         }
     }
 
-    /// Figures of the daemon, as `key:value` lines in sections. Those of other uids only for admins.
+    /// Figures of the daemon, as `key:value` lines in sections. Those of other uids only for admins and observers.
     /// - Parameter sections: these; all without any.
     public func info(_ sections: [String] = []) async throws(ThumbcacheError) -> String {
         let request = ThumbcacheRequest(words("INFO") + sections.map(ByteBuffer.init(string:)))
         return try await reply(to: request).value.expectingText()
     }
 
-    /// The same in Prometheus's text format. For admins.
+    /// The same in Prometheus's text format. For admins and observers (`access.observers`).
     public func metrics() async throws(ThumbcacheError) -> String {
         try await reply(to: ThumbcacheRequest("METRICS")).value.expectingText()
     }

@@ -41,6 +41,26 @@ extension ThumbcacheCommands {
         return try Receipt(try await reply(to: request).value)
     }
 
+    /// Ends a user's caches, or one session of each, in every uid of the machine; only for admins. The receipt adds up
+    /// what each uid had. When it throws, some may have ended; asking again is harmless.
+    public func logOutInEveryUID(
+        _ user: ThumbcacheID, session: ThumbcacheID? = nil
+    ) async throws(ThumbcacheError) -> Receipt {
+        var request = ThumbcacheRequest("LOGOUT", try user.asUser)
+        request.append("SESSION", session?.buffer)
+        request.append("UID", "*")
+        request.change = .of(user)
+        return try Receipt(try await reply(to: request).value)
+    }
+
+    /// Ends the caches of every user of every uid; only for admins.
+    public func logOutEverybody() async throws(ThumbcacheError) -> Receipt {
+        var request = ThumbcacheRequest("LOGOUT", "*")
+        request.append("UID", "*")
+        request.change = .ofEverybody
+        return try Receipt(try await reply(to: request).value)
+    }
+
     /// Removes a user's images, or those of some profiles, in every size. The user stays logged in.
     /// - Parameters:
     ///   - profiles: whose; all without any.
@@ -60,6 +80,26 @@ extension ThumbcacheCommands {
     public func purgeAll(uid: UInt32? = nil) async throws(ThumbcacheError) -> Receipt {
         var request = ThumbcacheRequest("PURGE", "*")
         request.append("UID", uid)
+        request.change = .ofEverybody
+        return try Receipt(try await reply(to: request).value)
+    }
+
+    /// Removes a user's images, or those of some profiles, in every uid of the machine; only for admins. As
+    /// ``logOutInEveryUID(_:session:)`` otherwise.
+    public func purgeInEveryUID(
+        _ user: ThumbcacheID, profiles: [ThumbcacheID] = []
+    ) async throws(ThumbcacheError) -> Receipt {
+        var request = ThumbcacheRequest("PURGE", try user.asUser)
+        if !profiles.isEmpty { request.append(counted: profiles) }
+        request.append("UID", "*")
+        request.change = profiles.count == 1 ? .gone(user, profile: profiles[0]) : .of(user)
+        return try Receipt(try await reply(to: request).value)
+    }
+
+    /// Removes the images of every user of every uid; only for admins.
+    public func purgeEverybody() async throws(ThumbcacheError) -> Receipt {
+        var request = ThumbcacheRequest("PURGE", "*")
+        request.append("UID", "*")
         request.change = .ofEverybody
         return try Receipt(try await reply(to: request).value)
     }

@@ -49,8 +49,8 @@ package enum ImageChange: Sendable, Hashable {
 func words(_ words: String...) -> [ByteBuffer] { words.map(ByteBuffer.init(string:)) }
 
 extension Value {
-    /// The value, or the daemon's error as one that is thrown.
-    func orServerError() throws(ThumbcacheError) -> Value {
+    /// The value, or the server's error as one that is thrown.
+    package func orServerError() throws(ThumbcacheError) -> Value {
         guard case .error(let code, let message) = self else { return self }
         throw .server(ServerErrorCode(rawValue: code), message: message)
     }

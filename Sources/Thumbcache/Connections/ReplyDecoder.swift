@@ -5,8 +5,11 @@ import RESP
 struct ReplyDecoder: ByteToMessageDecoder {
     typealias InboundOut = Value
 
+    /// In bytes.
+    var longestReply = 1 << 30
+
     mutating func decode(context: ChannelHandlerContext, buffer: inout ByteBuffer) throws -> DecodingState {
-        guard let value = try buffer.readReply() else { return .needMoreData }
+        guard let value = try buffer.readReply(limit: longestReply) else { return .needMoreData }
         context.fireChannelRead(wrapInboundOut(value))
         return .continue
     }

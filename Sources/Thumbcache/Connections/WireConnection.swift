@@ -1,19 +1,27 @@
 import NIOCore
 import RESP
 
-/// A connection to the daemon that has said HELLO.
-final class WireConnection: Sendable {
+/// A connection to a server that speaks RESP; of this library, to the daemon, and it has said HELLO.
+package final class WireConnection: Sendable {
     private let channel: any Channel
 
     init(_ channel: any Channel) { self.channel = channel }
 
-    var isActive: Bool { channel.isActive }
+    /// Takes over a channel to any server, behind whatever handlers it has, such as TLS. On its event loop.
+    /// - Parameter longestReply: in bytes.
+    package static func take(_ channel: any Channel, longestReply: Int) throws -> WireConnection {
+        try channel.pipeline.syncOperations.addHandlers(
+            ByteToMessageHandler(ReplyDecoder(longestReply: longestReply)), ReplyHandler(onPush: nil))
+        return WireConnection(channel)
+    }
+
+    package var isActive: Bool { channel.isActive }
 
     /// Succeeds when the connection is closed, by either side.
     var whenClosed: EventLoopFuture<Void> { channel.closeFuture }
 
     /// Nothing to be done on a closed one, whose event loop may have ended.
-    func close() { if channel.isActive { channel.close(promise: nil) } }
+    package func close() { if channel.isActive { channel.close(promise: nil) } }
 
     /// The reply to a request, an error reply included.
     /// - Parameters:
@@ -21,7 +29,7 @@ final class WireConnection: Sendable {
     ///     with nothing else; otherwise a reply that comes too late is dropped.
     ///   - deadline: when the wait is over, without an effect on the connection; nil for never.
     ///   - onEnd: called when the reply is there or cannot come any more, wanted or not.
-    func reply(
+    package func reply(
         to words: [ByteBuffer], closing: Bool, by deadline: NIODeadline? = nil,
         onEnd: @escaping @Sendable () -> Void = {}
     ) async throws(ThumbcacheError) -> Value {

@@ -22,7 +22,7 @@ struct ImageStore {
     }
 
     private let limit: Int
-    private var entries: [ThumbcacheID: [ThumbcacheID: [Int?: Entry]]] = [:]
+    private var entries: [ThumbcacheID: [ThumbcacheID: [PictureSize?: Entry]]] = [:]
     /// In the order in which they came. What was removed since is passed over, and swept when it is too much.
     private var queue = CircularBuffer<Place>()
     private var lastSerial: UInt64 = 0
@@ -84,7 +84,7 @@ struct ImageStore {
         if entries[key.user]?[key.profile]?.isEmpty == true { remove(key.user, key.profile) }
     }
 
-    private mutating func forget(_ removed: [Int?: Entry]) {
+    private mutating func forget(_ removed: [PictureSize?: Entry]) {
         count -= removed.count
         bytes -= removed.values.reduce(0) { $0 + $1.cost }
     }

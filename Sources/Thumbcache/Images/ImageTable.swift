@@ -14,7 +14,7 @@ struct ImageTable {
     struct Key: Hashable {
         let user: ThumbcacheID
         let profile: ThumbcacheID
-        let size: Int?
+        let size: PictureSize?
     }
 
     /// What happened to the image during a read, the graver of several.

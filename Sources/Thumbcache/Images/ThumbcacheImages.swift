@@ -69,7 +69,7 @@ public final class ThumbcacheImages: Sendable {
     ///   - size: pixels, 1 to 4096.
     ///   - wait: how long the daemon may wait for a download. Default: the origin's timeout.
     public func get(
-        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: Int? = nil, wait: Duration? = nil
+        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: PictureSize? = nil, wait: Duration? = nil
     ) async throws(ThumbcacheError) -> ThumbcacheImage? {
         let key = ImageTable.Key(user: user, profile: profile, size: size)
         let now = now()

@@ -39,6 +39,8 @@ public struct ImageStatus: Sendable, Hashable {
     public let source: Source?
     /// Of the user's cache. It grows with every log-in, log-out and purge.
     public let epoch: Int
+    /// The digest of the picture that the daemon made this one of, in another size; nil for one that is as it came.
+    public let rendered: String?
 }
 
 /// What became of a GET that named a digest.
@@ -65,6 +67,7 @@ extension ImageStatus {
         state = State(rawValue: try reader.text(MetaKey.state.rawValue)) ?? .stale
         source = Source(rawValue: try reader.text(MetaKey.source.rawValue))
         epoch = try reader.number(MetaKey.epoch.rawValue)
+        rendered = reader.optionalText(MetaKey.rendered.rawValue)
     }
 }
 

@@ -103,12 +103,15 @@ struct Arguments {
         return option
     }
 
+    /// Whether an option was given.
+    func seen(_ option: Option) -> Bool { seen & UInt32(1) << UInt32(option.rawValue) != 0 }
+
     /// What to throw for an option that this command does not take.
     func notTaken() -> CommandError {
         CommandError(.err, "bad option '\(current.name)' for '\(command.name)': \(expected)")
     }
 
-    private var expected: String { "expected \(alternatives(command.specification.options))" }
+    var expected: String { "expected \(alternatives(command.specification.options))" }
 
     /// There is a value for the option.
     func requireValue() throws(CommandError) {

@@ -50,7 +50,7 @@ extension GetCommand {
         self.init(user: try arguments.user(), profile: try arguments.id("profile"))
         while let option = try arguments.option() {
             switch option {
-            case .size: size = try arguments.size()
+            case .size, .fit, .format: try arguments.take(option, into: &sizing)
             case .url: url = try arguments.url()
             case .wait: wait = try arguments.wait()
             case .cached, .noWait: download = try arguments.downloadChoice(option, instead: download)
@@ -59,6 +59,7 @@ extension GetCommand {
             default: throw arguments.notTaken()
             }
         }
+        try arguments.check(sizing)
     }
 }
 
@@ -67,12 +68,13 @@ extension MGetCommand {
         self.init(user: try arguments.user(), profiles: try arguments.profiles())
         while let option = try arguments.option() {
             switch option {
-            case .size: size = try arguments.size()
+            case .size, .fit, .format: try arguments.take(option, into: &sizing)
             case .wait: wait = try arguments.wait()
             case .cached, .noWait: download = try arguments.downloadChoice(option, instead: download)
             default: throw arguments.notTaken()
             }
         }
+        try arguments.check(sizing)
     }
 }
 
@@ -97,9 +99,9 @@ extension WarmCommand {
     init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(user: try arguments.user(), profiles: try arguments.profiles())
         while let option = try arguments.option() {
-            guard option == .size else { throw arguments.notTaken() }
-            size = try arguments.size()
+            try arguments.take(option, into: &sizing)
         }
+        try arguments.check(sizing)
     }
 }
 
@@ -120,9 +122,9 @@ extension StatCommand {
         self.init(user: try arguments.user())
         if !arguments.isAtEnd { profile = try arguments.id("profile") }
         while let option = try arguments.option() {
-            guard option == .size else { throw arguments.notTaken() }
-            size = try arguments.size()
+            try arguments.take(option, into: &sizing)
         }
+        try arguments.check(sizing)
     }
 }
 
@@ -271,12 +273,13 @@ enum CommandName: Int, CaseIterable {
         case .get:
             takes(
                 "Returns an image, from the cache or else from the user's origin", "images", ["readonly"],
-                .string("user"), .string("profile"), .size, .option("URL", "url"), .wait, .download,
+                .string("user"), .string("profile"), .size, .fit, .format, .option("URL", "url"), .wait, .download,
                 .option("IFNOT", "digest"), .flag("META"))
         case .mget:
             takes(
                 "Returns several images, downloading side by side those that are missing", "images", ["readonly"],
-                .string("user"), .integer("count"), .string("profile").multiple, .size, .wait, .download)
+                .string("user"), .integer("count"), .string("profile").multiple, .size, .fit, .format, .wait,
+                .download)
         case .put:
             takes(
                 "Stores an image that the client has", "images", ["write", "denyoom"],
@@ -284,7 +287,7 @@ enum CommandName: Int, CaseIterable {
         case .warm:
             takes(
                 "Downloads in the background those images that are missing or stale", "images", ["readonly"],
-                .string("user"), .integer("count"), .string("profile").multiple, .size)
+                .string("user"), .integer("count"), .string("profile").multiple, .size, .fit, .format)
         case .purge:
             takes(
                 "Removes the images of a user, or those of some profiles; the user stays logged in", "images",
@@ -292,7 +295,7 @@ enum CommandName: Int, CaseIterable {
         case .stat:
             takes(
                 "Says what is held of a user, or of one profile", "images", ["readonly"],
-                .string("user"), .block("slot", .string("profile"), .size).optional)
+                .string("user"), .block("slot", .string("profile"), .size, .fit, .format).optional)
         case .login:
             takes(
                 "Opens the cache of a user", "login", ["write", "denyoom"],
@@ -346,7 +349,7 @@ enum CommandName: Int, CaseIterable {
                 ])
         case .info:
             takes("Returns figures of the server as text", "server", server, .string("section").optional.multiple)
-        case .metrics: takes("Returns figures of the server for Prometheus, to admins", "server", server)
+        case .metrics: takes("Returns figures of the server for Prometheus, to admins and observers", "server", server)
         }
     }
 }
@@ -355,10 +358,17 @@ extension CommandArgument {
     /// `user|*`
     fileprivate static var target: CommandArgument { .oneOf("target", .string("user"), .word("*", "all")) }
     fileprivate static var size: CommandArgument { .option("SIZE", "px", .integer) }
+    fileprivate static var fit: CommandArgument { .words("FIT", PictureFit.allCases.map(\.rawValue)) }
+    fileprivate static var format: CommandArgument { .words("FORMAT", PictureFormat.allCases.map(\.rawValue)) }
     fileprivate static var wait: CommandArgument { .option("WAIT", "ms", .integer) }
     /// `[CACHED|NOWAIT]`
     fileprivate static var download: CommandArgument {
         .oneOf("download", .word("CACHED", "cached"), .word("NOWAIT", "nowait")).optional
     }
-    fileprivate static var uid: CommandArgument { .option("UID", "uid", .integer) }
+    /// `[UID uid|*]`
+    fileprivate static var uid: CommandArgument {
+        CommandArgument(
+            name: "of", kind: .oneOf, token: "UID", arguments: [.integer("uid"), .word("*", "every-uid")],
+            isOptional: true)
+    }
 }

@@ -4,7 +4,7 @@ import RESP
 /// What a client asks for: a request whose every argument has been checked.
 ///
 /// Ids and images share the storage of the request; what is kept longer has to be copied. A `size` is in pixels, 1 to
-/// 4096, and 0 where none is named; a `wait` in milliseconds, 0 to 600000; a `uid`, for admins, another than their own.
+/// 4096, and 0 where none is named; a `wait` in milliseconds, 0 to 600000.
 public enum Command: Sendable, Equatable {
     case get(GetCommand)
     case mget(MGetCommand)
@@ -41,11 +41,11 @@ public enum Command: Sendable, Equatable {
     }
 }
 
-/// `GET user profile [SIZE px] [URL u] [WAIT ms] [CACHED|NOWAIT] [IFNOT digest] [META]`
-public struct GetCommand: Sendable, Equatable {
+/// `GET user profile [SIZE px [FIT fit] [FORMAT format]] [URL u] [WAIT ms] [CACHED|NOWAIT] [IFNOT digest] [META]`
+public struct GetCommand: SizedCommand, Sendable, Equatable {
     public var user: ByteBuffer
     public var profile: ByteBuffer
-    public var size: UInt16 = 0
+    public var sizing = Sizing()
     /// Printable ASCII; what it points to is not yet checked.
     public var url: String?
     public var wait: Int64?
@@ -67,12 +67,12 @@ public enum DownloadChoice: Sendable, Equatable {
     case never
 }
 
-/// `MGET user count profile [profile ...] [SIZE px] [WAIT ms] [CACHED|NOWAIT]`
-public struct MGetCommand: Sendable, Equatable {
+/// `MGET user count profile [profile ...] [SIZE px …] [WAIT ms] [CACHED|NOWAIT]`
+public struct MGetCommand: SizedCommand, Sendable, Equatable {
     public var user: ByteBuffer
     /// At least one; the same one may stand there twice.
     public var profiles: [ByteBuffer]
-    public var size: UInt16 = 0
+    public var sizing = Sizing()
     public var wait: Int64?
     public var download = DownloadChoice.awaited
 }
@@ -88,12 +88,12 @@ public struct PutCommand: Sendable, Equatable {
     public var ttl: Int64?
 }
 
-/// `WARM user count profile [profile ...] [SIZE px]`
-public struct WarmCommand: Sendable, Equatable {
+/// `WARM user count profile [profile ...] [SIZE px …]`
+public struct WarmCommand: SizedCommand, Sendable, Equatable {
     public var user: ByteBuffer
     /// At least one; the same one may stand there twice.
     public var profiles: [ByteBuffer]
-    public var size: UInt16 = 0
+    public var sizing = Sizing()
 }
 
 /// Whom a purge, a log-out or a subscription is for.
@@ -103,19 +103,28 @@ public enum UserTarget: Sendable, Equatable {
     case user(ByteBuffer)
 }
 
-/// `PURGE user|* [count profile ...] [UID n]`
+/// Of which accounts of the machine the users are that a purge or a log-out is for.
+public enum UIDTarget: Sendable, Equatable {
+    case caller
+    /// For admins, another than their own.
+    case uid(UInt32)
+    /// `UID *`, for admins: every uid that has somebody logged in.
+    case all
+}
+
+/// `PURGE user|* [count profile ...] [UID n|*]`
 public struct PurgeCommand: Sendable, Equatable {
     public var target: UserTarget
     /// Empty: all that the user has.
     public var profiles: [ByteBuffer] = []
-    public var uid: UInt32?
+    public var uid = UIDTarget.caller
 }
 
-/// `STAT user [profile [SIZE px]]`
-public struct StatCommand: Sendable, Equatable {
+/// `STAT user [profile [SIZE px …]]`
+public struct StatCommand: SizedCommand, Sendable, Equatable {
     public var user: ByteBuffer
     public var profile: ByteBuffer?
-    public var size: UInt16 = 0
+    public var sizing = Sizing()
 }
 
 /// `LOGIN user [SESSION id] [HOLD] [ORIGIN name] [TOKEN t] [REFRESH t]`
@@ -132,12 +141,12 @@ public struct LoginCommand: Sendable, Equatable {
     public var refresh: ByteBuffer?
 }
 
-/// `LOGOUT user|* [SESSION id] [UID n]`
+/// `LOGOUT user|* [SESSION id] [UID n|*]`
 public struct LogoutCommand: Sendable, Equatable {
     public var target: UserTarget
     /// nil: every session.
     public var session: ByteBuffer?
-    public var uid: UInt32?
+    public var uid = UIDTarget.caller
 }
 
 /// `HELLO [2|3 [AUTH name password] [SETNAME n]]`

@@ -4,7 +4,8 @@ import RESP
 
 /// The words that may follow the positional arguments of a command.
 enum Option: UInt8, CaseIterable, Sendable {
-    case size, url, wait, cached, noWait, ifNot, meta, ttl, uid, session, hold, origin, token, refresh, auth, setName
+    case size, fit, format, url, wait, cached, noWait, ifNot, meta, ttl, uid
+    case session, hold, origin, token, refresh, auth, setName
 
     private static let words = allCases.map { Word($0.name) }
 
@@ -47,6 +48,17 @@ extension Arguments {
     }
 
     mutating func size() throws(CommandError) -> UInt16 { UInt16(try number(in: CommandLimits.size, "pixels")) }
+    /// One of the words of an enumeration, in any case.
+    mutating func word<Word: RawRepresentable<String> & CaseIterable>() throws(CommandError) -> Word {
+        try requireValue()
+        let shown = request.shown(at: index)
+        guard let word = Word(rawValue: String(buffer: next()).lowercased()) else {
+            let words = Word.allCases.map(\.rawValue).joined(separator: ", ")
+            throw CommandError(.err, "bad \(current.name) '\(shown)': expected one of \(words)")
+        }
+        return word
+    }
+
     mutating func wait() throws(CommandError) -> Int64 { Int64(try number(in: CommandLimits.wait, "milliseconds")) }
     /// - Parameter earlier: what an option before it has chosen.
     func downloadChoice(
@@ -61,8 +73,14 @@ extension Arguments {
     }
 
     mutating func ttl() throws(CommandError) -> Int64 { Int64(try number(in: CommandLimits.ttl, "seconds")) }
-    mutating func uid() throws(CommandError) -> UInt32 {
-        UInt32(try number(in: CommandLimits.uid, "a user of this machine"))
+    /// A uid, or `*` for all.
+    mutating func uid() throws(CommandError) -> UIDTarget {
+        try requireValue()
+        if request.withBytes(of: index, { $0.elementsEqual("*".utf8) }) {
+            index += 1
+            return .all
+        }
+        return .uid(UInt32(try number(in: CommandLimits.uid, "a user of this machine; * for all of them")))
     }
 
     mutating func session() throws(CommandError) -> ByteBuffer {

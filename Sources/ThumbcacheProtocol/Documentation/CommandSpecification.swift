@@ -72,8 +72,11 @@ struct CommandArgument: Sendable {
         return isOptional ? "[\(text)]" : text
     }
 
-    /// The words of options in it. `*` is a value, not an option.
-    var tokens: [String] { (token.map { $0 == "*" ? [] : [$0] } ?? []) + arguments.flatMap(\.tokens) }
+    /// The words of options in it. `*` is a value, not an option, and so is each of several that follow a word.
+    var tokens: [String] {
+        if kind == .oneOf, let token { return [token] }
+        return (token.map { $0 == "*" ? [] : [$0] } ?? []) + arguments.flatMap(\.tokens)
+    }
 
     // MARK: The ways to write one down
 
@@ -92,6 +95,13 @@ struct CommandArgument: Sendable {
     /// `[TOKEN name]`
     static func option(_ token: String, _ name: String, _ kind: Kind = .string) -> CommandArgument {
         CommandArgument(name: name, kind: kind, token: token, isOptional: true)
+    }
+
+    /// `[TOKEN one|of|these]`
+    static func words(_ token: String, _ words: [String]) -> CommandArgument {
+        CommandArgument(
+            name: token.lowercased(), kind: .oneOf, token: token, arguments: words.map { word($0, $0) },
+            isOptional: true)
     }
 
     /// `[TOKEN]`

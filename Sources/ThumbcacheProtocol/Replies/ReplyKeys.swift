@@ -31,6 +31,8 @@ public enum MetaKey: String, Sendable, CaseIterable {
     /// `memory`, `disk`, `origin`, `revalidated`, `put` or `fallback`.
     case source
     case epoch
+    /// Digest of the picture that this one was made from in another size; null for one that is as it came.
+    case rendered
 
     /// The keys that STAT of a profile sends.
     public static let stat = allCases.filter { $0 != .image }

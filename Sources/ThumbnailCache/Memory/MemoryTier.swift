@@ -36,8 +36,9 @@ final class MemoryEntry: Sendable {
 
     deinit { served.image.bytes.wipe() }
 
-    /// What the entry weighs: the storage that its bytes keep alive, and what stands around them.
-    var cost: Int { served.image.bytes.storage + 512 }
+    /// What the entry weighs: the storage that its bytes keep alive, and what stands around them, measured with five
+    /// thousand small ones.
+    var cost: Int { served.image.bytes.storage + 1_024 }
 
     /// Marks a hit. Reading first keeps the line shared between cores when it is already marked.
     func markUsed() {
@@ -152,20 +153,20 @@ public final class MemoryTier: Sendable {
     }
 }
 
-/// The images of one user that are in memory, by slot, and which sizes there are of a profile: a purge of profiles
+/// The images of one user that are in memory, by slot, and which slots there are of a profile: a purge of profiles
 /// finds theirs without a look at the others, while every hit waits for the lock that it holds.
 ///
 /// A value. A hit looks at ``entries`` alone.
 struct MemoryTable: Sendable {
-    /// The sizes of all profiles of one hash: one size, as a rule, which takes no memory of its own.
-    private struct Sizes: Sendable {
+    /// The slots' codes of all profiles of one hash: one code, as a rule, which takes no memory of its own.
+    private struct Codes: Sendable {
         var first: UInt16
         var others: [UInt16] = []
     }
 
     private(set) var entries: [Slot: MemoryEntry] = [:]
-    /// By a profile's hash, a fifth as long. Where two profiles have the same, a size stands here once for each.
-    private var sizes: [Int: Sizes] = [:]
+    /// By a profile's hash, a fifth as long. Where two profiles have the same, a code stands here once for each.
+    private var codes: [Int: Codes] = [:]
 
     subscript(slot: Slot) -> MemoryEntry? { entries[slot] }
 
@@ -174,26 +175,37 @@ struct MemoryTable: Sendable {
         let slot = entry.slot
         guard entries.updateValue(entry, forKey: slot) == nil else { return }
         let hash = slot.profile.hashValue
-        if sizes[hash] == nil { sizes[hash] = Sizes(first: slot.size) } else { sizes[hash]?.others.append(slot.size) }
+        if codes[hash] == nil { codes[hash] = Codes(first: slot.code) } else { codes[hash]?.others.append(slot.code) }
     }
 
     /// Empties a slot.
     mutating func remove(_ slot: Slot) -> MemoryEntry? {
         guard let entry = entries.removeValue(forKey: slot) else { return nil }
         let hash = slot.profile.hashValue
-        if let index = sizes[hash]?.others.lastIndex(of: slot.size) {
-            sizes[hash]?.others.remove(at: index)
-        } else if let other = sizes[hash]?.others.popLast() {
-            sizes[hash]?.first = other
+        if let index = codes[hash]?.others.lastIndex(of: slot.code) {
+            codes[hash]?.others.remove(at: index)
+        } else if let other = codes[hash]?.others.popLast() {
+            codes[hash]?.first = other
         } else {
-            sizes[hash] = nil
+            codes[hash] = nil
         }
         return entry
     }
 
     /// Empties the slots of a profile. Costs a look at these, however many there are of others.
     mutating func removeAll(of profile: OpaqueID) -> [MemoryEntry] {
-        guard let known = sizes[profile.hashValue] else { return [] }
-        return ([known.first] + known.others).compactMap { remove(Slot(profile: profile, size: $0)) }
+        guard let known = codes[profile.hashValue] else { return [] }
+        return ([known.first] + known.others).compactMap { remove(Slot(profile: profile, code: $0)) }
+    }
+
+    /// Takes a profile's renditions out that `source` did not make as it is now, or all of them.
+    mutating func removeRenditions(of profile: OpaqueID, but source: Image?) -> [MemoryEntry] {
+        guard let known = codes[profile.hashValue], !known.others.isEmpty || known.first != 0 else { return [] }
+        return ([known.first] + known.others).compactMap { code in
+            let slot = Slot(profile: profile, code: code)
+            guard let record = entries[slot]?.served.image.record, let digest = record.rendered else { return nil }
+            if let source = source?.record, digest == source.digest, record.freshness == source.freshness { return nil }
+            return remove(slot)
+        }
     }
 }

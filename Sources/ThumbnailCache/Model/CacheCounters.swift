@@ -18,6 +18,8 @@ public enum CacheEvent: Int, CaseIterable, Sendable {
     case downloadsCancelled, puts, storeFailures
     /// Downloaded images that were not written, because too many waited for that already.
     case storesSkipped
+    /// Pictures that were made in another size, and those that could not be.
+    case renditions, renditionFailures
     case logins, logouts, purges, endingsThatFailed
     /// Refreshes that brought an access token, and those that did not.
     case tokenRefreshes, tokenRefreshFailures

@@ -102,18 +102,30 @@ public struct Owner: Hashable, Sendable {
     }
 }
 
-/// Room for one image in a user's cache: a profile in one size.
+/// Room for one image in a user's cache: a profile in one size and style.
 public struct Slot: Hashable, Sendable {
     public let profile: OpaqueID
-    /// Pixels, 1 to 4096; 0 stands for a request without SIZE, which is a slot of its own.
-    public let size: UInt16
+    /// The size in the lower 13 bits, the style's number in the others: one word, for a hit looks it up. Part of the
+    /// disk format.
+    public let code: UInt16
 
-    public init(profile: OpaqueID, size: UInt16 = 0) {
+    /// Pixels, 1 to 4096; 0 stands for a request without SIZE, which is a slot of its own.
+    public var size: UInt16 { code & Self.sizes }
+    public var style: RenditionStyle { RenditionStyle(number: UInt8(code >> 13)) }
+
+    private static let sizes: UInt16 = 0x1FFF
+
+    public init(profile: OpaqueID, size: UInt16 = 0, style: RenditionStyle = .plain) {
+        self.init(profile: profile, code: size & Self.sizes | UInt16(style.number) << 13)
+    }
+
+    /// - Parameter code: of another slot.
+    public init(profile: OpaqueID, code: UInt16) {
         self.profile = profile
-        self.size = size
+        self.code = code
     }
 
     public func detached() -> Slot {
-        Slot(profile: profile.detached(), size: size)
+        Slot(profile: profile.detached(), code: code)
     }
 }

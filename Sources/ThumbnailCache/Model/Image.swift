@@ -83,11 +83,14 @@ public struct ImageRecord: Hashable, Sendable {
     /// Whether somebody was to be asked before the URL that it came from, and failed: so it stands in for what that one
     /// may have.
     public var isStandIn: Bool
+    /// The digest of the picture that it was made from here, in another size; nil for one that is as it came. All but
+    /// ``shape`` and ``digest`` is that picture's then.
+    public var rendered: ImageDigest?
 
     public init(
         shape: ImageShape, digest: ImageDigest, provenance: Provenance, freshness: Freshness,
         fields: StoredFields = StoredFields(), redirectedTo: String? = nil, tokenFamily: UInt32? = nil,
-        isStandIn: Bool = false
+        isStandIn: Bool = false, rendered: ImageDigest? = nil
     ) {
         self.shape = shape
         self.digest = digest
@@ -97,6 +100,7 @@ public struct ImageRecord: Hashable, Sendable {
         self.redirectedTo = redirectedTo
         self.tokenFamily = tokenFamily
         self.isStandIn = isStandIn
+        self.rendered = rendered
     }
 }
 

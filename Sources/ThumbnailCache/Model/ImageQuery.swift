@@ -1,7 +1,7 @@
 /// What a GET asks of a user's cache.
 public struct ImageQuery: Sendable {
     /// What it may ask of the network.
-    public enum Download: Sendable {
+    public enum Download: Sendable, Hashable {
         /// It waits for what is missing.
         case awaited
         /// It waits for what is missing, and for what is to replace an image that is stale.
@@ -18,17 +18,29 @@ public struct ImageQuery: Sendable {
     public let download: Download
     /// Whether a larger image will do where there is none of the size. Never for who names no size, or a URL.
     public let largerWillDo: Bool
+    /// Whether a picture is made in the size if it is not held: for who wants to know what is held it is not.
+    public let rendersMissing: Bool
+    /// Whether a rendition is to be made of it, and who asked gets that: it is no answer to anybody.
+    var isForRendition = false
 
-    public init(slot: Slot, named: DownloadTarget? = nil, download: Download = .awaited, largerWillDo: Bool = false) {
+    public init(
+        slot: Slot, named: DownloadTarget? = nil, download: Download = .awaited, largerWillDo: Bool = false,
+        rendersMissing: Bool = true
+    ) {
         self.slot = slot
         self.named = named
         self.download = download
         self.largerWillDo = largerWillDo && named == nil && slot.size > 0
+        self.rendersMissing = rendersMissing
     }
 
     /// The same, apart from the request it came with.
     func detached() -> ImageQuery {
-        ImageQuery(slot: slot.detached(), named: named, download: download, largerWillDo: largerWillDo)
+        var query = ImageQuery(
+            slot: slot.detached(), named: named, download: download, largerWillDo: largerWillDo,
+            rendersMissing: rendersMissing)
+        query.isForRendition = isForRendition
+        return query
     }
 
     /// Whether an image held in the slot is the one asked for: with a URL, only one that came from there.
@@ -50,11 +62,14 @@ public struct ServedImage: Sendable {
     public let source: Source
     /// Whether its life was over at that moment.
     let isStale: Bool
+    /// Whether it may be kept: an origin can forbid it.
+    let isKept: Bool
 
     /// - Parameter now: seconds since 1970.
-    public init(_ image: Image, from source: Source, at now: Int64) {
+    public init(_ image: Image, from source: Source, at now: Int64, isKept: Bool = true) {
         self.image = image
         self.source = source
+        self.isKept = isKept
         isStale = !image.record.freshness.isFresh(at: now)
     }
 }

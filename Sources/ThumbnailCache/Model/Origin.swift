@@ -11,6 +11,8 @@ public struct Origin: Sendable, Equatable {
     public var fallback: FallbackPicture?
     /// `{size}` when a request names none; pixels.
     public var defaultSize: UInt16 = 128
+    /// When its pictures are made in other sizes here.
+    public var renditions = RenditionPolicy.auto
     /// URL prefixes that `GET … URL` may name.
     public var allow: [String] = []
     public var allowPrivateAddresses = false
@@ -36,6 +38,9 @@ public struct Origin: Sendable, Equatable {
 }
 
 extension Origin {
+    /// Whether whom it asks gives each size.
+    var hasSizes: Bool { url.contains("{size}") && then.allSatisfy { $0.url.contains("{size}") } }
+
     /// ``url`` and those that follow it: a picture that nobody has costs as many requests.
     public static var mostLinks: Int { 8 }
 

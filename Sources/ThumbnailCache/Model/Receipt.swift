@@ -13,7 +13,7 @@ public struct Receipt: Sendable, Equatable {
     public internal(set) var sessions = 0
     public internal(set) var epoch: UInt64 = 0
 
-    /// Adds what another user of the same uid had.
+    /// Adds what another user had. Of several uids the epoch is the greatest.
     mutating func add(_ other: Receipt) {
         users += other.users
         usage = usage.flatMap { usage in other.usage.map { usage + $0 } }

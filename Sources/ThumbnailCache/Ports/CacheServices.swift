@@ -5,6 +5,8 @@ public struct CacheServices: Sendable {
     public let store: any ImageStore
     public let fetcher: any ImageFetching
     public let tokens: any TokenFetching
+    /// Nil where nobody makes pictures of other sizes: then they are served as they come.
+    public let renderer: (any ImageRendering)?
     public let memory: MemoryTier
     /// What the daemon keeps because of each uid counts here.
     public let budget: MemoryBudget
@@ -29,7 +31,8 @@ public struct CacheServices: Sendable {
     public let settings: @Sendable () -> CacheSettings
 
     public init(
-        store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching, memory: MemoryTier,
+        store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching,
+        renderer: (any ImageRendering)? = nil, memory: MemoryTier,
         budget: MemoryBudget, disk: any BlockingPool, writes: WriteBehind,
         lifecycle: any BlockingPool, endings: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping,
         framing: ReplyFraming, counters: CacheCounters, events: EventHub, yield: @escaping YieldToOthers,
@@ -38,6 +41,7 @@ public struct CacheServices: Sendable {
         self.store = store
         self.fetcher = fetcher
         self.tokens = tokens
+        self.renderer = renderer
         self.memory = memory
         self.budget = budget
         self.disk = disk
@@ -68,10 +72,14 @@ public struct CacheSettings: Sendable {
     public var negativeEntries: Int
     /// Downloads of one user that may wait for an access token.
     public var downloadsWaiting: Int
+    /// Pictures made in other sizes that are kept of a profile.
+    public var renditionsPerProfile: Int
+    /// Width times height of a picture that is made in another size.
+    public var renditionPixels: Int
 
     public init(
         origins: [String: Origin], imageLimit: Int, dimensionLimit: Int, usersPerUID: Int, sessionsPerUser: Int,
-        negativeEntries: Int, downloadsWaiting: Int
+        negativeEntries: Int, downloadsWaiting: Int, renditionsPerProfile: Int = 8, renditionPixels: Int = 50_000_000
     ) {
         self.origins = origins
         self.imageLimit = imageLimit
@@ -80,6 +88,8 @@ public struct CacheSettings: Sendable {
         self.sessionsPerUser = sessionsPerUser
         self.negativeEntries = negativeEntries
         self.downloadsWaiting = downloadsWaiting
+        self.renditionsPerProfile = renditionsPerProfile
+        self.renditionPixels = renditionPixels
     }
 }
 

@@ -8,6 +8,9 @@ public protocol ImageStore: Sendable {
     /// The login of an owner as the disk has it, with the vault of its generation; nil when not logged in.
     func load(_ owner: Owner) throws -> (record: LoginRecord, vault: any ImageVault)?
 
+    /// The uids that have somebody logged in, and perhaps some that have not any more. Costs one directory listing.
+    func uids() throws -> [UInt32]
+
     /// The users of a uid that are logged in. Costs one read per user.
     func users(of uid: UInt32) throws -> [OpaqueID]
 
@@ -67,10 +70,13 @@ public protocol ImageVault: AnyObject, Sendable {
     /// removed and counted). Throws only ``StoreError/closed``.
     func read(_ slot: Slot, framing: ReplyFraming) throws -> Image?
 
-    /// The sizes in which there may be images of a profile, in no order; 0 for the one of no size. Not all of them
-    /// where the profile shares its bucket on disk with more images than are looked through. Nil where the disk did not
-    /// say: then nothing is known. Throws only ``StoreError/closed``.
-    func sizes(of profile: OpaqueID) throws -> [UInt16]?
+    /// The slots in which there may be images of a profile, in no order. Not all of them where the profile shares its
+    /// bucket on disk with more images than are looked through. Nil where the disk did not say: then nothing is known.
+    /// Throws only ``StoreError/closed``.
+    func slots(of profile: OpaqueID) throws -> [Slot]?
+
+    /// Removes the least recently used of a profile's renditions, as far as there are more than `most`.
+    func trimRenditions(of profile: OpaqueID, keeping slot: Slot, most: Int) throws
 
     /// The image in a slot as ``read(_:framing:)`` gives it, as far as it can be told without blocking: not where the
     /// answer would have to come from the disk, or takes so long to open that others would wait. Nothing is removed or
@@ -109,7 +115,7 @@ public protocol ImageVault: AnyObject, Sendable {
 /// What a look that does not wait can tell of a slot on disk.
 public enum CachedRead: Sendable {
     case image(Image)
-    /// There is no image, as of some moment within the call.
+    /// There is no image of the profile, in no slot, as of some moment within the call.
     case nothing
     /// To be found out by whoever may wait.
     case unknown

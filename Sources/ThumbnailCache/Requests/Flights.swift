@@ -23,11 +23,28 @@ struct FlightID: Hashable, Sendable {
         case download(String)
         /// Of whatever link of the origin has a picture, asked one after another (``LinkChain``).
         case chain
+        /// The picture that this slot's is made from, in the slot that holds it.
+        case source(SourceWish)
+        /// Its making, from the picture of that digest.
+        case render(ImageDigest)
 
         /// What fetches that.
         init(_ target: DownloadTarget) { self = target.others.isEmpty ? .download(target.url) : .chain }
 
-        var isDownload: Bool { if case .read = self { false } else { self != .larger } }
+        var isDownload: Bool {
+            switch self {
+            case .download, .chain: true
+            case .read, .larger, .source, .render: false
+            }
+        }
+    }
+
+    /// How a slot's image is asked for that another's is made from: requests that ask alike wait together.
+    struct SourceWish: Hashable, Sendable {
+        let slot: Slot
+        /// The URL that a client named.
+        let named: String?
+        let download: ImageQuery.Download
     }
 
     let slot: Slot
@@ -40,11 +57,16 @@ struct Flight: Sendable {
     var waiters: Deque<Waiter> = []
     /// To stop it; nil until it has started, and for a look, which is not stopped but ignored.
     var handle: (any DownloadHandle)?
-    /// A stale image to fall back on should the origin fail, and for a waiter whose time is up.
+    /// A stale image to fall back on should the origin fail, and for a waiter whose time is up; of a rendition under
+    /// way its source.
     var held: ServedImage?
     /// The image that the origin is asked to confirm or to replace; nil where it is asked for one whatever is held. Its
-    /// bytes are kept here, so that a 304 finds them though they were evicted meanwhile.
+    /// bytes are kept here, so that a 304 finds them though they were evicted meanwhile. While the source of a rendition
+    /// is looked for: the rendition that is held, which may be that of an older one.
     var basis: Image?
+    /// Who waits in the source's slot for this flight, and larger than the number of any change of it before.
+    var inner: WaiterID?
+    var asked: UInt64 = 0
     /// Where it is asked for; nil for a look.
     var target: DownloadTarget?
     /// The URL that the image held came from.
@@ -84,6 +106,8 @@ struct SlotActivity: Sendable {
     /// The download that said that what is held is not to be served again, while that is being removed.
     var dropping: FlightID?
     var puts = PendingPuts()
+    /// The slot whose image this one's is made from, where one is being made or was.
+    var source: Slot?
 
     struct Storing: Sendable {
         let flight: FlightID

@@ -69,8 +69,8 @@ struct NegativeCache: Sendable {
 
     /// No larger image was found that could stand in for what is missing in a slot.
     mutating func noneLarger(than slot: Slot) {
-        notes.change(slot.profile) { size, note in
-            if size == slot.size { note.leavesNoneLarger = true }
+        notes.change(slot.profile) { code, note in
+            if code == slot.code { note.leavesNoneLarger = true }
         }
     }
 
@@ -82,11 +82,12 @@ struct NegativeCache: Sendable {
     }
 
     /// Asking about a stale image came to nothing.
-    mutating func failed(_ slot: Slot, url: String, at now: Int64) {
+    /// - Parameter pause: seconds, at least.
+    mutating func failed(_ slot: Slot, url: String, at now: Int64, forAtLeast pause: Int64 = 0) {
         // Remembered longer than it holds: what fails until then is the next in a row.
         let last = notes[slot, url].flatMap { $0.since <= now && now < $0.until + Self.backoff.most ? $0 : nil }
         let failures = 1 + (last?.failures ?? 0)
-        let until = now + Self.backoff.ceiling(attempt: failures)
+        let until = now + max(pause, Self.backoff.ceiling(attempt: failures))
         let note = Note(since: now, until: until, failures: failures)
         notes.remember(slot, url: url, note, until: until + Self.backoff.most, now: now)
     }
@@ -114,9 +115,9 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
     private struct Entry: Sendable {
         /// In the order of remembering.
         let number: UInt64
-        /// Hash of the size and the URL.
+        /// Hash of the slot's code and the URL.
         let key: Int
-        let size: UInt16
+        let code: UInt16
         /// Seconds since 1970, after which nobody wants it.
         let until: Int64
         var value: Value
@@ -150,14 +151,14 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
     /// What was remembered of that slot and URL last and not forgotten since, maybe longer than anybody wants it.
     subscript(slot: Slot, url: String) -> Value? {
         guard count > 0, let known = entries[slot.profile.hashValue] else { return nil }
-        let key = Self.hash(slot.size, url)
+        let key = Self.hash(slot.code, url)
         return known.first { $0.key == key }?.value
     }
 
     /// Whether that is so of any of a slot, under whatever URL.
     func contains(_ slot: Slot, where isWanted: (Value) -> Bool) -> Bool {
         guard count > 0, let known = entries[slot.profile.hashValue] else { return false }
-        return known.contains { $0.size == slot.size && isWanted($0.value) }
+        return known.contains { $0.code == slot.code && isWanted($0.value) }
     }
 
     /// Remembers it, unless there is no room and nothing older that could go for it.
@@ -165,7 +166,7 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
         guard until > now, limit > 0 else { return }
         defer { tidy() }
         while removeOldest(where: { $0.until <= now }) {}
-        let (profile, key) = (slot.profile.hashValue, Self.hash(slot.size, url))
+        let (profile, key) = (slot.profile.hashValue, Self.hash(slot.code, url))
         remove(profile) { $0.key == key }
         if let known = entries[profile], known.count >= Self.mostOfProfile, let oldest = known.first {
             remove(profile) { $0.number == oldest.number }
@@ -176,24 +177,24 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
         }
         lastNumber += 1
         entries[profile, default: []].append(
-            Entry(number: lastNumber, key: key, size: slot.size, until: until, value: value))
+            Entry(number: lastNumber, key: key, code: slot.code, until: until, value: value))
         order.append((profile, lastNumber))
         count += 1
     }
 
-    /// Changes all that is known of a profile, each of which is handed with its size.
+    /// Changes all that is known of a profile, each of which is handed with its slot's code.
     mutating func change(_ profile: OpaqueID, _ body: (UInt16, inout Value) -> Void) {
         guard count > 0 else { return }
         let profile = profile.hashValue
         for index in entries[profile]?.indices ?? 0..<0 {
-            guard let size = entries[profile]?[index].size else { continue }
-            body(size, &entries[profile, default: []][index].value)
+            guard let code = entries[profile]?[index].code else { continue }
+            body(code, &entries[profile, default: []][index].value)
         }
     }
 
     mutating func forget(_ slot: Slot) {
         guard count > 0 else { return }
-        remove(slot.profile.hashValue) { $0.size == slot.size }
+        remove(slot.profile.hashValue) { $0.code == slot.code }
         tidy()
     }
 
@@ -210,9 +211,9 @@ struct ExpiringSlotMap<Value: Sendable>: Sendable {
 
     // MARK: Entries
 
-    private static func hash(_ size: UInt16, _ url: String) -> Int {
+    private static func hash(_ code: UInt16, _ url: String) -> Int {
         var hasher = Hasher()
-        hasher.combine(size)
+        hasher.combine(code)
         hasher.combine(url)
         return hasher.finalize()
     }

@@ -19,6 +19,11 @@ extension RequestCoordinator {
     private mutating func depart(_ id: WaiterID) -> (waiter: Waiter?, held: ServedImage?, effects: [Effect]) {
         guard let wait = waits.removeValue(forKey: id) else { return (nil, nil, []) }
         let waiter = activity[wait.slot]?.flights[wait.work]?.remove(id)
+        switch wait.work {
+        case .source: return departFromSource(wait, waiter)
+        case .render: return departFromRender(wait, waiter)
+        case .read, .larger, .download, .chain: break
+        }
         guard wait.work.isDownload, let flight = activity[wait.slot]?.flights[wait.work] else {
             return (waiter, nil, [])
         }
@@ -52,9 +57,9 @@ extension RequestCoordinator {
     /// The PUT's entry is on disk: it wins over every download of the slot, and their waiters get its image (I7).
     mutating func putCommitted(_ slot: Slot, ticket: UInt64, _ image: Image, now: Int64) -> [Effect] {
         activity[slot]?.puts.committed = ticket
-        negativeCache.forget(slot)
+        forgetAbsence(slot)
         let served = ServedImage(image, from: .put, at: now)
-        return end(slot, .success(served)).effects + [.changed(slot)]
+        return sourceChanged(slot, to: served) + end(slot, .success(served)).effects + [.changed(slot)]
     }
 
     mutating func putEnded(_ slot: Slot) {

@@ -33,19 +33,18 @@ extension RequestCoordinator {
 
     /// The slots whose images may stand in for one that is missing, the best first: by size, and the one of no size
     /// last, of which nobody has said how large it is.
-    /// - Parameter sizes: in which there are images of the profile on disk.
-    func largerSlots(than slot: Slot, onDisk sizes: [UInt16]) -> [Slot] {
-        let onTheirWay = activity.lazy.filter { $0.key.profile == slot.profile && $0.value.storing != nil }.map(
-            \.key.size)
-        let larger = Set(sizes + onTheirWay).filter { $0 > slot.size || $0 == 0 }
-        let sorted = larger.sorted { ($0 == 0 ? .max : $0) < ($1 == 0 ? .max : $1) }
-        return sorted.map { Slot(profile: slot.profile, size: $0) }
+    /// - Parameter slots: of the profile in which there are images on disk.
+    func largerSlots(than slot: Slot, onDisk slots: [Slot]) -> [Slot] {
+        let onTheirWay = activity.lazy.filter { $0.key.profile == slot.profile && $0.value.storing != nil }.map(\.key)
+        let larger = Set(slots + onTheirWay).filter { $0.style == .plain && ($0.size > slot.size || $0.size == 0) }
+        return larger.sorted { ($0.size == 0 ? .max : $0.size) < ($1.size == 0 ? .max : $1.size) }
     }
 
-    /// Whether an image found in another slot may stand in: it is what that slot holds, and fresh.
+    /// Whether an image found in another slot may stand in: it is what that slot holds, and fresh. Not one
+    /// that was made here, whose own source may be gone.
     func mayStandIn(_ image: Image, of slot: Slot, now: Int64) -> Bool {
-        image.record.freshness.isFresh(at: now) && suits(image) && activity[slot]?.dropping == nil
-            && !negativeCache.leavesEmpty(slot, at: now)
+        image.record.rendered == nil && image.record.freshness.isFresh(at: now) && suits(image)
+            && activity[slot]?.dropping == nil && !negativeCache.leavesEmpty(slot, at: now)
     }
 
     /// The look for a larger image has ended. Nothing follows when it is no longer the one that counts.

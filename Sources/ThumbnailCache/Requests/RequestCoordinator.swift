@@ -13,6 +13,10 @@ struct RequestCoordinator: Sendable {
         /// Look for a larger image of the slot's profile, then report with
         /// ``largerEnded(_:found:isConclusive:route:now:)``.
         case findLarger(FlightID)
+        /// Ask for the source of a rendition, then report with ``sourceEnded(_:_:route:now:)``.
+        case findSource(FlightID, ImageQuery)
+        /// Have the picture made in the slot's size, then report with ``renderEnded(_:_:now:)``.
+        case render(FlightID, Image)
         /// Download, then report with ``downloadEnded(_:_:route:now:)``.
         case download(FlightID, DownloadTarget)
         case cancel(any DownloadHandle)
@@ -36,9 +40,16 @@ struct RequestCoordinator: Sendable {
         private let find: () -> Target
         /// What is served where there is none.
         let fallback: Image?
+        /// The slot whose image the slot's is made from; nil where that is asked of the origin.
+        let source: Slot?
+        /// Whether it is for who names a URL as well. Where a client has put the source a download would replace it.
+        let isSourceOfURLs: Bool
 
-        init(fallback: Image? = nil, _ find: @escaping () -> Target) {
-            (self.fallback, self.find) = (fallback, find)
+        init(
+            fallback: Image? = nil, source: Slot? = nil, isSourceOfURLs: Bool = true, _ find: @escaping () -> Target
+        ) {
+            (self.fallback, self.source, self.isSourceOfURLs) = (fallback, source, isSourceOfURLs)
+            self.find = find
         }
 
         static func success(_ target: DownloadTarget?) -> Route { Route { .success(target) } }
@@ -49,6 +60,7 @@ struct RequestCoordinator: Sendable {
     /// What each waits for. The flight may have another number by now.
     var waits: [WaiterID: FlightID] = [:]
     var negativeCache: NegativeCache
+    var renditions = RenditionsUnderWay()
     /// The tokens that are shown now: see ``LoginTokens/family``.
     var tokenFamily: UInt32 = 0
     private(set) var lastNumber: UInt64 = 0
@@ -95,6 +107,11 @@ struct RequestCoordinator: Sendable {
     private mutating func answerOrDownload(_ waiter: Waiter, held: ServedImage?, route: Route, now: Int64) -> [Effect] {
         let query = waiter.query
         let held = held.flatMap { suits($0.image) ? $0 : nil }
+        if let source = route.source, query.named == nil || route.isSourceOfURLs,
+            let effects = answerRendition(waiter, of: source, held: held, now)
+        {
+            return effects
+        }
         var fallback: ServedImage?
         if let held, query.accepts(held.image) {
             let served = ServedImage(held.image, from: held.source, at: now)
@@ -173,7 +190,7 @@ struct RequestCoordinator: Sendable {
     }
 
     /// Has `join` change the flight of that work, after `begin` where there was none: then it is returned.
-    private mutating func start(
+    mutating func start(
         _ slot: Slot, _ work: FlightID.Work, begin: (inout Flight) -> Void, join: (inout Flight) -> Void
     ) -> FlightID? {
         // Taken out, lest the waiters be copied for one more.
@@ -247,7 +264,7 @@ struct RequestCoordinator: Sendable {
         var effects: [Effect] = []
         switch result {
         case .image(let image, let storable), .confirmed(let image, let storable):
-            let served = ServedImage(image, from: result.source, at: now)
+            let served = ServedImage(image, from: result.source, at: now, isKept: storable)
             effects += flight.waiters.map { .answer($0, .success(served)) }
             effects += take(served, storable: storable, of: id, route: route, now: now)
             if flight.isChange(to: image, isHeld: storable) { effects.append(.changed(slot)) }
@@ -277,7 +294,8 @@ struct RequestCoordinator: Sendable {
     private mutating func emptySlot(of flight: Flight, _ route: Route, _ now: Int64) -> [Effect] {
         guard flight.ownsSlot else { return [] }
         let slot = flight.id.slot
-        let effects = overtakeRead(of: slot, by: nil, route: route, now: now) + drop(flight.id)
+        let effects =
+            sourceChanged(slot, to: nil) + overtakeRead(of: slot, by: nil, route: route, now: now) + drop(flight.id)
         return flight.known == nil ? effects : effects + [.changed(slot)]
     }
 
@@ -286,11 +304,12 @@ struct RequestCoordinator: Sendable {
         _ served: ServedImage, storable: Bool, of id: FlightID, route: Route, now: Int64
     ) -> [Effect] {
         let slot = id.slot
-        negativeCache.forget(slot)
+        forgetAbsence(slot)
         for work in activity[slot]?.flights.keys.map({ $0 }) ?? [] {
             activity[slot]?.flights[work]?.ownsSlot = false
         }
-        let overtaken = overtakeRead(of: slot, by: served, route: route, now: now)
+        let overtaken =
+            sourceChanged(slot, to: served) + overtakeRead(of: slot, by: served, route: route, now: now)
         guard storable else { return overtaken + drop(id) }
         activity[slot, default: SlotActivity()].dropping = nil
         let inMemory = ServedImage(served.image, from: .memory, at: now)
@@ -345,7 +364,14 @@ struct RequestCoordinator: Sendable {
         return target.contains { negativeCache.leavesEmpty(query.slot, url: $0.url, at: now) }
     }
 
+    /// The slot holds something new. What other sizes were missing may be made of that which has none.
+    mutating func forgetAbsence(_ slot: Slot) {
+        if slot.code == 0 { negativeCache.forget(profile: slot.profile) } else { negativeCache.forget(slot) }
+    }
+
     mutating func tidy(_ slot: Slot) {
-        if activity[slot]?.isIdle == true { activity[slot] = nil }
+        guard activity[slot]?.isIdle == true else { return }
+        if let source = activity[slot]?.source { renditions.remove(slot, of: source) }
+        activity[slot] = nil
     }
 }

@@ -8,8 +8,8 @@ import NIOConcurrencyHelpers
 /// doing drains, keys and memory are wiped, the key file is committed, and only then is there a receipt. Deleting what
 /// is left comes behind it; so does wiping memory after a purge, when nothing leads to it any more.
 public final class EndingService: Sendable {
-    private let sessions: UserSessions
-    private let services: CacheServices
+    let sessions: UserSessions
+    let services: CacheServices
     private let log: Logger
 
     public init(sessions: UserSessions, log: Logger) {
@@ -24,7 +24,12 @@ public final class EndingService: Sendable {
     /// - Throws: `inputOutput` when it could not be made durable: it is tried again, and nobody reads until then.
     public func logOut(_ owner: Owner, session: OpaqueID? = nil) async throws(CacheFailure) -> Receipt {
         services.counters.count(.logouts)
-        return try await sessions.withTurn(owner, on: services.endings, evenUnreadable: session == nil) {
+        return try await end(owner, session: session)
+    }
+
+    /// The same, counted by whoever asks for it.
+    func end(_ owner: Owner, session: OpaqueID?) async throws(CacheFailure) -> Receipt {
+        try await sessions.withTurn(owner, on: services.endings, evenUnreadable: session == nil) {
             entry throws(CacheFailure) in
             var step = entry.change { $0.logOut(session) }
             if case .end(nil, .purge) = step {
@@ -54,6 +59,11 @@ public final class EndingService: Sendable {
     /// - Throws: `inputOutput` when it could not be made durable.
     public func purge(_ owner: Owner, profiles: [OpaqueID]) async throws(CacheFailure) -> Receipt {
         services.counters.count(.purges)
+        return try await remove(profiles, of: owner)
+    }
+
+    /// The same, counted by whoever asks for it.
+    func remove(_ profiles: [OpaqueID], of owner: Owner) async throws(CacheFailure) -> Receipt {
         let profiles = profiles.map { $0.detached() }
         return try await sessions.withTurn(owner, on: services.endings) { entry throws(CacheFailure) in
             // An end that is owed is tried again; who is not logged in has zeros.

@@ -102,6 +102,15 @@ public final class UserSessions: Sendable {
             })
     }
 
+    /// The uids of which somebody may be logged in: those that the disk has, and those that are known here.
+    /// - Parameter pool: where the disk is asked, in the turn of `caller`.
+    func uids(on pool: any BlockingPool, for caller: UInt32) async throws(CacheFailure) -> Set<UInt32> {
+        Set(try await pool.run(for: caller) { try self.services.store.uids() }).union(knownUIDs)
+    }
+
+    /// The uids of which somebody was named since the start, and is logged in or being worked with.
+    var knownUIDs: Set<UInt32> { directory.withLockedValue { Set($0.uids.keys) } }
+
     /// The same as one object, which all who ask share until it changes.
     public func userList(of uid: UInt32) async throws(CacheFailure) -> UserList {
         if let known = knownUserList(of: uid) { return known }

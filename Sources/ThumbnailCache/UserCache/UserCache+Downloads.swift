@@ -254,6 +254,7 @@ extension UserCache {
             } else if state.coordinator.mayDrop(flight) {
                 // What goes from the disk goes from memory.
                 memory = forget(slot, &state)
+                memory.removed += state.memory.removeRenditions(of: slot.profile, but: nil)
             }
             return Consequences(effects: effects, memory: memory)
         }

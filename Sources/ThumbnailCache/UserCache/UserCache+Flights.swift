@@ -41,12 +41,16 @@ extension UserCache {
         for effect in effects {
             switch effect {
             case .answer(let waiter, let outcome):
-                count(outcome)
+                if !waiter.query.isForRendition { count(outcome) }
                 waiter.resolve(outcome)
             case .read(let flight):
                 services.disk.submit(for: owner.uid) { self.read(flight) }
             case .findLarger(let flight):
                 services.disk.submit(for: owner.uid) { self.findLarger(flight) }
+            case .findSource(let flight, let query):
+                findSource(flight, query)
+            case .render(let flight, let source):
+                render(flight, source)
             case .download(let flight, let target):
                 download(flight, target)
             case .cancel(let handle):
@@ -86,22 +90,25 @@ extension UserCache {
     /// Looks on disk; on the pool.
     private func read(_ flight: FlightID) {
         let slot = flight.slot
-        let image: Image?
+        var image: Image?
         do {
             let read = try isBeingRemoved(slot.profile) ? nil : vault.read(slot, framing: services.framing)
             image = read.flatMap { image in state.withLockedValue { $0.coordinator.suits(image) } ? image : nil }
         } catch {
             // Closed under our feet: whoever waited has been answered by what closed it.
-            image = nil
         }
-        let route = self.route(for: slot, held: image)
         let now = services.time.now
-        change { state in
+        let source = putSource(of: slot, held: image, now: now)
+        let route = self.route(for: slot, held: image, source: source)
+        if route.source == nil, image?.record.rendered != nil { image = nil }
+        change { [image] state in
             guard let effects = state.coordinator.readEnded(flight, image: image, route: route, now: now) else {
                 return Consequences()
             }
-            let memory = image.map { remember($0, in: slot, &state) } ?? MemoryChange()
-            return Consequences(effects: effects, memory: memory)
+            // Of a rendition nobody knows yet whether its source is still the same.
+            let isGood = image?.record.rendered == nil
+            let memory = isGood ? image.map { remember($0, in: slot, &state) } : nil
+            return Consequences(effects: effects, memory: memory ?? MemoryChange())
         }
     }
 
@@ -111,10 +118,15 @@ extension UserCache {
     }
 
     /// Where to ask for what a slot is to hold: where the held image came from, else where the template says.
-    func route(for slot: Slot, held: Image?) -> Route {
-        guard let origin else { return .success(nil) }
+    /// - Parameter put: what a client has put, from which the slot's image is made, whatever the origin has.
+    func route(for slot: Slot, held: Image?, source put: Slot? = nil) -> Route {
+        let origin = origin
+        let source = put ?? self.source(of: slot, origin)
+        guard let origin else { return Route(source: source) { .success(nil) } }
         let fallback = origin.fallback?.image(services.framing, digest: services.store.digest)
-        return Route(fallback: fallback) { self.target(of: origin, for: slot, held: held) }
+        return Route(fallback: fallback, source: source, isSourceOfURLs: put == nil) {
+            self.target(of: origin, for: put == nil ? source ?? slot : slot, held: held)
+        }
     }
 
     private func target(of origin: Origin, for slot: Slot, held: Image?) -> Route.Target {
@@ -160,7 +172,11 @@ extension UserCache {
                 isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayStore(flight) } },
                 committed: {})
             state.withLockedValue { $0.coordinator.stored(flight) }
-            if isWritten { vault.makeRoom(keeping: flight.slot) }
+            guard isWritten else { return }
+            vault.makeRoom(keeping: flight.slot)
+            // Not here: there is one thread that writes for all.
+            guard image.record.rendered != nil else { return }
+            services.disk.submit(for: owner.uid) { self.trimRenditions(keeping: flight.slot) }
         } catch StoreError.closed {
             // Purged or logged out meanwhile: nothing is to be kept.
         } catch {
@@ -211,6 +227,7 @@ extension UserCache {
         perform(ended.effects)
         earlier.drain()
         vault.close()
+        services.renderer?.forget(owner.uid)
         guard wipesBehind else { return (ended.cancelled, nil) }
         let (tier, yield) = (services.memory, services.yield)
         return (ended.cancelled, { Self.wipe(memory, of: tier, yield: yield) })
@@ -251,6 +268,7 @@ extension UserCache {
         defer {
             services.memory.remove(entries)
             drainDeliveries()
+            services.renderer?.forget(owner.uid)
         }
         do {
             let usage = try vault.remove(

@@ -44,12 +44,12 @@ extension UserCache {
         var lookup = Lookup()
         do {
             // Before the listing: what is written meanwhile is known from here or from there.
-            let onTheirWay = state.withLockedValue { $0.coordinator.largerSlots(than: slot, onDisk: []).map(\.size) }
-            let sizes = try isBeingRemoved(slot.profile) ? [] : vault.sizes(of: slot.profile)
-            lookup.isComplete = sizes != nil
+            let onTheirWay = state.withLockedValue { $0.coordinator.largerSlots(than: slot, onDisk: []) }
+            let onDisk = try isBeingRemoved(slot.profile) ? [] : vault.slots(of: slot.profile)
+            lookup.isComplete = onDisk != nil
             let now = services.time.now
             let slots = state.withLockedValue {
-                $0.coordinator.largerSlots(than: slot, onDisk: (sizes ?? []) + onTheirWay)
+                $0.coordinator.largerSlots(than: slot, onDisk: (onDisk ?? []) + onTheirWay)
             }
             for slot in slots.prefix(Self.mostLookedAt) {
                 let inMemory = state.withLockedValue { $0.coordinator.storing(slot) ?? $0.memory[slot]?.served }

@@ -224,6 +224,10 @@ extension UserCache {
     /// Puts an image into memory instead of what the slot held.
     func remember(_ image: Image, in slot: Slot, _ state: inout State) -> MemoryChange {
         var change = forget(slot, &state)
+        if image.record.rendered == nil {
+            // Whatever they were made from, they are found again on disk if they are still good.
+            change.removed += state.memory.removeRenditions(of: slot.profile, but: image)
+        }
         guard services.memory.admits(image) else { return change }
         let entry = MemoryEntry(
             served: ServedImage(image, from: .memory, at: services.time.now), slot: slot, uid: payer,
@@ -274,9 +278,12 @@ extension UserCache {
         if let before {
             switch vault.readCached(slot, framing: services.framing) {
             case .nothing: isEmpty = true
-            case .image(let found) where query.accepts(found) && found.record.freshness.state(at: now) == .fresh:
-                image = serve(found, from: slot, before, now: now)
-            case .image, .unknown: break
+            case .image(let found):
+                let found = found.record.rendered == nil ? found : withSource(found, in: slot)
+                if let found, query.accepts(found), found.record.freshness.state(at: now) == .fresh {
+                    image = serve(found, from: slot, before, now: now)
+                }
+            case .unknown: break
             }
         }
         return DiskLookup(image: image, cache: self, invalidations: isEmpty ? before : nil)
@@ -306,7 +313,7 @@ extension UserCache {
 extension UserCache.State {
     /// Whether what is on disk is the answer: nothing is going on in the slot, and the origin has not said that there
     /// is nothing. What it no longer has may still be on disk where it could not be removed.
-    fileprivate func mayLookAtDisk(_ slot: Slot, now: Int64) -> Bool {
+    func mayLookAtDisk(_ slot: Slot, now: Int64) -> Bool {
         isOpen && memory[slot] == nil && coordinator.activity[slot] == nil && !beingRemoved.contains(slot.profile)
             && !coordinator.negativeCache.hasMissing(slot, at: now)
     }

@@ -10,13 +10,15 @@ struct Get: DaemonCommand {
         discussion: """
             The image goes to the file named with --output, which is replaced as a whole, or else to standard output, \
             but never to a terminal. With --meta or --json standard output gets a description instead: digest, type, \
-            length, width, height, age, ttl, state, source and epoch.
+            length, width, height, age, ttl, state, source, epoch and rendered (of which \
+            picture it was made).
 
             Where there is no image the exit status is 4.
 
             Examples:
               thumbcachectl get alice bob@example.org --output bob.png
               thumbcachectl get alice bob@example.org --size 64 | display -
+              thumbcachectl get alice bob@example.org --size 96 --fit contain --format png -o bob.png
               thumbcachectl get alice bob@example.org --cached --meta
             """)
 
@@ -26,8 +28,7 @@ struct Get: DaemonCommand {
     @Argument(help: "The person whose picture it is.")
     var profile: String
 
-    @Option(help: ArgumentHelp("Pixels, 1 to 4096. Each size is an image of its own.", valueName: "px"))
-    var size: Int?
+    @OptionGroup var size: SizeOptions
 
     @Option(help: ArgumentHelp("Download from here; must be under an 'allow' entry of the origin.", valueName: "url"))
     var url: String?
@@ -54,7 +55,6 @@ struct Get: DaemonCommand {
 
     func validate() throws {
         try thumbcachectl.validate(user: user)
-        try thumbcachectl.validate("size", size, in: CommandLimits.size, "pixels")
         try thumbcachectl.validate("wait", wait, in: 0...CommandLimits.wait.upperBound / 1_000, "seconds")
         if cached && noWait { throw ValidationError("--cached and --no-wait exclude each other") }
         if output?.isEmpty == true { throw ValidationError("--output is empty; name a file") }
@@ -68,7 +68,7 @@ struct Get: DaemonCommand {
             throw Failure(.usage, "an image is not written to a terminal; name a file with --output, or use a pipe")
         }
         let options =
-            option("SIZE", size) + option("URL", url) + option("WAIT", wait.map { $0 * 1_000 })
+            size.words + option("URL", url) + option("WAIT", wait.map { $0 * 1_000 })
             + flag("CACHED", cached) + flag("NOWAIT", noWait) + flag("META", wantsMeta)
         let reply = try await environment.ask(words("GET", user, profile) + options, daemon)
         guard let image = (wantsMeta ? reply[MetaKey.image.rawValue] : reply)?.bytes else {

@@ -5,7 +5,7 @@ struct Info: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "Print figures of the daemon.",
         discussion: """
-            In sections, as 'redis-cli info' prints them; figures of other uids only for admins. With --json an object \
+            In sections, as 'redis-cli info' prints them; figures of other uids only for admins and observers. With --json an object \
             for each section. The sections are server, clients, memory, cache, store, fetch, sessions and purge.
 
             Example:

@@ -46,6 +46,9 @@ struct Logout: DaemonCommand {
         if pending != nil, !all || session != nil {
             throw ValidationError("--pending is for the log-out of a whole uid: it needs --all, and excludes --session")
         }
+        if pending != nil, target.allUids {
+            throw ValidationError("--pending is for the log-out of one uid: it excludes --all-uids")
+        }
         if pending == "" { throw ValidationError("--pending is empty; name the directory of the markers") }
         try thumbcachectl.validate("timeout", timeout, in: 1...86_400, "seconds")
     }
@@ -61,7 +64,7 @@ struct Logout: DaemonCommand {
     }
 
     private func ask(_ environment: Environment) async throws(Failure) -> Value {
-        let request = words("LOGOUT", user ?? "*") + option("SESSION", session) + option("UID", target.uid)
+        let request = words("LOGOUT", user ?? "*") + option("SESSION", session) + target.words
         return try await environment.ask(request, daemon, within: timeout)
     }
 

@@ -6,8 +6,8 @@ struct Metrics: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "Print what the daemon counts, for Prometheus.",
         discussion: """
-            In Prometheus's text format, as a textfile collector takes it; only for admins (access.admins). With --json \
-            an array of objects with name, labels and value.
+            In Prometheus's text format, as a textfile collector takes it; only for admins and observers \
+            (access.observers). With --json an array of objects with name, labels and value.
 
             Example:
               thumbcachectl metrics > /var/lib/prometheus/node-exporter/thumbcached.prom

@@ -31,7 +31,7 @@ struct Purge: DaemonCommand {
 
     func run(in environment: Environment) async throws(Failure) {
         let profiles = profiles.isEmpty ? [] : words("\(profiles.count)") + profiles.map(ByteBuffer.init(string:))
-        let request = words("PURGE", user ?? "*") + profiles + option("UID", target.uid)
+        let request = words("PURGE", user ?? "*") + profiles + target.words
         environment.showReceipt(try await environment.ask(request, daemon), output, behind: "the purge is done")
     }
 }

@@ -17,20 +17,18 @@ struct Stat: DaemonCommand {
     @Argument(help: "The person whose picture it is.")
     var profile: String?
 
-    @Option(help: ArgumentHelp("With a profile: the size, in pixels, 1 to 4096.", valueName: "px"))
-    var size: Int?
+    @OptionGroup var size: SizeOptions
 
     @OptionGroup var output: OutputOptions
     @OptionGroup var daemon: DaemonOptions
 
     func validate() throws {
         try thumbcachectl.validate(user: user)
-        try thumbcachectl.validate("size", size, in: CommandLimits.size, "pixels")
-        if size != nil, profile == nil { throw ValidationError("--size is of an image: name a profile, too") }
+        if size.size != nil, profile == nil { throw ValidationError("--size is of an image: name a profile, too") }
     }
 
     func run(in environment: Environment) async throws(Failure) {
-        let slot = (profile.map { words($0) } ?? []) + option("SIZE", size)
+        let slot = (profile.map { words($0) } ?? []) + size.words
         let reply = try await environment.ask(words("STAT", user) + slot, daemon)
         guard !reply.isNull else {
             let reason = profile == nil ? "the user is not logged in" : "there is no such image: none is held"

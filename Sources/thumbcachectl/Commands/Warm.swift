@@ -30,8 +30,7 @@ struct Warm: DaemonCommand {
     @Option(help: ArgumentHelp("Read profiles from this file, one a line.", valueName: "file"))
     var from: String?
 
-    @Option(help: ArgumentHelp("Pixels, 1 to 4096. Each size is an image of its own.", valueName: "px"))
-    var size: Int?
+    @OptionGroup var size: SizeOptions
 
     @Flag(help: "Do not wait for the downloads.")
     var noWait = false
@@ -45,14 +44,13 @@ struct Warm: DaemonCommand {
 
     func validate() throws {
         try thumbcachectl.validate(user: user)
-        try thumbcachectl.validate("size", size, in: CommandLimits.size, "pixels")
         if profiles.isEmpty, from == nil { throw ValidationError("name profiles, a list with --from, or '-'") }
         if !profiles.isEmpty, from != nil { throw ValidationError("--from and profiles exclude each other") }
     }
 
     func run(in environment: Environment) async throws(Failure) {
         let ids = try wanted()
-        let (user, size) = (ThumbcacheID(user), size)
+        let (user, size) = (ThumbcacheID(user), size.picture)
         let counts = try await environment.withDaemon(daemon) { daemon throws(Failure) in
             let progress = WarmProgress(Set(ids))
             let terminal = Terminal(STDERR_FILENO, variable: environment.variable)
@@ -110,7 +108,7 @@ struct Warm: DaemonCommand {
         while true {
             let before = progress.changed
             do throws(ThumbcacheError) {
-                return try await daemon.client.warm(user, ids, size: size)
+                return try await daemon.client.warm(user, ids, size: size.picture)
             } catch .server(.busy, let message) {
                 await progress.pause()
                 bar.show(progress.changed)
@@ -125,7 +123,8 @@ struct Warm: DaemonCommand {
 
     /// What has become of each. An event says that something has changed, not what; and there is none of a failure.
     private func look(
-        at ids: [ThumbcacheID], _ user: ThumbcacheID, _ size: Int?, _ daemon: ConnectedDaemon, _ bar: ProgressLine,
+        at ids: [ThumbcacheID], _ user: ThumbcacheID, _ size: PictureSize?, _ daemon: ConnectedDaemon,
+        _ bar: ProgressLine,
         _ environment: Environment
     ) async throws(Failure) -> Value {
         var (images, none, failed) = (0, 0, 0)

@@ -10,6 +10,14 @@ struct Terminal {
         case yellow = 33
     }
 
+    enum Colours {
+        case none
+        /// Those that terminals number.
+        case numbered
+        /// Any red, green and blue.
+        case all
+    }
+
     struct Size: Equatable {
         var columns: Int
         var rows: Int
@@ -21,7 +29,8 @@ struct Terminal {
     let isTerminal: Bool
     /// Whether the cursor can be moved.
     let hasCursor: Bool
-    let hasColour: Bool
+    let colours: Colours
+    var hasColour: Bool { colours != .none }
 
     init(_ descriptor: Int32, variable: (String) -> String?) {
         self.init(descriptor, isTerminal: thumbcachectl.isTerminal(descriptor), variable: variable)
@@ -33,17 +42,32 @@ struct Terminal {
         let kind = variable("TERM") ?? ""
         hasCursor = isTerminal && !kind.isEmpty && kind != "dumb"
         // https://no-color.org
-        hasColour = hasCursor && (variable("NO_COLOR") ?? "").isEmpty
+        let wantsNone = !hasCursor || !(variable("NO_COLOR") ?? "").isEmpty
+        // https://github.com/termstandard/colors
+        let hasAll = ["truecolor", "24bit"].contains(variable("COLORTERM") ?? "") || kind.hasSuffix("-direct")
+        colours = wantsNone ? .none : hasAll ? .all : .numbered
     }
 
     func paint(_ text: String, _ style: Style) -> String {
         hasColour ? "\u{1b}[\(style.rawValue)m\(text)\u{1b}[0m" : text
     }
 
-    /// ioctl_tty(2), TIOCGWINSZ. A terminal that does not know its size says 0.
     var size: Size {
-        var size = winsize()
-        guard ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else { return .usual }
-        return Size(columns: Int(size.ws_col), rows: Int(size.ws_row))
+        let window = window
+        guard window.ws_col > 0, window.ws_row > 0 else { return .usual }
+        return Size(columns: Int(window.ws_col), rows: Int(window.ws_row))
+    }
+
+    /// Pixels of a character.
+    var cell: (width: Int, height: Int) {
+        let (window, size) = (window, size)
+        guard window.ws_xpixel > 0, window.ws_ypixel > 0 else { return (8, 16) }
+        return (max(1, Int(window.ws_xpixel) / size.columns), max(1, Int(window.ws_ypixel) / size.rows))
+    }
+
+    /// ioctl_tty(2), TIOCGWINSZ. What a terminal does not know is 0.
+    private var window: winsize {
+        var window = winsize()
+        return ioctl(descriptor, UInt(TIOCGWINSZ), &window) == 0 ? window : winsize()
     }
 }

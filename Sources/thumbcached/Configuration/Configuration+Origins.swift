@@ -1,3 +1,4 @@
+import ConfigurationReading
 import Glibc
 import LinuxSupport
 import NIOCore
@@ -19,6 +20,7 @@ extension Configuration {
         Setting("then", \.origin.then, .list(of: link, such: "[{ url = \"https://b.example.org/{profile}\" }]")),
         Setting("fallback", \.fallback, .path(orNone: true)),
         Setting("default-size", \.origin.defaultSize, .count(1...4096)),
+        Setting("renditions", \.origin.renditions, .word),
         Setting("allow", \.origin.allow, .list(of: .webURL, such: "[\"https://cdn.example.org/avatars/\"]")),
         Setting("allow-private-addresses", \.origin.allowPrivateAddresses, .flag),
         Setting("connect-timeout", \.origin.connectTimeout, .time(1...3_600_000)),

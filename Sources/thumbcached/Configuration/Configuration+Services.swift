@@ -25,7 +25,8 @@ extension Configuration {
             usersPerUID: limits.usersPerUID, sessionsPerUser: limits.sessionsPerUser,
             negativeEntries: limits.negativeEntries,
             // As many as the fetcher would take of a uid.
-            downloadsWaiting: limits.queuePerUID + limits.downloadsPerUID)
+            downloadsWaiting: limits.queuePerUID + limits.downloadsPerUID,
+            renditionsPerProfile: limits.renditionsPerProfile, renditionPixels: limits.pixels)
     }
 
     var serverLimits: ServerLimits {

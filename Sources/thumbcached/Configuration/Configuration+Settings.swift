@@ -1,3 +1,4 @@
+import ConfigurationReading
 import DaemonServer
 import LinuxSupport
 import Logging
@@ -21,10 +22,13 @@ extension Configuration {
 
             Setting("memory.tier", \.memory.tier, .size(1...Int.max, zero: true)),
 
+            Setting("renderer.path", \.renderer.path, rendererPlace),
+
             Setting("sessions.purge-on-boot", \.sessions.purgeOnBoot, .flag),
             Setting("sessions.pending-logouts", \.sessions.pendingLogouts, .path(orNone: true)),
 
             Setting("access.admins", \.access.admins, admins(accounts)),
+            Setting("access.observers", \.access.observers, observers(accounts)),
 
             Setting("log.level", \.log.level, .word, isReloadable: true),
         ] + limits
@@ -39,6 +43,8 @@ extension Configuration {
         limit("image", \.limits.image, .size(1...1 << 30), .atMost("storage.user-quota"), .atMost("limits.input")),
         limit("token", \.limits.token, .size(1...1 << 20), .atMost("limits.input")),
         limit("dimension", \.limits.dimension, .count(1...65_536)),
+        limit("pixels", \.limits.pixels, .count(1...4_000_000_000)),
+        limit("renditions-per-profile", \.limits.renditionsPerProfile, .count(1...1_000)),
         limit("id", \.limits.id, .count(1...512)),
         limit("arguments", \.limits.arguments, .count(16...1_000_000)),
         limit("stall", \.limits.stall, .time(100...86_400_000)),
@@ -59,6 +65,14 @@ extension Configuration {
         _ bounds: SettingBound...
     ) -> Setting<Configuration> {
         Setting("limits." + name, field, kind, bounds, isReloadable: true)
+    }
+
+    private static var rendererPlace: SettingKind<Configuration.Renderer.Place> {
+        SettingKind<Configuration.Renderer.Place> { node throws(SettingError) in
+            if case .string("beside") = node { return .beside }
+            let path = try SettingKind<String>.path(orNone: true).read(node)
+            return path.isEmpty ? .nowhere : .program(path)
+        }
     }
 
     private static var socketPath: SettingKind<String> {
@@ -84,14 +98,30 @@ extension Configuration {
         }
     }
 
-    private static func admins(_ accounts: AccountDirectory) -> SettingKind<AdminRule> {
+    private static func admins(_ accounts: AccountDirectory) -> SettingKind<AccessRule> {
         let one = SettingKind<String>.text.map { name throws(SettingError) in
-            try AdminRule.resolve(name, with: accounts)
+            try AccessRule.resolve(name, with: accounts).get()
         }
-        return SettingKind<[AdminRule]>.list(of: one, such: "[\"root\", \"@wheel\"]").map { all throws(SettingError) in
-            all.reduce(into: AdminRule()) { sum, next in
-                sum.uids.formUnion(next.uids)
-                sum.gids.formUnion(next.gids)
+        return SettingKind<[AccessRule]>.list(of: one, such: "[\"root\", \"@wheel\"]").map { all throws(SettingError) in
+            all.reduce(into: AccessRule()) { $0.formUnion($1) }
+        }
+    }
+
+    /// Whom the machine does not know is nobody, and is told of in the log: figures that nobody reads are no reason to
+    /// serve nobody. (An admin who is missing is one: his log-outs would be denied.)
+    private static func observers(_ accounts: AccountDirectory) -> SettingKind<Configuration.Access.Observers> {
+        typealias Observers = Configuration.Access.Observers
+        let one = SettingKind<String>.text.map { name throws(SettingError) in
+            switch try AccessRule.resolve(name, with: accounts) {
+            case .success(let rule): Observers(rule: rule)
+            case .failure(let reason): Observers(unknown: [reason.sentence])
+            }
+        }
+        return SettingKind<[Observers]>.list(of: one, such: "[\"prometheus\", \"@monitoring\"]").map {
+            all throws(SettingError) in
+            all.reduce(into: Observers()) { sum, next in
+                sum.rule.formUnion(next.rule)
+                sum.unknown += next.unknown
             }
         }
     }

@@ -13,6 +13,7 @@ struct Configuration: Equatable, Sendable {
     var socket = Socket()
     var storage = Storage()
     var memory = Memory()
+    var renderer = Renderer()
     var sessions = Sessions()
     /// By name. Empty unless configured; `default` is the one that a LOGIN without ORIGIN takes.
     var origins: [String: Origin] = [:]
@@ -46,6 +47,18 @@ struct Configuration: Equatable, Sendable {
         var tier = 64 << 20
     }
 
+    struct Renderer: Equatable, Sendable {
+        /// Where a unit names a socket of the renderer's, that counts.
+        enum Place: Equatable, Sendable {
+            /// Looked for where the daemon lies.
+            case beside
+            case program(String)
+            case nowhere
+        }
+
+        var path = Place.beside
+    }
+
     struct Sessions: Equatable, Sendable {
         var purgeOnBoot = false
         /// The directory in which log-out hooks leave markers; empty for none.
@@ -56,6 +69,10 @@ struct Configuration: Equatable, Sendable {
         var image = CommandLimits().image
         /// Pixels, of either side of an image.
         var dimension = 8192
+        /// Width times height of a picture that is made in another size.
+        var pixels = 50_000_000
+        /// Pictures made in other sizes that are kept of a profile.
+        var renditionsPerProfile = 8
         /// Bytes of a user, profile or session id.
         var id = CommandLimits().id
         /// Elements of one request.
@@ -90,7 +107,15 @@ struct Configuration: Equatable, Sendable {
 
     struct Access: Equatable, Sendable {
         /// Who may log out and purge in another uid's name.
-        var admins = AdminRule(uids: [0])
+        var admins = AccessRule(uids: [0])
+        /// Who may read figures of all uids, and nothing else that an admin may.
+        var observers = Observers()
+
+        struct Observers: Equatable, Sendable {
+            var rule = AccessRule()
+            /// Those who are named and whom this machine does not know, each with the reason.
+            var unknown: [String] = []
+        }
     }
 
     struct Log: Equatable, Sendable {

@@ -23,10 +23,11 @@ struct ConfigurationCheck {
     func run() throws -> String {
         let suffix = try becomeServiceUser() ? ", read as the user \(Self.serviceUser)" : ""
         let passed = environment.merging(Self.serviceEnvironment) { own, _ in own }
-        _ = try ConfigurationLoader(environment: passed).load(file: file)
+        let configuration = try ConfigurationLoader(environment: passed).load(file: file)
         let path = file ?? ConfigurationLoader.defaultFile
         guard access(path, F_OK) == 0 else { return "there is no \(path)\(suffix); the defaults are good" }
-        return "\(path) is good\(suffix)"
+        let remarks = configuration.access.observers.unknown.map { "\n  access.observers: \($0), so that is nobody" }
+        return "\(path) is good\(suffix)" + remarks.joined()
     }
 
     /// For good: the process does nothing else.

@@ -1,3 +1,4 @@
+import ConfigurationReading
 import DiskStore
 import Glibc
 import LinuxSupport

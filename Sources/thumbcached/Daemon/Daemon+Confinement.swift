@@ -1,30 +1,59 @@
-import FetcherClient
 import Glibc
 import LinuxSupport
 import Logging
 
-// The daemon holds keys, and so it gives up what it does not need; what speaks to the network is another process.
+// The daemon holds keys, and so it gives up what it does not need; what speaks to the network is another process, and
+// what decodes pictures a third.
 
 extension Daemon {
     /// Set by the unit: where systemd starts a fetcher for whoever connects.
     static let fetcherVariable = "THUMBCACHED_FETCHER"
-    private static var fetcherName: String { "thumbcached-fetcher" }
+    /// The same for what makes pictures of other sizes.
+    static let rendererVariable = "THUMBCACHED_RENDERER"
 
     /// How a fetcher is had: from systemd, else by a program of the daemon's own.
     /// - Throws: ``DaemonError`` where there is no such program.
-    static func fetcherLink(_ environment: [String: String]) throws -> any FetcherLink {
-        if let path = environment[fetcherVariable], !path.isEmpty { return FetcherUnit(path: path) }
-        let places = fetcherPlaces(for: try ownDirectory())
-        guard let program = places.first(where: { access($0, X_OK) == 0 }) else {
-            throw DaemonError(
-                "there is no \(fetcherName) to download with at \(places.joined(separator: " or ")): install it there")
+    static func fetcherLink(_ environment: [String: String]) throws -> any HelperLink {
+        let name = "thumbcached-fetcher"
+        let link = try helperLink(name, environment[fetcherVariable], arguments: ["--start-fetchers"])
+        guard let link else {
+            let places = helperPlaces(of: name, for: try ownDirectory()).joined(separator: " or ")
+            throw DaemonError("there is no \(name) to download with at \(places): install it there")
         }
-        return try FetcherStarter(program: program)
+        return link
     }
 
-    /// Where a daemon of this directory looks for it: where it was built, and where it is installed, below any prefix.
-    static func fetcherPlaces(for directory: String) -> [String] {
-        [directory, "\(parent(of: directory))/libexec"].map { "\($0)/\(fetcherName)" }
+    /// How pictures of other sizes are had; nil where there is no such program: then they are served as they come.
+    static func rendererLink(
+        _ configuration: Configuration, _ environment: [String: String], _ log: Logger
+    ) throws -> (any HelperLink)? {
+        let name = "thumbcached-renderer"
+        if environment[rendererVariable]?.isEmpty != false {
+            switch configuration.renderer.path {
+            case .nowhere: return nil
+            case .program(let path): return try HelperStarter(program: path)
+            case .beside: break
+            }
+        }
+        let link = try helperLink(name, environment[rendererVariable], arguments: [])
+        if link == nil {
+            log.notice("there is no \(name): pictures are served in the size in which they come")
+        }
+        return link
+    }
+
+    private static func helperLink(
+        _ name: String, _ socket: String?, arguments: [String]
+    ) throws -> (any HelperLink)? {
+        if let socket, !socket.isEmpty { return HelperUnit(path: socket) }
+        let places = helperPlaces(of: name, for: try ownDirectory())
+        guard let program = places.first(where: { access($0, X_OK) == 0 }) else { return nil }
+        return try HelperStarter(program: program, arguments: arguments)
+    }
+
+    /// Where a daemon of this directory looks for one: where it was built, and where it is installed, below any prefix.
+    static func helperPlaces(of name: String, for directory: String) -> [String] {
+        [directory, "\(parent(of: directory))/libexec"].map { "\($0)/\(name)" }
     }
 
     private static func ownDirectory() throws(SystemError) -> String {

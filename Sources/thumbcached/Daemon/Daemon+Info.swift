@@ -11,7 +11,7 @@ import ThumbnailCache
 extension Daemon {
     typealias Lines = ServerInfo.Lines
 
-    /// What INFO says, put together from those who know. Whoever is no admin sees its own figures only.
+    /// What INFO says, put together from those who know. Whoever is no observer sees its own figures only.
     static func serverInfo(
         sessions: UserSessions, services: CacheServices, store: DiskStore, fetcher: FetcherClient,
         registry: PeerRegistry, live: LiveConfiguration
@@ -31,7 +31,7 @@ extension Daemon {
                 "clients": { peer, _ in registry.lines(for: peer) },
                 "memory": { peer, _ in
                     let capacity = ("tier_capacity", "\(memory.capacity)")
-                    guard peer.isAdmin else { return [("held_bytes", "\(budget.bytes(of: peer.uid))"), capacity] }
+                    guard peer.isObserver else { return [("held_bytes", "\(budget.bytes(of: peer.uid))"), capacity] }
                     let tier = memory.statistics
                     return [
                         ("held_bytes", "\(budget.bytes)"), capacity, ("used_memory_rss", "\(residentBytes())"),
@@ -41,32 +41,33 @@ extension Daemon {
                 },
                 "cache": { peer, figures in
                     var lines: Lines = [("memory_hits", "\(figures().memoryHits)")]
-                    guard peer.isAdmin else { return lines }
+                    guard peer.isObserver else { return lines }
                     let backlog = services.writes.backlog
                     lines += counters.figures(
                         .diskHits, .staleServed, .fallbacksServed, .downloads, .downloadFailures, .revalidations,
-                        .notModified, .downloadsCancelled, .puts, .storeFailures, .storesSkipped)
+                        .notModified, .downloadsCancelled, .puts, .storeFailures, .storesSkipped, .renditions,
+                        .renditionFailures)
                     return lines + [("unwritten_images", "\(backlog.images)"), ("unwritten_bytes", "\(backlog.bytes)")]
                 },
                 "store": { peer, figures in
-                    let usage = peer.isAdmin ? store.usageTotal : figures().usage
+                    let usage = peer.isObserver ? store.usageTotal : figures().usage
                     var lines: Lines = [("images", "\(usage.images)"), ("bytes", "\(usage.bytes)")]
-                    guard peer.isAdmin else { return lines }
+                    guard peer.isObserver else { return lines }
                     lines += [("counted", store.isCounted ? "1" : "0"), ("trash_bytes", "\(store.trashUsage.bytes)")]
                     return lines + store.counters.figures()
                 },
                 "fetch": { peer, figures in
                     fetchLines(
                         fetcher.statistics, origins: live.withLockedValue { $0.origins }.keys.sorted(),
-                        traffic: peer.isAdmin ? (counters: counters, memoryHits: figures().memoryHits) : nil)
+                        traffic: peer.isObserver ? (counters: counters, memoryHits: figures().memoryHits) : nil)
                 },
                 "sessions": { peer, figures in
                     let open: Lines = [("open_caches", "\(figures().openCaches)")]
-                    return peer.isAdmin ? open + counters.figures(.logins, .logouts) : open
+                    return peer.isObserver ? open + counters.figures(.logins, .logouts) : open
                 },
                 "purge": { peer, _ in
                     let epoch: Lines = [("epoch", "\(sessions.epoch(of: peer.uid))")]
-                    return peer.isAdmin ? epoch + counters.figures(.purges, .endingsThatFailed) : epoch
+                    return peer.isObserver ? epoch + counters.figures(.purges, .endingsThatFailed) : epoch
                 },
             ], beforehand: ["fetch": { await fetcher.readStatistics() }])
     }
@@ -75,7 +76,7 @@ extension Daemon {
     ///
     /// - Parameters:
     ///   - origins: the names in the configuration; others are in the sums alone.
-    ///   - traffic: where images came from; nil for a caller who is no admin, and who is told of the origins alone:
+    ///   - traffic: where images came from; nil for a caller who is no observer, and who is told of the origins alone:
     ///     whether they can be reached concerns everybody, what others asked of them does not.
     static func fetchLines(
         _ fetch: FetcherStatistics, origins: [String], traffic: (counters: CacheCounters, memoryHits: Int)?

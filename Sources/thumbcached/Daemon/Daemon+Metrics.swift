@@ -104,6 +104,10 @@ extension Daemon {
             counted(
                 "stores_skipped_total", "Downloaded images not written, since too many waited for that.",
                 counters[.storesSkipped]),
+            counted("renditions_total", "Pictures made in another size.", counters[.renditions]),
+            counted(
+                "rendition_failures_total", "Pictures that could not be made in another size.",
+                counters[.renditionFailures]),
             MetricFamily("unwritten_images", .gauge, "Downloaded images that wait to be written.", backlog.images),
             MetricFamily("unwritten_bytes", .gauge, "Bytes of those.", backlog.bytes),
             counted("events_total", "Events written to subscribers.", counters[.eventsTold]),

@@ -8,6 +8,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import ProgramLog
 import RESP
+import RendererClient
 import SocketLoops
 import ThumbcacheProtocol
 import ThumbnailCache
@@ -41,6 +42,9 @@ enum Daemon {
                 isJournal: Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"]),
                 metadataProvider: RequestID.metadata)
         }
+        for reason in wanted.access.observers.unknown {
+            log.warning("an observer is nobody (access.observers)", metadata: ["reason": "\(reason)"])
+        }
         let accounts = LiveAccounts(log: log)
         accounts.read()
         let accountOf: @Sendable (UInt32) -> UInt32 = { accounts.account(of: $0) }
@@ -53,6 +57,7 @@ enum Daemon {
         }
         // Before it gives up the right to start a program, and before any thread is there that would keep it.
         let link = try fetcherLink(environment)
+        let rendererLink = try rendererLink(configuration, environment, log)
         try confine(configuration, environment, log)
         let store = try DiskStore(
             configuration: configuration.store(openDirectories: descriptors.directories),
@@ -71,6 +76,12 @@ enum Daemon {
         let writing = try pool("writing", threads: 1)
         let lifecycle = try pool("log-ins", threads: lifecycleThreads)
         let endings = try pool("log-outs", threads: endingThreads)
+        let rendering = try rendererLink.map { _ in
+            try pool("renditions", threads: max(2, sysconf(CInt(_SC_NPROCESSORS_ONLN))))
+        }
+        let renderer = rendererLink.flatMap { link in
+            rendering.map { RendererClient(link: link, pool: $0, now: { uptime() / 1_000_000 }, log: log) }
+        }
         let time = SystemTime(group: group)
         let memory = MemoryTier(capacity: configuration.memory.tier)
         let framing = ReplyFraming(
@@ -80,9 +91,9 @@ enum Daemon {
         ) { fetcher.isBusy }
         let budget = MemoryBudget(limits: { live.withLockedValue { $0.memoryLimits } }, accountOf: accountOf)
         let services = CacheServices(
-            store: store, fetcher: fetcher, tokens: fetcher, memory: memory, budget: budget, disk: disk,
-            writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks, time: time,
-            framing: framing, counters: CacheCounters(), events: EventHub(), yield: backgroundYield().yield,
+            store: store, fetcher: fetcher, tokens: fetcher, renderer: renderer, memory: memory,
+            budget: budget, disk: disk, writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks,
+            time: time, framing: framing, counters: CacheCounters(), events: EventHub(), yield: backgroundYield().yield,
             settings: { live.withLockedValue { $0.cacheSettings } })
         let sessions = UserSessions(services: services, log: log)
         let logout = EndingService(sessions: sessions, log: log)
@@ -120,7 +131,7 @@ enum Daemon {
         watchdog?.start()
         pendingLogouts?.watch()
         try Serving(
-            socket: socket, context: context, admins: configuration.access.admins, overflowUID: overflowUID(log),
+            socket: socket, context: context, access: configuration.access, overflowUID: overflowUID(log),
             reload: Reload(
                 load: reload, live: live, accounts: accounts, fetcher: fetcher, logLevel: logLevel, log: log),
             notifier: notifier, log: log
@@ -130,7 +141,8 @@ enum Daemon {
         try tasks.wait { await pendingLogouts?.stop() }
         fetcher.shutdown()
         watchdog?.stop()
-        for pool in [disk, writing, lifecycle, endings] { pool.stop() }
+        renderer?.shutdown()
+        for pool in [rendering, disk, writing, lifecycle, endings] { pool?.stop() }
         // Behind what a write leaves to be done: room that it makes is made while the locks are held.
         store.shutdown()
         try tasks.wait { await group.end() }

@@ -18,7 +18,7 @@ struct Serving: Sendable {
 
     let socket: DaemonSocket
     let context: ServerContext
-    let admins: AdminRule
+    let access: Configuration.Access
     /// Stands for every uid that has no number here.
     let overflowUID: UInt32
     let reload: Reload
@@ -33,7 +33,7 @@ struct Serving: Sendable {
         try events.takeSignals()
         let server = try tasks.wait {
             try await DaemonServer.start(on: socket.descriptor, context: context) {
-                try Peer.of($0, admins: admins).refused(asUID: overflowUID)
+                try Peer.of($0, admins: access.admins, observers: access.observers.rule).refused(asUID: overflowUID)
             }
         }
         server.whenListenerCloses { events.tell(.listenerClosed) }

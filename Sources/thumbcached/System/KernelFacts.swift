@@ -1,3 +1,4 @@
+import ConfigurationReading
 import Glibc
 import LinuxSupport
 import NIOCore

@@ -39,6 +39,7 @@ import ThumbnailCache
                 ("digest", bulk(digest)), ("type", bulk("image/png")), ("length", .integer(128)),
                 ("width", .integer(16)), ("height", .integer(16)), ("age", .integer(7)), ("ttl", .null),
                 ("state", bulk("fresh")), ("source", bulk("memory")), ("epoch", .integer(1 << 32 | 1)),
+                ("rendered", .null),
             ]
             let meta = map([("image", image("bob"))] + described, version)
             #expect(try await client.call("GET", "alice", "bob", "META") == meta)

@@ -128,7 +128,7 @@ import ThumbnailCache
             await daemon.fetcher.started(1)
             daemon.finish("bob")
             let replies = try await client.replies(4)
-            #expect(replies[0].elements?.count == 22)
+            #expect(replies[0].elements?.count == 24)
             guard case .map = replies[2] else { throw ClientError.closed("\(replies[2])") }
             #expect(replies[3] == .simpleString("RESET"))
         }

@@ -20,6 +20,8 @@ import ThumbnailCache
             let request = { (uid: String) in (command + ["UID", uid]).map { ByteBuffer(string: $0) } }
             let expected = "UID 1000: you are uid 1001, and only admins may name another (access.admins)"
             #expect(try await stranger.call(request("1000")) == .error(code: "DENIED", message: expected))
+            let observer = try await daemon.connect(as: TestDaemon.observer)
+            #expect(try await observer.call(request("1000")).code == "DENIED")
             #expect(try await client.call("USERS") == .array([bulk("alice")]))
             // One's own uid is no claim.
             #expect(try await client.call(request("1000"))["epoch"] != nil)
@@ -28,6 +30,38 @@ import ThumbnailCache
             #expect(try await admin.call(request("1000"))["epoch"] != nil)
             let users: Value = command[0] == "LOGOUT" ? .array([]) : .array([bulk("alice")])
             #expect(try await client.call("USERS") == users)
+        }
+    }
+
+    @Test(arguments: [["LOGOUT", "alice"], ["LOGOUT", "*"], ["PURGE", "alice"], ["PURGE", "*", "1", "bob"]])
+    func `F27: every uid at once is for admins alone, also for whoever has the only one`(
+        _ command: [String]
+    ) async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice()
+            let request = (command + ["UID", "*"]).map { ByteBuffer(string: $0) }
+            let expected = "UID *: you are uid 1000, and only admins may name another (access.admins)"
+            #expect(try await client.call(request) == .error(code: "DENIED", message: expected))
+            #expect(try await client.call("USERS") == .array([bulk("alice")]))
+            let stranger = try await daemon.connect(as: Self.stranger)
+            #expect(try await stranger.call("LOGIN", "alice") == .ok)
+            let admin = try await daemon.connect(as: TestDaemon.admin)
+            #expect(try await admin.call(request)["users"] == .integer(2))
+            let users: Value = command[0] == "LOGOUT" ? .array([]) : .array([bulk("alice")])
+            for client in [client, stranger] { #expect(try await client.call("USERS") == users) }
+        }
+    }
+
+    @Test func `a session that a connection holds ends once, where everybody's does`() async throws {
+        try await TestDaemon.run { daemon in
+            let admin = try await daemon.connect(as: TestDaemon.admin)
+            #expect(try await admin.call("LOGIN", "alice", "HOLD") == .ok)
+            #expect(try await admin.call("LOGOUT", "alice", "UID", "*")["users"] == .integer(1))
+            // Another one's log-in since: the end of the connection that held the first ends nothing of it.
+            let other = try await daemon.connect(as: TestDaemon.admin)
+            #expect(try await other.call("LOGIN", "alice") == .ok)
+            #expect(try await admin.call("QUIT") == .ok)
+            #expect(try await other.call("USERS") == .array([bulk("alice")]))
         }
     }
 
@@ -74,7 +108,7 @@ import ThumbnailCache
 
     @Test func `the kernel says who the peer is`() async throws {
         try await TestDaemon.run {
-            $0.admins = AdminRule(uids: [getuid()], gids: [])
+            $0.admins = AccessRule(uids: [getuid()], gids: [])
             $0.info = ServerInfo([
                 "peer": { peer, _ in [("admin", "\(peer.isAdmin)"), ("uid", "\(peer.uid)"), ("pid", "\(peer.pid)")] }
             ])
@@ -90,11 +124,29 @@ import ThumbnailCache
         // The primary group; a process chooses no other for itself, so the supplementary ones are tried end to end.
         let group = isMember ? getgid() : getgid() &+ 1_000_000
         try await TestDaemon.run {
-            $0.admins = AdminRule(uids: [], gids: [group])
+            $0.admins = AccessRule(uids: [], gids: [group])
             $0.info = ServerInfo(["it": { peer, _ in [("admin", "\(peer.isAdmin)")] }])
         } _: { daemon in
             let client = try await daemon.connect()
             #expect(try await client.call("INFO") == bulk("# It\r\nadmin:\(isMember)\r\n"))
+        }
+    }
+
+    @Test(arguments: [
+        (AccessRule(), AccessRule(), "false,false"), (AccessRule(uids: [getuid()]), AccessRule(), "true,true"),
+        (AccessRule(), AccessRule(uids: [getuid()]), "false,true"),
+        (AccessRule(), AccessRule(gids: [getgid()]), "false,true"),
+        (AccessRule(), AccessRule(uids: [getuid() &+ 1], gids: [getgid() &+ 1_000_000]), "false,false"),
+    ])
+    func `an observer is no admin, and every admin is an observer`(
+        _ admins: AccessRule, _ observers: AccessRule, _ rights: String
+    ) async throws {
+        try await TestDaemon.run {
+            ($0.admins, $0.observers) = (admins, observers)
+            $0.info = ServerInfo(["it": { peer, _ in [("rights", "\(peer.isAdmin),\(peer.isObserver)")] }])
+        } _: { daemon in
+            let client = try await daemon.connect()
+            #expect(try await client.call("INFO") == bulk("# It\r\nrights:\(rights)\r\n"))
         }
     }
 }

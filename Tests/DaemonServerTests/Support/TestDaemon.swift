@@ -30,6 +30,7 @@ final class TestDaemon: Sendable {
     /// Who connects when a test does not say.
     static let somebody = Peer(uid: 1000, pid: 1, isAdmin: false)
     static let admin = Peer(uid: 0, pid: 1, isAdmin: true)
+    static let observer = Peer(uid: 1002, pid: 1, isAdmin: false, isObserver: true)
 
     /// As ``FakeWorld/origin``, but with a longer timeout than a test takes: requests wait by the real clock, and where
     /// their time is not what is tested it must not be up on a machine that is slow.
@@ -51,7 +52,8 @@ final class TestDaemon: Sendable {
         var lifecycleThreads = 2
         var tasks: any TaskExecutor = globalConcurrentExecutor
         /// nil: whoever a test says it is.
-        var admins: AdminRule?
+        var admins: AccessRule?
+        var observers = AccessRule()
     }
 
     /// Runs a daemon, the test, and sees to it that everything ends and no rule of the store was broken.
@@ -101,9 +103,9 @@ final class TestDaemon: Sendable {
             registry: registry, loops: group, limits: { limits }, log: log)
         let peers = NIOLockedValueBox<[Peer]>([])
         self.peers = peers
-        let admins = setup.admins
+        let (admins, observers) = (setup.admins, setup.observers)
         server = try await DaemonServer.start(on: try Self.listen(path), context: context) { descriptor in
-            if let admins { return try Peer.of(descriptor, admins: admins) }
+            if let admins { return try Peer.of(descriptor, admins: admins, observers: observers) }
             return peers.withLockedValue { $0.isEmpty ? Self.somebody : $0.removeFirst() }
         }
     }

@@ -57,7 +57,7 @@ import ThumbnailCache
     @Test func `F11, F12, I5: lengths that make the same file, but another image of it, do not open`() throws {
         let record = try #require(ImageRecordCoding.encode(picture(1).record))
         let text = [UInt8](repeating: 7, count: 14) + record
-        let address = EntryAddress(profile: owner.user, size: 64)
+        let address = EntryAddress(profile: owner.user, code: 64)
         let bound = bound(owner, try SecureRandom().generationID())
         let right = EntryHeader(recordLength: record.count, imageLength: 14)
         let other = EntryHeader(recordLength: record.count + 4, imageLength: 10)
@@ -70,7 +70,7 @@ import ThumbnailCache
 
     @Test func `F12, I1: an entry opens for its uid, user and generation only, even under the same key`() throws {
         let record = try #require(ImageRecordCoding.encode(picture(1).record))
-        let address = EntryAddress(profile: owner.user, size: 64)
+        let address = EntryAddress(profile: owner.user, code: 64)
         let id = try SecureRandom().generationID()
         let header = EntryHeader(recordLength: record.count, imageLength: 2)
         let sealed = try entry(header, [1, 2] + record, of: bound(owner, id), at: address)

@@ -16,15 +16,15 @@ import ThumbnailCache
             let path = try #require(tree.entries.first).split(separator: "/")
             let bucket = try #require(BucketName.bucket(of: FileName(String(path[path.count - 2]))))
             #expect(store.images.disk.directories.giveUpAll())
-            let seen = NIOLockedValueBox<([UInt8]?, [UInt16]?)>((nil, nil))
+            let seen = NIOLockedValueBox<([UInt8]?, [Slot]?)>((nil, nil))
             let isDone = DispatchSemaphore(value: 0)
             store.images.withLock(vault.generation, bucket) {
                 Thread.detachNewThread {
                     expectSuccess {
                         let bytes = try vault.bytes(slot("bob", 64))
                         _ = store.images.disk.directories.giveUpAll()
-                        let sizes = try vault.sizes(of: OpaqueID("bob"))
-                        seen.withLockedValue { $0 = (bytes, sizes) }
+                        let slots = try vault.slots(of: OpaqueID("bob"))
+                        seen.withLockedValue { $0 = (bytes, slots) }
                     }
                     isDone.signal()
                 }
@@ -32,7 +32,7 @@ import ThumbnailCache
                 #expect(isDone.wait(timeout: .now() + 20) == .success)
             }
             #expect(seen.withLockedValue { $0.0 } == picture(1).content)
-            #expect(seen.withLockedValue { $0.1 } == [64])
+            #expect(seen.withLockedValue { $0.1 } == [slot("bob", 64)])
         }
     }
 

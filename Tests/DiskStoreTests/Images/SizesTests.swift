@@ -9,19 +9,19 @@ import ThumbnailCache
         let tree = try TestTree()
         try tree.withStore { store in
             let vault = try store.commitLogin(alice, .plain)
-            #expect(try vault.sizes(of: OpaqueID("bob")) == [])
+            #expect(try vault.slots(of: OpaqueID("bob")) == [])
             for size in [0, 64, 4_096] as [UInt16] { try vault.put(slot("bob", size), picture(1)) }
             for other in 0..<300 { try vault.put(slot("other \(other)", 7), picture(2)) }
-            #expect(try vault.sizes(of: OpaqueID("bob")).map(Set.init) == [0, 64, 4_096])
+            #expect(try vault.slots(of: OpaqueID("bob")).map { Set($0.map(\.size)) } == [0, 64, 4_096])
             try vault.drop(slot("bob", 64)) { true }
-            #expect(try vault.sizes(of: OpaqueID("bob")).map(Set.init) == [0, 4_096])
+            #expect(try vault.slots(of: OpaqueID("bob")).map { Set($0.map(\.size)) } == [0, 4_096])
             #expect(
-                try store.commitLogin(Owner(uid: 7, user: OpaqueID("eve")), .plain).sizes(of: OpaqueID("bob")) == [])
+                try store.commitLogin(Owner(uid: 7, user: OpaqueID("eve")), .plain).slots(of: OpaqueID("bob")) == [])
             _ = try vault.remove([OpaqueID("bob")])
-            #expect(try vault.sizes(of: OpaqueID("bob")) == [])
-            #expect(try vault.sizes(of: OpaqueID("other 1")) == [7])
+            #expect(try vault.slots(of: OpaqueID("bob")) == [])
+            #expect(try vault.slots(of: OpaqueID("other 1")) == [slot("other 1", 7)])
             vault.close()
-            #expect(throws: StoreError.closed) { try vault.sizes(of: OpaqueID("other 1")) }
+            #expect(throws: StoreError.closed) { try vault.slots(of: OpaqueID("other 1")) }
         }
     }
 
@@ -38,7 +38,7 @@ import ThumbnailCache
                 try #require(FileManager.default.createFile(atPath: bucket.path + "/" + name, contents: nil))
             }
             system.heal()
-            _ = try vault.sizes(of: OpaqueID("bob"))
+            _ = try vault.slots(of: OpaqueID("bob"))
             // A call gives some 300 names.
             #expect((1...16).contains(system.count(of: .list)))
         }
@@ -52,10 +52,10 @@ import ThumbnailCache
             try vault.put(slot("bob", 64), picture(1))
             for code in [EIO, EMFILE] {
                 system.plan { call, _, _ in call == .list ? .fail(code) : nil }
-                #expect(try vault.sizes(of: OpaqueID("bob")) == nil)
+                #expect(try vault.slots(of: OpaqueID("bob")) == nil)
             }
             system.heal()
-            #expect(try vault.sizes(of: OpaqueID("bob")) == [64])
+            #expect(try vault.slots(of: OpaqueID("bob")) == [slot("bob", 64)])
         }
     }
 }

@@ -96,7 +96,7 @@ import ThumbnailCache
     let profile = try #require(SealedName(hex: [UInt8](repeating: UInt8(ascii: "a"), count: 64)))
     let sample = (0..<8).map { index in
         Eviction.Candidate(
-            address: EntryAddress(profile: profile, size: UInt16(index)), size: 10,
+            address: EntryAddress(profile: profile, code: UInt16(index)), size: 10,
             lastUse: .seconds((index * 3) % 8), inode: UInt64(index))
     }
     func uses(bytes: Int, isWhole: Bool) -> [Int64] {

@@ -8,7 +8,7 @@ import Testing
     #expect(profile.fileName.text == digits)
     #expect(profile.bucket == 0x01)
     for size in [0, 1, 9, 10, 64, 99, 100, 999, 1000, 4096, 9999, 10_000, 65_535] as [UInt16] {
-        let address = EntryAddress(profile: profile, size: size)
+        let address = EntryAddress(profile: profile, code: size)
         #expect(address.fileName.text == "\(digits).\(size)")
         #expect(EntryAddress(address.fileName) == address)
     }

@@ -109,20 +109,20 @@ extension EndToEnd {
             }
         }
 
-        /// Where a test leaves what it saw, for the documents.
-        private func screenshot(_ name: String) throws -> String {
-            let directory = "\(Files.repository)/.build/screenshots"
-            try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
-            return "\(directory)/\(name)"
-        }
-
         private func expectNobody(_ daemon: Daemon) throws {
             #expect(try daemon.connect().call("USERS") == .array([]))
         }
     }
 }
 
-private let hasLargeExamples = ProcessInfo.processInfo.environment["THUMBCACHED_EXAMPLES"] != nil
+/// Where a test leaves what it saw, for the documents.
+func screenshot(_ name: String) throws -> String {
+    let directory = "\(Files.repository)/.build/screenshots"
+    try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+    return "\(directory)/\(name)"
+}
+
+let hasLargeExamples = ProcessInfo.processInfo.environment["THUMBCACHED_EXAMPLES"] != nil
 
 /// The interpreter with the client from PyPI.
 private let pythonOfTests = "\(Files.repository)/.build/python-client/bin/python"

@@ -83,7 +83,7 @@ extension EndToEnd {
                 // A thread that nobody names has the name of the one that made it: here the main thread's.
                 let known = [
                     "thumbcached", "signals", "tasks", "sockets", "disk", "writing", "log-ins", "log-outs",
-                    "downloads", "maintenance",
+                    "downloads", "maintenance", "renditions",
                 ]
                 let names = try threads(daemon)
                 #expect(names.allSatisfy(known.contains), "\(names.sorted())")
@@ -106,7 +106,7 @@ extension EndToEnd {
             }
         }
 
-        /// The main thread starts the program that starts fetchers, and all the other threads.
+        /// The main thread starts the program that starts fetchers, the one that makes pictures, and all other threads.
         @Test(
             .enabled(if: StoreFaultTests.canTrace, "strace may not trace here"))
         func `F16: a start that gets any number of threads but not all it needs ends with status 1 and says so`()
@@ -115,9 +115,10 @@ extension EndToEnd {
             try withMachine { machine in
                 let running = try machine.daemon("running")
                 let count = try threads(running).count
-                for when in 1..<count {
+                for when in 1...count {
                     let daemon = try failedStart(machine, failing: "clone3", "EAGAIN", when: when)
-                    let what = when == 1 ? "/thumbcached-fetcher (at the limit" : "no thread could be started for "
+                    let helpers = ["/thumbcached-fetcher (at the limit", "/thumbcached-renderer (at the limit"]
+                    let what = when <= 2 ? helpers[when - 1] : "no thread could be started for "
                     #expect(daemon.log.contains(what), "\(daemon.log)")
                     #expect(daemon.log.contains("raise TasksMax="), "\(daemon.log)")
                 }

@@ -72,6 +72,34 @@ extension EndToEnd {
             }
         }
 
+        @Test func `I3, I4: UID * ends a user in every uid, for good, and is for admins alone`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemonForOthers()
+                let uids: [uid_t] = [4_001, 4_002]
+                for uid in uids {
+                    #expect(try cli(machine, daemon, uid, ["LOGIN", "alice"]) == "OK")
+                    let put = ["-x", "PUT", "alice", "bob"]
+                    #expect(try cli(machine, daemon, Account(uid), put, input: Picture.gif("bob")) == "OK")
+                }
+                #expect(try cli(machine, daemon, 4_002, ["LOGIN", "carol"]) == "OK")
+                for words in [["LOGOUT", "alice", "UID", "*"], ["PURGE", "*", "UID", "*"]] {
+                    #expect(try cli(machine, daemon, 4_001, words).hasPrefix("DENIED "), "\(words)")
+                }
+                // Of those that nobody has named since the start as well.
+                try daemon.restart()
+                #expect(try cli(machine, daemon, 0, ["PURGE", "alice", "1", "bob", "UID", "*"]).contains("users\n2"))
+                let receipt = try cli(machine, daemon, 0, ["LOGOUT", "alice", "UID", "*"])
+                #expect(receipt.contains("users\n2"), "\(receipt)")
+                daemon.kill()
+                try daemon.start()
+                for uid in uids {
+                    #expect(try cli(machine, daemon, uid, ["GET", "alice", "bob"]).hasPrefix("NOLOGIN "))
+                }
+                #expect(try cli(machine, daemon, 4_002, ["USERS"]) == "carol")
+                #expect(try cli(machine, daemon, 0, ["LOGOUT", "alice", "UID", "*"]).contains("users\n0"))
+            }
+        }
+
         @Test func `F27: access.admins makes another account, or the members of a group, an admin`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemonForOthers {
@@ -83,6 +111,26 @@ extension EndToEnd {
                 #expect(try cli(machine, daemon, uid, logout).contains("users\n0"))
                 #expect(try cli(machine, daemon, Account(4_002, groups: [games]), logout).contains("users\n0"))
                 #expect(try cli(machine, daemon, 4_002, logout).hasPrefix("DENIED "))
+            }
+        }
+
+        @Test func `F27: access.observers lets another account read figures of all, and do nothing else`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemonForOthers {
+                    $0.settings["access", "observers"] = ["daemon", "@games", "nobody-by-that-name"]
+                }
+                let uid = try #require(getpwnam("daemon")).pointee.pw_uid
+                let games = try #require(getgrnam("games")).pointee.gr_gid
+                for account in [Account(uid), Account(4_002, groups: [games])] {
+                    #expect(try cli(machine, daemon, account, ["METRICS"]).contains("thumbcached_uptime_seconds"))
+                    let clients = try cli(machine, daemon, account, ["INFO", "clients"])
+                    #expect(clients.contains("connections_accepted:"), "\(clients)")
+                    let logout = try cli(machine, daemon, account, ["LOGOUT", "*", "UID", "4001"])
+                    #expect(logout.hasPrefix("DENIED "), "\(logout)")
+                    let others = try cli(machine, daemon, account, ["CLIENT", "LIST"])
+                    #expect(others.split(separator: "\n").count == 1, "\(others)")
+                }
+                #expect(try cli(machine, daemon, 4_003, ["METRICS"]).hasPrefix("DENIED METRICS: you are uid 4003"))
             }
         }
 

@@ -1,3 +1,4 @@
+import ConfigurationReading
 import ThumbnailCache
 
 @testable import thumbcached

@@ -16,6 +16,11 @@ PATH = "thumbcached.path"
 # What downloads for it.
 FETCHER = "thumbcached-fetcher.service"
 FETCHER_SOCKET = "thumbcached-fetcher.socket"
+# What shows its figures over HTTP.
+EXPORTER = "thumbcached-exporter.service"
+# What makes pictures of other sizes.
+RENDERER = "thumbcached-renderer.service"
+RENDERER_SOCKET = "thumbcached-renderer.socket"
 FETCHER_PATH = pathlib.Path("/run/thumbcached-fetcher.sock")
 CONFIGURATION = pathlib.Path("/etc/thumbcached/thumbcached.toml")
 # As the package brought it: kept over boots.

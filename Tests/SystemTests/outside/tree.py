@@ -11,7 +11,7 @@ SUITE = "bookworm"
 # is installed without a network.
 PACKAGES = """
     systemd systemd-sysv dbus libpam-systemd login passwd procps util-linux
-    adduser libcurl4 libssl3 ca-certificates
+    adduser libcurl4 libssl3 libvips42 libseccomp2 ca-certificates
     python3 redis-tools openssh-server openssh-client
 """.split()
 # What would run beside the scenarios by itself, at a time of its own choosing.
@@ -102,4 +102,7 @@ def write(path, text):
 
 
 def add_package(run, package: pathlib.Path):
+    """The package, and the renderer's beside it."""
+    renderer = package.with_name(package.name.replace("thumbcached_", "thumbcached-renderer_", 1))
     shutil.copyfile(package, run / "var/lib/system-test/package.deb")
+    shutil.copyfile(renderer, run / "var/lib/system-test/renderer.deb")

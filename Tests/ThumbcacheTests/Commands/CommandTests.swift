@@ -4,7 +4,7 @@ import Testing
 @testable import Thumbcache
 
 /// What goes over the wire for each method, and what is made of the reply.
-@Suite(.timeLimit(.minutes(1))) struct CommandTests {
+@Suite(.timeLimit(.minutes(4))) struct CommandTests {
     /// Asks, answers once, and gives what was sent and what was made of the reply.
     private func exchange<Success: Sendable>(
         _ reply: String, _ ask: @escaping @Sendable (ThumbcacheClient) async throws -> Success
@@ -42,6 +42,15 @@ import Testing
                 { try await $0.purge("alice", profiles: ["UID", "b"], uid: 7) }
             ),
             (["PURGE", "*"], { try await $0.purgeAll() }),
+            (["LOGOUT", "alice", "UID", "*"], { try await $0.logOutInEveryUID("alice") }),
+            (
+                ["LOGOUT", "alice", "SESSION", "s", "UID", "*"],
+                { try await $0.logOutInEveryUID("alice", session: "s") }
+            ),
+            (["LOGOUT", "*", "UID", "*"], { try await $0.logOutEverybody() }),
+            (["PURGE", "alice", "UID", "*"], { try await $0.purgeInEveryUID("alice") }),
+            (["PURGE", "alice", "1", "b", "UID", "*"], { try await $0.purgeInEveryUID("alice", profiles: ["b"]) }),
+            (["PURGE", "*", "UID", "*"], { try await $0.purgeEverybody() }),
         ]
         for (expected, ask) in asks {
             let (request, result) = try await exchange(Wire.receipt, ask)

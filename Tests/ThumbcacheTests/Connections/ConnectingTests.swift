@@ -4,7 +4,7 @@ import Testing
 
 @testable import Thumbcache
 
-@Suite(.timeLimit(.minutes(1))) struct ConnectingTests {
+@Suite(.timeLimit(.minutes(4))) struct ConnectingTests {
     @Test(arguments: [
         ("-BUSY no connection to spare\r\n", ThumbcacheError.server(.busy, message: "no connection to spare")),
         ("%1\r\n+server\r\n+redis\r\n", .notThumbcached(name: "redis")),

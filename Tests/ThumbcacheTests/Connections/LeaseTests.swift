@@ -3,7 +3,7 @@ import Testing
 
 @testable import Thumbcache
 
-@Suite(.timeLimit(.minutes(1))) struct LeaseTests {
+@Suite(.timeLimit(.minutes(4))) struct LeaseTests {
     @Test func `nobody waits behind a GET that waits`() async throws {
         try await withClient { client, daemon in
             let waiting = Task { try await client.get("alice", "bob") }

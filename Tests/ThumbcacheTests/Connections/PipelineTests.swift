@@ -2,7 +2,7 @@ import Testing
 
 @testable import Thumbcache
 
-@Suite(.timeLimit(.minutes(1))) struct PipelineTests {
+@Suite(.timeLimit(.minutes(4))) struct PipelineTests {
     @Test func `many tasks share one connection, and each gets its own reply`() async throws {
         try await withClient { client, daemon in
             try await withThrowingTaskGroup(of: (Int, Int?).self) { group in

@@ -66,7 +66,7 @@ import Testing
     }
 }
 
-@Suite(.timeLimit(.minutes(1))) struct EventsTests {
+@Suite(.timeLimit(.minutes(4))) struct EventsTests {
     @Test func `events come in order, from a connection of their own`() async throws {
         try await withClient { client, daemon in
             let events = Task {

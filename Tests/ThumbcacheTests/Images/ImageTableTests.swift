@@ -15,7 +15,7 @@ import Testing
             bytes: ByteBuffer(string: text),
             status: ImageStatus(
                 digest: "d", type: "image/png", length: text.utf8.count, width: 1, height: 1, age: .zero,
-                timeToLive: timeToLive, state: state, source: .origin, epoch: 1))
+                timeToLive: timeToLive, state: state, source: .origin, epoch: 1, rendered: nil))
     }
 
     private func table(limit: Int = 1 << 20) -> ImageTable {
@@ -126,7 +126,7 @@ import Testing
         var table = table()
         for user in ["alice", "carol"] as [ThumbcacheID] {
             for (profile, size) in [("a", nil), ("a", 64), ("b", 64)] as [(ThumbcacheID, Int?)] {
-                let key = ImageTable.Key(user: user, profile: profile, size: size)
+                let key = ImageTable.Key(user: user, profile: profile, size: size.map { PictureSize($0) })
                 _ = table.end(table.begin(key), with: image(), now: .zero)
             }
         }

@@ -6,7 +6,7 @@ import Testing
 
 /// Sequences of requests, replies and events over real sockets. The subscriber's connection and those of GETs are
 /// different ones: what is seen through one says nothing of the other, so each step waits for what shows it.
-@Suite(.timeLimit(.minutes(1))) struct ThumbcacheImagesTests {
+@Suite(.timeLimit(.minutes(4))) struct ThumbcacheImagesTests {
     /// The subscriber's connection, and the one of the pool that was opened first.
     private typealias Peers = (events: PlayedPeer, images: PlayedPeer)
 

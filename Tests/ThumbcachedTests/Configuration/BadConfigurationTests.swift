@@ -1,3 +1,4 @@
+import ConfigurationReading
 import Foundation
 import Testing
 
@@ -104,6 +105,13 @@ import Testing
         Case(
             "[access]\nadmins = [\n  \"root\",\n  0,\n]",
             "f.toml: access.admins[1]: is an integer; write a text in quotes"),
+        Case(
+            "[access]\nobservers = \"root\"",
+            "f.toml: access.observers: is a string; write a list, as in [\"prometheus\", \"@monitoring\"]"),
+        Case(
+            "[access]\nobservers = [\"alice\", \"@\"]",
+            "f.toml: access.observers[1]: \"@\" names nobody: write a user, as in \"root\", or a group, as in \"@wheel\""
+        ),
         Case(
             "[log]\nlevel = {}",
             "f.toml: log.level: is a table; write one of "

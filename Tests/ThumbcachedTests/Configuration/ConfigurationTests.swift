@@ -1,4 +1,5 @@
 import CacheFakes
+import ConfigurationReading
 import DaemonServer
 import DiskStore
 import Foundation
@@ -98,6 +99,8 @@ import Testing
             user-quota = "32MiB"
             [memory]
             tier = "0"
+            [renderer]
+            path = "/x/renderer"
             [sessions]
             purge-on-boot = true
             pending-logouts = "/p"
@@ -105,6 +108,7 @@ import Testing
             url = "http://127.0.0.1:8080/{profile}/{size}.png"
             show-token = false
             default-size = 64
+            renditions = "never"
             allow = ["https://cdn.example.org/a", 'http://127.0.0.1:8081']
             allow-private-addresses = true
             connect-timeout = "250ms"
@@ -141,6 +145,8 @@ import Testing
             [limits]
             image = "1MiB"
             dimension = 100
+            pixels = 5000
+            renditions-per-profile = 2
             id = 64
             arguments = 32
             input = "2MiB"
@@ -161,6 +167,7 @@ import Testing
             negative-entries = 0
             [access]
             admins = ["alice", "@wheel", "12", "@34"]
+            observers = ["alice", "@wheel", "mallory", "7", "@staff", "broken"]
             [log]
             level = "debug"
             """)
@@ -171,6 +178,7 @@ import Testing
         expected.storage = .init(
             cache: "/c", state: "/t", runtime: "/r", keys: .runtime, quota: 2 << 30, userQuota: 32 << 20)
         expected.memory.tier = 0
+        expected.renderer.path = .program("/x/renderer")
         expected.sessions = .init(purgeOnBoot: true, pendingLogouts: "/p")
         expected.origins = [
             "work": Origin(
@@ -189,18 +197,27 @@ import Testing
         expected.origins["work"]?.breaker = BreakerPolicy(
             failures: 3, backoff: 500, backoffMax: 120_000, retryAfterMax: 3_600_000)
         expected.origins["work"]?.lowestSpeed = 2_048
+        expected.origins["work"]?.renditions = .never
         expected.origins["work"]?.showsToken = false
         var company = OriginLink(url: "http://10.0.0.1/{profile}")
         (company.allowPrivateAddresses, company.showsToken) = (true, true)
         expected.origins["work"]?.then = [OriginLink(url: "https://second.example.org/{profile}"), company]
         expected.origins["work"]?.tokenEndpoint = TokenEndpoint(url: "https://id.example.org/token", clientID: "c")
         expected.limits = .init(
-            image: 1 << 20, dimension: 100, id: 64, arguments: 32, input: 2 << 20, output: 3 << 20,
+            image: 1 << 20, dimension: 100, pixels: 5_000, renditionsPerProfile: 2, id: 64, arguments: 32,
+            input: 2 << 20, output: 3 << 20,
             memoryPerUID: 4 << 20, memory: 16 << 20, stall: 5_000, token: 1024, connections: 100,
             connectionsPerUID: 10,
             adminConnections: 2, usersPerUID: 3, sessionsPerUser: 4, downloads: 6,
             downloadsPerUID: 6, queuePerUID: 0, subscriptions: 7, negativeEntries: 0)
-        expected.access.admins = AdminRule(uids: [1000, 12], gids: [10, 34])
+        expected.access.admins = AccessRule(uids: [1000, 12], gids: [10, 34])
+        // Whom the machine does not know, or cannot find out, is nobody, and keeps nobody from being served.
+        expected.access.observers = .init(
+            rule: AccessRule(uids: [1000, 7], gids: [10]),
+            unknown: [
+                "this machine knows no user \"mallory\"", "this machine knows no group \"staff\"",
+                "\"broken\" could not be looked up: look up user: Input/output error",
+            ])
         expected.log.level = .debug
         #expect(configuration == expected)
     }
@@ -271,6 +288,7 @@ import Testing
             """
             threads = 2
             access.admins = ["alice"]
+            access.observers = ["alice"]
             socket.mode = "0600"
             log.level = "error"
             limits.image = "1MiB"
@@ -278,7 +296,8 @@ import Testing
             [origins.default]
             url = "https://a.example/{profile}"
             """)
-        #expect(new.changesNeedingRestart(from: old) == ["threads", "socket.mode", "access.admins"])
+        let fixed = ["threads", "socket.mode", "access.admins", "access.observers"]
+        #expect(new.changesNeedingRestart(from: old) == fixed)
 
         let running = new.reloaded(over: old)
         #expect(running.changesNeedingRestart(from: old) == [])

@@ -1,3 +1,4 @@
+import ConfigurationReading
 import Testing
 
 @testable import thumbcached

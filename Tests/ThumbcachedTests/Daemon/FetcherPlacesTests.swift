@@ -18,6 +18,6 @@ import Testing
             ("/usr/local/bin", ["/usr/local/bin/thumbcached-fetcher", "/usr/local/libexec/thumbcached-fetcher"]),
         ])
     func places(directory: String, places: [String]) {
-        #expect(Daemon.fetcherPlaces(for: directory) == places)
+        #expect(Daemon.helperPlaces(of: "thumbcached-fetcher", for: directory) == places)
     }
 }

@@ -162,6 +162,6 @@ import Testing
 }
 
 /// A fetcher that cannot be had: the daemon lives on without.
-private struct NoFetcher: FetcherLink {
+private struct NoFetcher: HelperLink {
     func open() throws(SystemError) -> CInt { throw SystemError("connect", code: ENOENT) }
 }

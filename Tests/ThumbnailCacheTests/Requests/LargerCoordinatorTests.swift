@@ -124,8 +124,8 @@ import Testing
         bench.coordinator.activity[storing] = SlotActivity(
             storing: SlotActivity.Storing(
                 flight: FlightID(slot: storing, work: .read, number: 1), served: served, isConfirmed: false))
-        let sizes: [UInt16] = [0, 4_096, 32, 65, 64, 128, 63]
-        let slots = bench.coordinator.largerSlots(than: CoordinatorBench.slot, onDisk: sizes)
+        let onDisk = ([0, 4_096, 32, 65, 64, 128, 63] as [UInt16]).map { Slot(profile: OpaqueID("bob"), size: $0) }
+        let slots = bench.coordinator.largerSlots(than: CoordinatorBench.slot, onDisk: onDisk)
         #expect(slots.map(\.size) == [65, 128, 4_096, 0])
         #expect(bench.coordinator.largerSlots(than: CoordinatorBench.slot, onDisk: []).map(\.size) == [128])
         #expect(bench.coordinator.largerSlots(than: Slot(profile: OpaqueID("eve"), size: 64), onDisk: []).isEmpty)

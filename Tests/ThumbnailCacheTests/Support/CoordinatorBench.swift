@@ -133,6 +133,12 @@ struct CoordinatorBench {
             case .findLarger(let flight):
                 flights["larger"] = flight
                 return "find larger"
+            case .findSource(let flight, _):
+                flights["source"] = flight
+                return "find source"
+            case .render(let flight, let source):
+                flights["render"] = flight
+                return "render \(source.label)"
             case .download(let flight, let target):
                 flights[target.url] = flight
                 let basis = coordinator.basis(flight)

@@ -124,7 +124,11 @@ private final class WatchedVault: ImageVault {
         return image
     }
 
-    func sizes(of profile: OpaqueID) throws -> [UInt16]? { try vault.sizes(of: profile) }
+    func trimRenditions(of profile: OpaqueID, keeping slot: Slot, most: Int) throws {
+        try vault.trimRenditions(of: profile, keeping: slot, most: most)
+    }
+
+    func slots(of profile: OpaqueID) throws -> [Slot]? { try vault.slots(of: profile) }
 
     func readCached(_ slot: Slot, framing: ReplyFraming) -> CachedRead { vault.readCached(slot, framing: framing) }
 

@@ -60,7 +60,7 @@ final class Nginx {
                         + "\(String(decoding: try read("\(home)/stderr.log"), as: UTF8.self))"
                 )
             }
-            return (try? fetch("/ready")) != nil
+            return (try? getHTTP(port, "/ready")) != nil
         }
     }
 
@@ -68,23 +68,13 @@ final class Nginx {
     /// so once a request of our own is in the log, so is everything that was answered before.
     func requests() throws -> [String] {
         let marker = "/marker-\(UInt64.random(in: 0 ... .max))"
-        try fetch(marker)
+        try getHTTP(port, marker)
         var lines: [String] = []
         try eventually("nginx logs a request") {
             lines = String(decoding: try read(log), as: UTF8.self).split(separator: "\n").map(String.init)
             return lines.last?.hasPrefix(marker) == true
         }
         return lines.filter { !$0.hasPrefix("/marker-") && !$0.hasPrefix("/ready") }
-    }
-
-    /// Asks nginx for a path, on a connection of its own, and waits for the end of the answer.
-    private func fetch(_ path: String) throws {
-        let connection = try connectTCP(port)
-        defer { close(connection) }
-        let request = Array("GET \(path) HTTP/1.0\r\n\r\n".utf8)
-        guard write(connection, request, request.count) == request.count else { throw Failure(systemCall: "write") }
-        var buffer = [UInt8](repeating: 0, count: 4_096)
-        while Glibc.read(connection, &buffer, buffer.count) > 0 {}
     }
 }
 

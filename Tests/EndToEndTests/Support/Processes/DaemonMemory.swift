@@ -3,20 +3,35 @@ import Foundation
 import Glibc
 
 extension Daemon {
-    /// Which of some byte strings lie anywhere in memory that the daemon or its fetcher can read, its stacks among it.
+    /// Which of some byte strings lie anywhere in memory that the daemon or its helpers can read, their stacks among it.
     /// They stand still meanwhile.
     func remnants(of needles: [[UInt8]]) throws -> [[UInt8]] {
         guard let process else { throw Failure("the daemon does not run") }
         try process.standStill()
         defer { process.signal(SIGCONT) }
-        let fetchers = try fetcherProcesses()
-        for fetcher in fetchers { try Self.stop(fetcher) }
-        defer { for fetcher in fetchers { Glibc.kill(fetcher, SIGCONT) } }
-        return try ([pid] + fetchers).flatMap { try Self.remnants(of: needles, in: $0) }
+        let helpers = try helperProcesses()
+        for helper in helpers { try Self.stop(helper) }
+        defer { for helper in helpers { Glibc.kill(helper, SIGCONT) } }
+        return try ([pid] + helpers).flatMap { try Self.remnants(of: needles, in: $0) }
     }
 
     /// The processes that download for it: the one that starts them, and those that it has started.
     func fetcherProcesses() throws -> [pid_t] {
+        try helperProcesses().filter { Self.name(of: $0) == "thumbcached-fetcher" }
+    }
+
+    /// The renderer that it started, and that one's workers.
+    func rendererProcesses() throws -> [pid_t] {
+        try helperProcesses().filter { Self.name(of: $0) == "thumbcached-renderer" }
+    }
+
+    private static func name(of process: pid_t) -> String? {
+        let words = (try? read("/proc/\(process)/cmdline"))?.split(separator: 0).first
+        return words.map { String(decoding: $0, as: UTF8.self) }?.split(separator: "/").last.map { String($0) }
+    }
+
+    /// All that it started, and what those did.
+    func helperProcesses() throws -> [pid_t] {
         var all: [pid_t] = []
         var parents = [pid]
         while let parent = parents.popLast() {

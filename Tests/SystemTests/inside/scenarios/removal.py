@@ -3,8 +3,8 @@
 import pathlib
 import tempfile
 
-from commands import attempt, run
-from daemon import CACHE, FETCHER_PATH, PENDING, RUNTIME, STATE
+from commands import attempt, run, systemctl
+from daemon import CACHE, EXPORTER, FETCHER_PATH, PENDING, RUNTIME, STATE, UNIT
 from resp import PATH as CLIENTS
 from waiting import check, wait_until
 
@@ -14,9 +14,11 @@ from scenarios.installation import PACKAGE, USERS
 def removed(machine):
     """apt remove stops everything, and keeps the configuration; sessions then begin and end without the package"""
     machine.people.login(machine.people.alice)
-    run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "remove", "--yes", "thumbcached")
+    # As an administrator may have it.
+    systemctl("enable", "--now", UNIT, EXPORTER)
+    run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "remove", "--yes", "thumbcached", "thumbcached-renderer")
     check(not pathlib.Path("/usr/bin/thumbcached").exists(), "the program is still there")
-    programs = "^(/usr/bin/thumbcached|/usr/libexec/thumbcached-fetcher)"
+    programs = "^(/usr/bin/thumbcached(-exporter)?|/usr/libexec/thumbcached-(fetcher|renderer))"
     wait_until("no process of the daemon runs", lambda: attempt("pgrep", "--full", programs).returncode != 0)
     check(pathlib.Path("/etc/thumbcached/thumbcached.toml").exists(), "remove took the configuration")
     # Nor do the slices of sessions that run bring anything back.
@@ -31,7 +33,8 @@ def removed(machine):
 
 def purged(machine):
     """apt purge removes store, keys, log-outs that waited, configuration, and the user"""
-    ended = attempt("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "purge", "--yes", "thumbcached")
+    packages = ("thumbcached", "thumbcached-renderer")
+    ended = attempt("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "purge", "--yes", *packages)
     said = ended.stdout + ended.stderr
     check(ended.returncode == 0 and "warning" not in said.lower(), f"status {ended.returncode}: {said}")
     for path in (CACHE, STATE, PENDING, RUNTIME, pathlib.Path("/etc/thumbcached")):

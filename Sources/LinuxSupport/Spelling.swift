@@ -1,0 +1,20 @@
+/// The word that somebody may have meant who wrote another: two letters away at most.
+public func closestWord(to word: String, among known: some Sequence<String>) -> String? {
+    known.map { (distance: editDistance(word, $0), word: $0) }.filter { $0.distance <= 2 }.min { $0 < $1 }?.word
+}
+
+/// How many letters must be inserted, removed or replaced to make one text of the other (Levenshtein).
+private func editDistance(_ left: String, _ right: String) -> Int {
+    let right = Array(right.utf8)
+    var row = Array(0...right.count)
+    for (index, byte) in left.utf8.prefix(64).enumerated() {
+        var diagonal = row[0]
+        row[0] = index + 1
+        for column in right.indices {
+            let replaced = diagonal + (byte == right[column] ? 0 : 1)
+            diagonal = row[column + 1]
+            row[column + 1] = min(replaced, diagonal + 1, row[column] + 1)
+        }
+    }
+    return row[right.count]
+}

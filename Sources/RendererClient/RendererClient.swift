@@ -1,0 +1,184 @@
+import Glibc
+import LinuxSupport
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import RendererProtocol
+import ThumbnailCache
+
+/// Has pictures made in other sizes by the processes behind a link: a worker for each uid at a time, which sees no other
+/// uid's pictures.
+///
+/// It blocks threads of a pool of its own: of these there are as many as pictures may be worked on at once.
+public final class RendererClient: ImageRendering {
+    private struct State {
+        /// Connections that wait for work, the oldest first.
+        var idle: [(uid: UInt32, worker: WorkerConnection)] = []
+        /// What is being made, by its number.
+        var working: [UInt32: Work] = [:]
+        var isShutDown = false
+        /// Tries in a row at which no worker was to be had, and when the next is due.
+        var failures = 0
+        var retryAt: Int64 = 0
+        var lastNumber: UInt32 = 0
+    }
+
+    private struct Work {
+        let uid: UInt32
+        /// Whether that uid's pictures were to be forgotten since: then its worker is not used again.
+        var isForgotten = false
+        var worker: WorkerConnection?
+    }
+
+    /// Connections kept open without work. Their workers end by themselves soon.
+    private static var mostIdle: Int { 16 }
+    /// Milliseconds without a renderer before another is looked for.
+    private static let backoff = Backoff(base: 1_000, most: 60_000)
+
+    private let link: any HelperLink
+    private let pool: any BlockingPool
+    private let now: @Sendable () -> Int64
+    private let log: Logger
+    private let state = NIOLockedValueBox(State())
+
+    /// - Parameters:
+    ///   - pool: a thread for each picture that may be worked on at once. It shares them out among uids.
+    ///   - now: milliseconds of a clock that nobody sets.
+    package init(
+        link: any HelperLink, pool: any BlockingPool, now: @escaping @Sendable () -> Int64, log: Logger
+    ) {
+        (self.link, self.pool, self.now, self.log) = (link, pool, now, log)
+    }
+
+    public func render(
+        _ source: ByteBuffer, _ wish: RenditionWish, for uid: UInt32, isWanted: @escaping @Sendable () -> Bool,
+        onEnd: @escaping @Sendable (Result<ByteBuffer, RenditionFailure>) -> Void
+    ) {
+        guard source.readableBytes <= RenderRequest.longestPicture else { return onEnd(.failure(.badPicture)) }
+        let isPaused = state.withLockedValue { $0.retryAt > now() }
+        if isPaused { return onEnd(.failure(.unavailable)) }
+        pool.submit(for: uid) { [self] in
+            onEnd(render(source, wish, for: uid, isWanted: isWanted))
+        }
+    }
+
+    public func forget(_ uid: UInt32) {
+        let ended = state.withLockedValue { state in
+            for (number, work) in state.working where work.uid == uid { state.working[number]?.isForgotten = true }
+            let ended = state.idle.filter { $0.uid == uid }
+            state.idle.removeAll { $0.uid == uid }
+            return ended
+        }
+        for (_, worker) in ended { worker.close() }
+    }
+
+    // MARK: One picture
+
+    /// Blocks until it is made, or cannot be.
+    private func render(
+        _ source: ByteBuffer, _ wish: RenditionWish, for uid: UInt32, isWanted: () -> Bool
+    ) -> Result<ByteBuffer, RenditionFailure> {
+        let number = state.withLockedValue { state in
+            state.lastNumber &+= 1
+            state.working[state.lastNumber] = Work(uid: uid)
+            return state.lastNumber
+        }
+        defer { state.withLockedValue { _ = $0.working.removeValue(forKey: number) } }
+        // Asked when ``forget(_:)`` already knows of it: what is purged behind this is in no worker that lives on.
+        guard isWanted() else { return .failure(.unavailable) }
+        let request = RenderRequest(source, wish, number: number)
+        // One that waited may have ended meanwhile, which says nothing of the picture.
+        if let worker = takeIdle(uid), let answer = ask(worker, request, source, wish, for: uid) {
+            return answer
+        }
+        guard let worker = newWorker() else { return .failure(.unavailable) }
+        return ask(worker, request, source, wish, for: uid) ?? .failure(.badPicture)
+    }
+
+    /// Nil where the worker has ended, or says what cannot be.
+    private func ask(
+        _ worker: WorkerConnection, _ request: RenderRequest, _ source: ByteBuffer, _ wish: RenditionWish,
+        for uid: UInt32
+    ) -> Result<ByteBuffer, RenditionFailure>? {
+        let isShutDown = state.withLockedValue { state in
+            state.working[request.number]?.worker = worker
+            return state.isShutDown
+        }
+        if isShutDown { worker.interrupt() }
+        do {
+            let answer = try worker.ask(request, source, mostBytes: wish.mostBytes)
+            keep(worker, uid, of: request.number)
+            return answer.map { .success($0) } ?? .failure(.badPicture)
+        } catch {
+            state.withLockedValue { $0.working[request.number]?.worker = nil }
+            worker.close()
+            log.debug("a worker of the renderer has ended", metadata: ["uid": "\(uid)", "reason": "\(error)"])
+            return nil
+        }
+    }
+
+    private func takeIdle(_ uid: UInt32) -> WorkerConnection? {
+        state.withLockedValue { state in
+            guard let index = state.idle.lastIndex(where: { $0.uid == uid }) else { return nil }
+            return state.idle.remove(at: index).worker
+        }
+    }
+
+    private func keep(_ worker: WorkerConnection, _ uid: UInt32, of number: UInt32) {
+        let surplus = state.withLockedValue { state -> WorkerConnection? in
+            defer { state.working[number]?.worker = nil }
+            guard state.working[number]?.isForgotten == false else { return worker }
+            if state.isShutDown { return worker }
+            state.idle.append((uid, worker))
+            return state.idle.count > Self.mostIdle ? state.idle.removeFirst().worker : nil
+        }
+        surplus?.close()
+    }
+
+    private func newWorker() -> WorkerConnection? {
+        // Others that waited for their turn may have tried meanwhile.
+        if state.withLockedValue({ $0.retryAt > now() }) { return nil }
+        do throws(SystemError) {
+            let worker = WorkerConnection(try link.open(), now: now)
+            let wasAway = state.withLockedValue { state in
+                defer { (state.failures, state.retryAt) = (0, 0) }
+                return state.failures > 0
+            }
+            if wasAway { log.notice("the renderer is there again") }
+            return worker
+        } catch {
+            let isFirst = state.withLockedValue { state in
+                state.failures += 1
+                state.retryAt = now() + Self.backoff.ceiling(attempt: state.failures)
+                return state.failures == 1
+            }
+            if isFirst {
+                log.notice(
+                    "there is no renderer: pictures are served in the size in which they come",
+                    metadata: ["reason": "\(error)"])
+            }
+            return nil
+        }
+    }
+
+    /// Ends what is being made, and closes what is open.
+    package func shutdown() {
+        let idle = state.withLockedValue { state in
+            state.isShutDown = true
+            for work in state.working.values { work.worker?.interrupt() }
+            defer { state.idle = [] }
+            return state.idle
+        }
+        for (_, worker) in idle { worker.close() }
+    }
+}
+
+extension RenderRequest {
+    fileprivate init(_ source: ByteBuffer, _ wish: RenditionWish, number: UInt32) {
+        self.init(
+            length: source.readableBytes, number: number, side: wish.side,
+            fit: wish.style.fit == .cover ? .cover : .contain,
+            format: PictureFormat(rawValue: wish.style.format.rawValue) ?? .source,
+            mostPixels: UInt32(clamping: wish.mostPixels))
+    }
+}

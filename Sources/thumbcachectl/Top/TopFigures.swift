@@ -1,0 +1,138 @@
+import Thumbcache
+
+/// What `top` knows at one moment: of the whole daemon for admins, else what INFO tells of one's own.
+struct TopFigures: Sendable {
+    /// Seconds of a clock that only goes forwards.
+    var time: Double
+    /// By the names of METRICS, labels behind them as in `hits_total/disk`.
+    var values: [String: Double] = [:]
+    /// Of requests, by where the image came from: how many took at most so many seconds, since the start.
+    var latencies: [String: [(bound: Double, count: Double)]] = [:]
+    var version = ""
+    var isAdmin = false
+    /// Seconds until an origin may be asked again, of those that failed.
+    var origins: [(name: String, retry: Double)] = []
+
+    /// Of what is held, and of what is not.
+    static let hits = ["memory", "disk", "put"]
+    static let misses = ["origin", "revalidated", "fallback", "none", "error"]
+
+    subscript(name: String) -> Double? { values[name] }
+
+    init(time: Double) { self.time = time }
+
+    init(_ metrics: ThumbcacheMetrics, time: Double) {
+        self.time = time
+        isAdmin = true
+        for sample in metrics.samples where sample.name.hasPrefix("thumbcached_") {
+            let name = String(sample.name.dropFirst("thumbcached_".count))
+            switch name {
+            case "build_info": version = sample.labels["version"] ?? ""
+            case "request_duration_seconds_bucket":
+                guard let source = sample.labels["source"], let bound = sample.labels["le"] else { continue }
+                latencies[source, default: []].append(
+                    (bound == "+Inf" ? .infinity : Double(bound) ?? .nan, sample.value))
+            case "origin_retry_seconds":
+                if sample.value > 0 { origins.append((sample.labels["origin"] ?? "", sample.value)) }
+            case let name where name.hasPrefix("origin_") || name.hasPrefix("request_duration_"): continue
+            default:
+                let labels = sample.labels.sorted { $0.key < $1.key }.map(\.value)
+                values[([name] + labels).joined(separator: "/")] = sample.value
+            }
+        }
+    }
+
+    /// - Parameter info: the text of INFO.
+    init(info: String, time: Double) {
+        self.time = time
+        let names = [
+            "uptime_in_seconds": "uptime_seconds", "memory_hits": "hits_total/memory", "images": "stored_images",
+            "bytes": "stored_bytes", "held_bytes": "held_bytes", "tier_capacity": "memory_tier_capacity_bytes",
+            "open_caches": "open_caches", "hosts_open": "breakers_open/host", "connected_clients": "connections",
+        ]
+        for line in info.split(whereSeparator: \.isNewline) {
+            guard let colon = line.firstIndex(of: ":") else { continue }
+            let (key, value) = (String(line[..<colon]), line[line.index(after: colon)...])
+            if key == "thumbcached_version" { version = String(value) }
+            if let name = names[key] { values[name] = Double(value) }
+            if key.hasPrefix("origin_"), value.hasPrefix("retry_in_ms="), let wait = Double(value.dropFirst(12)),
+                wait > 0
+            {
+                origins.append((String(key.dropFirst("origin_".count)), (wait / 1_000).rounded(.up)))
+            }
+        }
+    }
+
+    /// How much a counter grew in a second since an earlier moment; nil where nobody knows, and behind a restart.
+    func rate(_ name: String, since before: TopFigures?) -> Double? {
+        guard let before, time > before.time, let now = self[name], let then = before[name], now >= then else {
+            return nil
+        }
+        return (now - then) / (time - before.time)
+    }
+
+    /// Requests that were answered so since the daemon's start.
+    func requests(_ source: String) -> Double? { latencies[source]?.last?.count }
+
+    /// Since an earlier moment. nil where nobody knows, and behind a restart.
+    func requests(_ sources: [String], since before: TopFigures?) -> Double? {
+        guard let before else { return nil }
+        let grown = sources.compactMap { source -> Double? in
+            guard let now = requests(source), let then = before.requests(source), now >= then else { return nil }
+            return now - then
+        }
+        return grown.isEmpty ? nil : grown.reduce(0, +)
+    }
+
+    /// The bound that so large a part of the requests since an earlier moment stayed within, in seconds; nil where
+    /// there were none.
+    func latency(_ source: String, part: Double, since before: TopFigures?) -> Double? {
+        guard let before, let now = latencies[source], let then = before.latencies[source], now.count == then.count
+        else { return nil }
+        let counts = zip(now, then).map { (bound: $0.bound, count: $0.count - $1.count) }
+        guard let total = counts.last?.count, total > 0 else { return nil }
+        return counts.first { $0.count >= total * part }?.bound
+    }
+
+    /// Hits of all that asked, 0 to 1, since an earlier moment; since the start without one.
+    func hitRate(since before: TopFigures? = nil) -> Double? {
+        let start = before ?? TopFigures(startOf: self)
+        guard let hits = requests(Self.hits, since: start), let misses = requests(Self.misses, since: start),
+            hits + misses > 0
+        else { return nil }
+        return hits / (hits + misses)
+    }
+
+    /// The daemon's start, when nothing had been asked.
+    private init(startOf now: TopFigures) {
+        time = 0
+        latencies = now.latencies.mapValues { counts in counts.map { ($0.bound, 0) } }
+    }
+}
+
+extension TopFigures {
+    /// Parts of requests whose latencies are shown.
+    static let parts = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)]
+
+    /// Every figure, and how much the counters grew in a second.
+    func json(since before: TopFigures?) -> String {
+        func number(_ value: Double?) -> JSON { value.map(JSON.number) ?? .null }
+        let names = values.keys.sorted()
+        let counters = names.filter { $0.contains("_total") }
+        let requests = (Self.hits + Self.misses).filter { latencies[$0] != nil }.map { source in
+            let rate = self.requests([source], since: before).map { $0 / (time - (before?.time ?? 0)) }
+            let latencies = Self.parts.map { ($0, number(latency(source, part: $1, since: before))) }
+            return (
+                source,
+                JSON.object([("total", number(self.requests(source))), ("per-second", number(rate))] + latencies)
+            )
+        }
+        return JSON.object([
+            ("time", .string(Times.Moment.now.utc)), ("version", .string(version)), ("admin", .bool(isAdmin)),
+            ("requests", .object(requests)), ("hit-rate", number(hitRate(since: before))),
+            ("figures", .object(names.map { ($0, number(values[$0])) })),
+            ("per-second", .object(counters.map { ($0, number(rate($0, since: before))) })),
+            ("origins-failed", .object(origins.map { ($0.name, .number($0.retry)) })),
+        ]).text
+    }
+}

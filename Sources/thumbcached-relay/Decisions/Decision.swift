@@ -1,0 +1,108 @@
+/// Why a relay has missed log-outs that it cannot name.
+enum Gap: String, Sendable {
+    /// There is no position: the first start, or the file is lost or damaged.
+    case noPosition = "no position is known"
+    /// FLUSHALL, a database that was lost, or another server.
+    case otherStream = "it is another stream than before"
+    /// A fail-over that lost writes, or a backup that was restored.
+    case wentBack = "the stream ends before the position"
+    /// A backup that was restored, and written to since.
+    case rewritten = "the entry at the position was never there"
+    case trimmed = "entries were trimmed before they were read"
+}
+
+/// What is done where log-outs may have been missed.
+enum GapPolicy: String, CaseIterable, Sendable {
+    case logoutAll = "logout-all"
+    case purgeAll = "purge-all"
+    case ignore
+}
+
+/// What follows from a look at the stream.
+enum Decision: Sendable {
+    /// The stream has no name: it gets one, and is looked at again.
+    case nameStream
+    /// The policy's action, and when that has its receipt, this position.
+    case closeGap(Gap, then: Position)
+    /// These, in order, and when they have their receipts, this position.
+    case carryOut([StreamEntry], then: Position)
+    /// There is nothing to do.
+    case wait
+}
+
+extension Decision {
+    /// A value without effects: whoever acts on it looks again, and whatever was done without having been kept on
+    /// record is done once more, which is harmless.
+    ///
+    /// - Parameters:
+    ///   - saved: the position that is on disk; nil where there is none.
+    ///   - look: at the stream, and at what is behind the saved position.
+    init(_ saved: Position?, _ look: StreamLook, _ policy: GapPolicy) {
+        guard let incarnation = look.incarnation, Position.isIncarnation(incarnation) else {
+            self = .nameStream
+            return
+        }
+        if let gap = Gap(saved, look, incarnation) {
+            self = .closeGap(gap, then: Position(behind: look, incarnation, policy))
+            return
+        }
+        guard let saved, let stream = look.stream, let last = stream.entries.last else {
+            self = .wait
+            return
+        }
+        var next = saved
+        (next.id, next.wasSeen) = (last.id, true)
+        // Of what was deleted by hand the stream does not tell where it was. At its end the count is right again; until
+        // then it is rather too low, and a gap is seen where none was.
+        next.count = last.id == stream.lastID ? stream.added : saved.count + stream.entries.count
+        self = .carryOut(stream.entries, then: next)
+    }
+}
+
+extension Gap {
+    /// Nil where nothing is missing, as far as can be known. What is not seen: that a stream lost its end, and entries
+    /// that came then were trimmed unread, both between two looks. For that they would have to be trimmed by hand.
+    fileprivate init?(_ saved: Position?, _ look: StreamLook, _ incarnation: String) {
+        guard let saved else {
+            self = .noPosition
+            return
+        }
+        guard saved.incarnation == incarnation else {
+            self = .otherStream
+            return
+        }
+        guard let stream = look.stream else {
+            if saved.id == .zero { return nil }
+            self = .wentBack
+            return
+        }
+        if stream.lastID < saved.id || stream.added < saved.count {
+            self = .wentBack
+        } else if stream.removed > saved.count {
+            self = .trimmed
+        } else if stream.added == saved.count, stream.lastID != saved.id {
+            // As many entries, and others.
+            self = .rewritten
+        } else if saved.wasSeen, !stream.hasPosition, stream.removed < saved.count {
+            self = .rewritten
+        } else {
+            return nil
+        }
+    }
+}
+
+extension Position {
+    /// Where to go on behind a gap. When everybody is logged out, whatever the stream had at the look is done. Else all
+    /// that is still there is carried out: what was done before is done once more.
+    fileprivate init(behind look: StreamLook, _ incarnation: String, _ policy: GapPolicy) {
+        guard let stream = look.stream else {
+            self.init(incarnation: incarnation, id: .zero, count: 0, wasSeen: false)
+            return
+        }
+        if policy != .logoutAll, let first = stream.firstID {
+            self.init(incarnation: incarnation, id: first.predecessor, count: stream.removed, wasSeen: false)
+        } else {
+            self.init(incarnation: incarnation, id: stream.lastID, count: stream.added, wasSeen: stream.hasLast)
+        }
+    }
+}

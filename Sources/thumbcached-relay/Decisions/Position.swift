@@ -1,0 +1,42 @@
+import LinuxSupport
+
+/// How far a relay has come in which stream: everything up to there is done, or accounted for. It is written only
+/// behind the daemon's receipt.
+struct Position: Equatable, Sendable {
+    /// ``StreamLook/incarnation``
+    var incarnation: String
+    var id: StreamID
+    /// How many entries the stream had ever got up to there: whether one behind it is gone is told by that.
+    var count: Int
+    /// Whether an entry of that id was there. If so, and it is neither there nor was trimmed, the stream is another.
+    var wasSeen: Bool
+}
+
+/// The file that a position is kept in: a few lines of text.
+extension Position {
+    private static let firstLine = "thumbcached-relay 1"
+
+    var text: String {
+        "\(Self.firstLine)\nincarnation \(incarnation)\nid \(id)\ncount \(count)\nseen \(wasSeen ? 1 : 0)\n"
+    }
+
+    /// Nil for what is no position, or not a whole one.
+    init?(text: String) {
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+        guard lines.count == 6, lines[0] == Self.firstLine, lines[5].isEmpty else { return nil }
+        func value(_ line: Int, _ name: String) -> Substring? {
+            lines[line].hasPrefix(name + " ") ? lines[line].dropFirst(name.count + 1) : nil
+        }
+        guard let incarnation = value(1, "incarnation"), Self.isIncarnation(incarnation),
+            let id = value(2, "id").flatMap({ StreamID($0) }),
+            let count = value(3, "count").flatMap({ Int($0) }), count >= 0,
+            let seen = value(4, "seen"), ["0", "1"].contains(seen)
+        else { return nil }
+        self.init(incarnation: String(incarnation), id: id, count: count, wasSeen: seen == "1")
+    }
+
+    /// Whether it is such as relays make: 32 hexadecimal digits. Whatever else stands there somebody else has written.
+    static func isIncarnation(_ text: some StringProtocol) -> Bool {
+        text.utf8.count == 32 && Array(text.utf8).withUnsafeBytes { Hex.isLowerCase($0) }
+    }
+}

@@ -1,0 +1,176 @@
+import LinuxSupport
+import NIOCore
+import RESP
+
+/// The stream and the two keys beside it, on a connection: what docs/fleet.md says of them.
+struct FleetStream: Sendable {
+    let connection: RedisConnection
+    let name: String
+
+    /// A hash: each host's position and when it had that.
+    private var hosts: String { "\(name):hosts" }
+    /// A string: ``StreamLook/incarnation``.
+    private var incarnation: String { "\(name):incarnation" }
+
+    /// Entries that one look takes.
+    private static let mostEntries = 100
+
+    /// All that is known of it at one moment, and the next entries behind a position.
+    func look(behind position: StreamID) async throws(RedisError) -> StreamLook {
+        for command in [
+            ["MULTI"], ["GET", incarnation], ["XINFO", "STREAM", name],
+            ["XRANGE", name, "\(position)", "\(position)"],
+            ["XRANGE", name, "(\(position)", "+", "COUNT", "\(Self.mostEntries)"], ["TIME"],
+        ] {
+            try await connection.call(command.map(ByteBuffer.init(string:)))
+        }
+        let replies = try await connection.call("EXEC").elements ?? []
+        guard replies.count == 5 else { throw RedisError("EXEC was not answered by what was asked for") }
+        var look = StreamLook(incarnation: replies[0].text, stream: nil, time: try Self.milliseconds(replies[4]))
+        switch replies[1] {
+        case .error(_, "no such key"): break
+        case .error(let code, let message): throw RedisError("XINFO STREAM \(name): \(oneLine("\(code) \(message)"))")
+        default: look.stream = try stream(replies[1], position: replies[2], entries: replies[3])
+        }
+        return look
+    }
+
+    private func stream(_ info: Value, position: Value, entries: Value) throws(RedisError) -> StreamLook.Stream {
+        func id(_ value: Value?) throws(RedisError) -> StreamID? {
+            guard let value, !value.isNull else { return nil }
+            guard let id = (value.elements?.first ?? value).text.flatMap({ StreamID($0) }) else {
+                throw RedisError("XINFO STREAM \(name) has an id that is none")
+            }
+            return id
+        }
+        guard let last = try id(info["last-generated-id"]), let count = info["length"]?.number else {
+            throw RedisError("XINFO STREAM \(name) lacks what was looked for in it")
+        }
+        guard let added = info["entries-added"]?.number else {
+            throw RedisError("the server does not count a stream's entries: Redis 7 or later is needed, or Valkey")
+        }
+        let lastThere = try id(info["last-entry"])
+        guard let found = position.elements, let next = entries.elements else {
+            throw RedisError("XRANGE \(name) was not answered by entries")
+        }
+        var stream = StreamLook.Stream(
+            lastID: last, firstID: try id(info["first-entry"]), hasLast: lastThere == last, added: added, count: count,
+            hasPosition: !found.isEmpty)
+        for value in next {
+            guard let entry = StreamEntry(value) else { throw RedisError("XRANGE \(name) has an entry that is none") }
+            stream.entries.append(entry)
+        }
+        return stream
+    }
+
+    /// Gives the stream a name, where it has none yet.
+    func nameStream(_ random: [UInt8]) async throws(RedisError) {
+        let old = try await connection.call("GET", incarnation)
+        // Something else than a name of ours would be read as none for ever.
+        if let text = old.text, !Position.isIncarnation(text) {
+            throw RedisError("\(incarnation) has something else than relays write; remove it")
+        }
+        try await connection.call("SET", incarnation, Hex.text(random), "NX")
+    }
+
+    /// Returns when there is an entry behind a position, or after some time.
+    func wait(behind position: StreamID, _ time: Duration) async throws(RedisError) {
+        let milliseconds = "\(time.components.seconds * 1_000 + time.components.attoseconds / 1_000_000_000_000_000)"
+        try await connection.call(
+            "XREAD", "COUNT", "1", "BLOCK", milliseconds, "STREAMS", name, "\(position)", extra: time)
+    }
+
+    /// Says how far a host has come. Returns what was said of it before.
+    func acknowledge(host: String, _ state: HostState) async throws(RedisError) -> HostState? {
+        let before = try await connection.call("HGET", hosts, host).text
+        try await connection.call("HSET", hosts, host, state.text)
+        return before.flatMap { HostState($0) }
+    }
+
+    /// What every host has said last; also hosts that are gone.
+    func hostStates() async throws(RedisError) -> [String: HostState] {
+        let entries = try await connection.call("HGETALL", hosts).entries ?? []
+        return entries.reduce(into: [:]) { states, entry in
+            guard let host = entry.key.text, let state = entry.value.text.flatMap({ HostState($0) }) else { return }
+            states[host] = state
+        }
+    }
+
+    func forget(host: String) async throws(RedisError) -> Bool {
+        try await connection.call("HDEL", hosts, host).number == 1
+    }
+
+    /// Adds an order.
+    /// - Parameter keep: milliseconds for which entries are kept, about.
+    func publish(_ order: Order, keep: Int64) async throws(RedisError) -> (id: StreamID, time: Int64) {
+        let time = try Self.milliseconds(try await connection.call("TIME"))
+        let words = ["XADD", name, "MINID", "~", "\(max(0, time - keep))", "*"].map(ByteBuffer.init(string:))
+        guard let id = try await connection.call(words + FleetEntry.words(order)).text.flatMap({ StreamID($0) }) else {
+            throw RedisError("XADD \(name) was not answered by an id")
+        }
+        return (id, time)
+    }
+
+    /// How many replicas the server has.
+    func replicas() async throws(RedisError) -> Int {
+        let role = try await connection.call("ROLE").elements ?? []
+        return role.count > 2 ? role[2].elements?.count ?? 0 : 0
+    }
+
+    /// How many replicas have all that was written on this connection, when so many have or the time is over.
+    func waitForReplicas(_ count: Int, _ time: Duration) async throws(RedisError) -> Int {
+        // 0 would be for ever.
+        let milliseconds = max(1, time.components.seconds * 1_000)
+        return try await connection.call("WAIT", "\(count)", "\(milliseconds)", extra: time).number ?? 0
+    }
+
+    /// Entries behind a position, counted up to one more than ``mostLag``.
+    func lag(behind position: StreamID) async throws(RedisError) -> Int {
+        try await connection.call("XRANGE", name, "(\(position)", "+", "COUNT", "\(Self.mostLag + 1)").elements?.count
+            ?? 0
+    }
+
+    static let mostLag = 1_000
+
+    /// Seconds and microseconds.
+    private static func milliseconds(_ time: Value) throws(RedisError) -> Int64 {
+        let parts = (time.elements ?? []).compactMap { $0.text.flatMap { Int64($0) } }
+        guard parts.count == 2 else { throw RedisError("TIME was not answered by a time") }
+        return parts[0] * 1_000 + parts[1] / 1_000
+    }
+}
+
+/// How far a host has come, as it stands in the hash.
+struct HostState: Equatable, Sendable {
+    /// Up to there all is done; ``StreamID/zero`` while the host has to make up for what it may have missed.
+    var id: StreamID
+    /// Of the look after which it was so: milliseconds since 1970, by the server's clock.
+    var time: Int64
+    var incarnation: String
+    /// Entries that were no orders, since the relay was started.
+    var skipped: Int
+    /// Of the relay's process: two that call themselves by one name would each hide what the other owes.
+    var process: String
+
+    var text: String { "\(id) \(time) \(incarnation) \(skipped) \(process)" }
+
+    init(id: StreamID, time: Int64, incarnation: String, skipped: Int, process: String) {
+        (self.id, self.time, self.incarnation, self.skipped) = (id, time, incarnation, skipped)
+        self.process = process
+    }
+
+    init?(_ text: String) {
+        let words = text.split(separator: " ", omittingEmptySubsequences: false)
+        guard words.count >= 5, let id = StreamID(words[0]), let time = Int64(words[1]), let skipped = Int(words[3])
+        else { return nil }
+        self.init(id: id, time: time, incarnation: String(words[2]), skipped: skipped, process: String(words[4]))
+    }
+
+    /// Whether a host that says this has done an entry.
+    ///
+    /// Said before the entry was there it says nothing of it, whatever the id: a stream that lost its end gives ids
+    /// anew.
+    func hasDone(_ entry: StreamID, publishedAt published: Int64, in incarnation: String?) -> Bool {
+        id >= entry && time >= published && self.incarnation == incarnation
+    }
+}

@@ -1,0 +1,132 @@
+import Foundation
+import Glibc
+import Testing
+
+extension EndToEnd {
+    /// How a relay reaches its server: TLS, users with passwords, and Sentinel.
+    struct RelayConnectionTests {
+        private static let rules =
+            "on >secret ~thumbcached:fleet* +@stream +@hash +get +set +multi +exec +time +hello +role +wait"
+
+        /// An authority, and a server's certificate by it.
+        private func makeCertificates(_ machine: Machine) throws -> (
+            authority: String, certificate: String, key: String
+        ) {
+            let place = try machine.makeDirectory("tls")
+            try write("subjectAltName=DNS:localhost\n", to: "\(place)/names")
+            for words in [
+                "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority",
+                "req -newkey rsa:2048 -nodes -keyout key.pem -out request.pem -subj /CN=localhost",
+                "x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -out certificate.pem -days 2"
+                    + " -extfile names",
+            ] {
+                let made = try machine.run(["openssl"] + words.split(separator: " ").map(String.init), directory: place)
+                guard made.status == 0 else { throw Failure("openssl: \(made.everything)") }
+            }
+            return ("\(place)/ca.pem", "\(place)/certificate.pem", "\(place)/key.pem")
+        }
+
+        @Test func `over TLS, as a user who may do nothing else; a wrong name or password is said`() throws {
+            try withMachine { machine in
+                let files = try makeCertificates(machine)
+                let port = try freePort()
+                let options = [
+                    "--tls-port", "\(port)", "--tls-cert-file", files.certificate, "--tls-key-file", files.key,
+                    "--tls-ca-cert-file", files.authority, "--tls-auth-clients", "no", "--user", "relay",
+                ]
+                let redis = try RedisServer(
+                    machine, "redis", options + Self.rules.split(separator: " ").map(String.init))
+                let client = try redis.connect()
+                try write("secret\n", to: machine.path("password"))
+                let host = try FleetHost(machine, "host", redis) {
+                    $0.settings["redis", "address"] = "localhost:\(Int(port))"
+                    $0.settings["redis", "tls"] = true
+                    $0.settings["redis", "authorities"] = .string(files.authority)
+                    $0.settings["redis", "user"] = "relay"
+                    $0.settings["redis", "password-file"] = .string(machine.path("password"))
+                }
+                try host.waitUntilAtEnd(client)
+                try host.logIn("alice")
+                let done = try machine.run(
+                    [FleetHost.program, "logout", "alice", "--wait", "60", "--config", host.configuration])
+                #expect(done.status == 0, "\(done.everything)")
+                #expect(try host.users() == [])
+
+                func said(_ adjust: (inout Settings) -> Void) throws -> String {
+                    var settings = host.settings
+                    adjust(&settings)
+                    try write(settings.toml, to: machine.path("other.toml"))
+                    let finished = try machine.run([
+                        FleetHost.program, "status", "--config", machine.path("other.toml"),
+                    ])
+                    #expect(finished.status == 3, "\(finished.everything)")
+                    return finished.errors
+                }
+                // The certificate is for a name, and not for this one.
+                let otherName = try said { $0["redis", "address"] = "127.0.0.1:\(Int(port))" }
+                #expect(otherName.contains("no connection to 127.0.0.1"), "\(otherName)")
+                let untrusted = try said { $0["redis", "authorities"] = nil }
+                #expect(untrusted.contains("CERTIFICATE_VERIFY_FAILED"), "\(untrusted)")
+                try write("wrong", to: machine.path("password"))
+                let password = try said { _ in }
+                #expect(password.contains("WRONGPASS"), "\(password)")
+            }
+        }
+
+        @Test func `I4: the master is lost: sentinels name another, and log-outs go on over that`() throws {
+            try withMachine { machine in
+                let ports = try (freePort(), freePort(), freePort())
+                let master = try RedisServer(machine, "master", ["--port", "\(ports.0)", "--bind", "127.0.0.1"])
+                let replica = try RedisServer(
+                    machine, "replica",
+                    ["--port", "\(ports.1)", "--bind", "127.0.0.1", "--replicaof", "127.0.0.1 \(ports.0)"])
+                let place = try machine.makeDirectory("sentinel")
+                try write(
+                    """
+                    port \(ports.2)
+                    bind 127.0.0.1
+                    dir \(place)
+                    sentinel monitor fleet 127.0.0.1 \(ports.0) 1
+                    sentinel down-after-milliseconds fleet 500
+                    sentinel failover-timeout fleet 5000
+
+                    """, to: "\(place)/sentinel.conf")
+                _ = try machine.start(
+                    ["redis-server", "\(place)/sentinel.conf", "--sentinel"],
+                    output: .file(machine.path("sentinel.log")))
+                let client = try master.connect()
+                try eventually("the replica is there") {
+                    guard case .array(let role) = try client.call("ROLE"), role.count == 3,
+                        case .array(let replicas) = role[2]
+                    else { return false }
+                    return !replicas.isEmpty
+                }
+                let host = try FleetHost(machine, "host", master) {
+                    $0.settings["redis", "address"] = nil
+                    // The first is not there.
+                    $0.settings["redis", "sentinels"] = ["127.0.0.1:1", "127.0.0.1:\(Int(ports.2))"]
+                    $0.settings["redis", "master"] = "fleet"
+                    $0.settings["redis", "timeout"] = "1s"
+                }
+                try host.waitUntilAtEnd(client)
+                try host.logIn("alice", "bob", "carol")
+                let fleet = { (user: String) in
+                    try machine.run(
+                        [FleetHost.program, "logout", user, "--wait", "60", "--config", host.configuration])
+                }
+                // It has to have reached the replica, since there is one.
+                let done = try fleet("alice")
+                #expect(done.status == 0, "\(done.everything)")
+                try eventually("the sentinel knows the replica") {
+                    String(decoding: try read(machine.path("sentinel.log")), as: UTF8.self).contains("+slave ")
+                }
+                master.kill()
+                try eventually("the replica is master") { try fleet("bob").status == 0 }
+                #expect(try host.users() == ["carol"])
+                try host.waitUntilAtEnd(try replica.connect())
+                // Nothing was lost, and nobody but those was logged out.
+                #expect(!host.log.contains("the stream ends before the position"))
+            }
+        }
+    }
+}

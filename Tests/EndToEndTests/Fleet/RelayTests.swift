@@ -1,0 +1,209 @@
+import Foundation
+import Glibc
+import Testing
+
+extension EndToEnd {
+    /// Log-outs for many machines, over a real Redis.
+    struct RelayTests {
+        private func withFleet(
+            _ count: Int = 1, _ adjust: (FleetHost) -> Void = { _ in },
+            _ body: (RedisServer, RESPClient, [FleetHost]) throws -> Void
+        ) throws {
+            try withMachine { machine in
+                let redis = try RedisServer(machine)
+                let client = try redis.connect()
+                let hosts = try (1...count).map { try FleetHost(machine, "host\($0)", redis, adjust) }
+                // A relay that has no position logs everybody out first.
+                for host in hosts { try host.waitUntilAtEnd(client) }
+                try body(redis, client, hosts)
+            }
+        }
+
+        private func publish(_ client: RESPClient, _ fields: String...) throws {
+            try client.send(["XADD", FleetHost.stream, "*"] + fields)
+            guard try client.receive().text != nil else { throw Failure("XADD failed") }
+        }
+
+        @Test func `I3: one log-out ends a user's caches on every host, durably, and nobody else's`() throws {
+            try withFleet(2) { _, client, hosts in
+                for host in hosts {
+                    try host.logIn("alice", "bob")
+                    let daemon = try host.daemon.connect()
+                    #expect(try daemon.call("PUT", "alice", "carol", Picture.gif("carol")) == .ok)
+                }
+                try publish(client, "op", "logout", "user", "alice")
+                for host in hosts {
+                    try host.waitUntilAtEnd(client)
+                    #expect(try host.users() == ["bob"])
+                    host.daemon.kill()
+                    try host.daemon.start()
+                    let daemon = try host.daemon.connect()
+                    guard case .error("NOLOGIN", _) = try daemon.call("GET", "alice", "carol") else {
+                        Issue.record("alice is still there")
+                        return
+                    }
+                    #expect(try host.users() == ["bob"])
+                }
+            }
+        }
+
+        @Test func `I4: a relay that was killed does what was published meanwhile, and only that`() throws {
+            try withFleet { _, client, hosts in
+                let host = hosts[0]
+                for round in 0..<5 {
+                    try host.logIn("alice", "bob", "carol")
+                    host.killRelay()
+                    try publish(client, "op", "logout", "user", "alice")
+                    try publish(client, "op", "purge", "user", "bob", "profile", "dan")
+                    try host.startRelay()
+                    try host.waitUntilAtEnd(client)
+                    #expect(try host.users() == ["bob", "carol"], "round \(round): \(host.log)")
+                }
+            }
+        }
+
+        @Test func `I3: what is killed while log-outs stream by has done all of them in the end`() throws {
+            try withFleet { _, client, hosts in
+                let host = hosts[0]
+                let users = (0..<200).map { "user\($0)" }
+                let daemon = try host.daemon.connect()
+                for user in users { #expect(try daemon.call("LOGIN", user) == .ok) }
+                try host.logIn("stays")
+                for (index, user) in users.enumerated() {
+                    try publish(client, "op", "logout", "user", user)
+                    guard index % 25 == 24 else { continue }
+                    host.killRelay()
+                    try host.startRelay()
+                }
+                try host.waitUntilAtEnd(client)
+                #expect(try host.users() == ["stays"])
+            }
+        }
+
+        @Test(arguments: ["logout-all", "purge-all", "ignore"])
+        func `a stream that is another than before: what may have been missed is made up for as is configured`(
+            policy: String
+        ) throws {
+            try withFleet(1, { $0.settings["", "on-gap"] = .string(policy) }) { _, client, hosts in
+                let host = hosts[0]
+                try host.logIn("alice", "bob")
+                let daemon = try host.daemon.connect()
+                #expect(try daemon.call("PUT", "bob", "carol", Picture.gif("carol")) == .ok)
+                try publish(client, "op", "logout", "user", "alice")
+                try host.waitUntilAtEnd(client)
+                #expect(try client.call("FLUSHALL") == .ok)
+                try publish(client, "op", "logout", "user", "nobody")
+                try host.waitUntilAtEnd(client)
+                #expect(host.log.contains("it is another stream than before"))
+                #expect(try host.users() == (policy == "logout-all" ? [] : ["bob"]))
+                if policy != "logout-all" {
+                    let image = try daemon.call("GET", "bob", "carol", "CACHED")
+                    #expect((image == .null) == (policy == "purge-all"))
+                }
+            }
+        }
+
+        @Test func `entries that were trimmed while the relay was away log everybody out`() throws {
+            try withFleet { _, client, hosts in
+                let host = hosts[0]
+                try publish(client, "op", "logout", "user", "nobody")
+                try host.waitUntilAtEnd(client)
+                try host.logIn("alice", "bob")
+                host.killRelay()
+                try publish(client, "op", "logout", "user", "alice")
+                try publish(client, "op", "logout", "user", "nobody")
+                _ = try client.call("XTRIM", FleetHost.stream, "MAXLEN", "1")
+                try host.startRelay()
+                try host.waitUntilAtEnd(client)
+                #expect(host.log.contains("entries were trimmed before they were read"))
+                #expect(try host.users() == [])
+            }
+        }
+
+        @Test func `malformed and unknown entries are counted, logged and skipped, and never done in part`() throws {
+            try withFleet { _, client, hosts in
+                let host = hosts[0]
+                try host.logIn("alice", "bob")
+                try publish(client, "op", "logout", "user", "bob", "uid", "5")
+                try publish(client, "op", "delete", "user", "bob")
+                try publish(client, "op", "logout", "user", "*")
+                try publish(client, "user", "bob")
+                try publish(client, "op", "logout", "user", "alice")
+                try host.waitUntilAtEnd(client)
+                #expect(try host.users() == ["bob"])
+                let said = try client.call("HGET", "\(FleetHost.stream):hosts", host.name).text
+                #expect(said?.split(separator: " ")[3] == "4", "\(said ?? "")")
+                #expect(host.log.contains("it has an unknown field"))
+                // No id is in the log.
+                #expect(!host.log.contains("bob") && !host.log.contains("alice"))
+            }
+        }
+
+        @Test func `I4: an order that the daemon has not done is not acknowledged, and is done when it is back`() throws
+        {
+            try withFleet { _, client, hosts in
+                let host = hosts[0]
+                try host.logIn("alice", "bob")
+                let before = try host.acknowledged(client)
+                host.daemon.kill()
+                try publish(client, "op", "logout", "user", "alice")
+                try eventually("the relay has tried") {
+                    host.log.contains("orders are not carried out, and are tried again")
+                }
+                #expect(try host.acknowledged(client) == before)
+                try host.daemon.start()
+                try host.waitUntilAtEnd(client)
+                #expect(try host.users() == ["bob"])
+            }
+        }
+
+        @Test func `a relay that is no admin says what is wrong and acknowledges nothing`() throws {
+            try withMachine { machine in
+                let redis = try RedisServer(machine)
+                let host = try FleetHost(machine, "host", redis) { $0.daemon.settings["access", "admins"] = [] }
+                try eventually("the relay says so") { host.log.contains("add it to access.admins") }
+                #expect(try host.acknowledged(try redis.connect()) ?? "0-0" == "0-0")
+            }
+        }
+
+        @Test func `an id that the daemon does not take is skipped, and what comes behind it is done`() throws {
+            try withFleet(1, { $0.daemon.settings["limits", "id"] = 16 }) { _, client, hosts in
+                try hosts[0].logIn("alice")
+                try publish(client, "op", "logout", "user", String(repeating: "x", count: 17))
+                try publish(client, "op", "logout", "user", "alice")
+                try hosts[0].waitUntilAtEnd(client)
+                #expect(try hosts[0].users() == [])
+                #expect(hosts[0].log.contains("an entry is no order and was skipped"))
+            }
+        }
+
+        @Test func `two relays that call themselves by one name say so`() throws {
+            try withMachine { machine in
+                let redis = try RedisServer(machine)
+                let hosts = try ["one", "two"].map {
+                    try FleetHost(machine, $0, redis) { $0.settings["", "host"] = "same" }
+                }
+                for host in hosts {
+                    try eventually("it says so") { host.log.contains("another relay has this host's name") }
+                }
+            }
+        }
+
+        @Test func `without a stream for too long everybody is logged out, where that is configured`() throws {
+            try withFleet(
+                1,
+                {
+                    $0.settings["", "on-outage"] = "logout-all"
+                    $0.settings["", "grace"] = "1s"
+                }
+            ) { redis, client, hosts in
+                try hosts[0].logIn("alice")
+                redis.kill()
+                try eventually("everybody is logged out") { try hosts[0].users() == [] }
+                try eventually("the log says so") {
+                    hosts[0].log.contains("there was no connection to the stream for too long")
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+import Foundation
+import Glibc
+
+/// One host of a fleet: a daemon, and a relay that follows a stream for it.
+final class FleetHost {
+    let machine: Machine
+    let name: String
+    let daemon: Daemon
+    var settings = Settings()
+    private(set) var relay: ChildProcess?
+
+    static let stream = "thumbcached:fleet"
+    static let program = "\(Files.programs)/thumbcached-relay"
+
+    init(_ machine: Machine, _ name: String, _ redis: RedisServer, _ adjust: (FleetHost) -> Void = { _ in }) throws {
+        (self.machine, self.name) = (machine, name)
+        daemon = Daemon(machine, name)
+        settings["", "host"] = .string(name)
+        settings["", "state"] = .string(machine.path("\(name)-relay"))
+        settings["", "socket"] = .string(daemon.socket)
+        settings["", "heartbeat"] = "100ms"
+        settings["redis", "address"] = .string(redis.socket)
+        adjust(self)
+        try daemon.start()
+        try startRelay()
+    }
+
+    var configuration: String { machine.path("\(name)-relay.toml") }
+    var log: String { String(decoding: (try? read(machine.path("\(name)-relay.log"))) ?? [], as: UTF8.self) }
+
+    func startRelay() throws {
+        try write(settings.toml, to: configuration)
+        relay = try machine.start(
+            [Self.program, "run", "--config", configuration], errors: .file(machine.path("\(name)-relay.log")))
+    }
+
+    /// kill -9
+    func killRelay() {
+        relay?.end()
+        if let relay { machine.forget(relay) }
+    }
+
+    /// Returns when it has done all that is in the stream, and has said so.
+    func isAtEnd(_ client: RESPClient, in stream: String = stream) throws -> Bool {
+        guard let said = try acknowledged(client, in: stream) else { return false }
+        guard case .array(let last) = try client.call("XREVRANGE", stream, "+", "-", "COUNT", "1") else { return false }
+        guard case .array(let entry)? = last.first else { return true }
+        return said == entry[0].text
+    }
+
+    func waitUntilAtEnd(_ client: RESPClient) throws {
+        try eventually("\(name) has done everything; its relay said:\n\(log.suffix(2_000))") { try isAtEnd(client) }
+    }
+
+    /// The id that it has acknowledged.
+    func acknowledged(_ client: RESPClient, in stream: String = stream) throws -> String? {
+        try client.call("HGET", "\(stream):hosts", name).text?.split(separator: " ").first.map(String.init)
+    }
+
+    /// Whom the daemon has logged in.
+    func users() throws -> [String] {
+        guard case .array(let users) = try daemon.connect().call("USERS") else { return [] }
+        return users.compactMap(\.text).sorted()
+    }
+
+    func logIn(_ users: String...) throws {
+        let client = try daemon.connect()
+        for user in users {
+            guard try client.call("LOGIN", user) == .ok else { throw Failure("\(user) was not logged in") }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+import Testing
+import Thumbcache
+
+@testable import thumbcached_relay
+
+/// What follows from a look, case by case.
+@Suite struct DecisionTests {
+    private let ours = PlayedStream.name(1)
+
+    private func position(_ id: UInt64, count: Int, seen: Bool = true) -> Position {
+        Position(
+            incarnation: ours, id: StreamID(milliseconds: id, sequence: 0), count: count, wasSeen: seen)
+    }
+
+    /// Entries 10, 20, 30, 40, named.
+    private func stream() -> PlayedStream {
+        var stream = PlayedStream()
+        stream.incarnation = ours
+        for time: Int64 in [10, 20, 30, 40] {
+            stream.time = time
+            stream.add("user\(time)")
+        }
+        return stream
+    }
+
+    private func decide(_ saved: Position?, _ stream: PlayedStream, _ policy: GapPolicy = .logoutAll) -> String {
+        switch Decision(saved, stream.look(behind: saved?.id ?? .zero), policy) {
+        case .nameStream: "name"
+        case .wait: "wait"
+        case .closeGap(let gap, let then): "\(gap) then \(then.id) \(then.count) \(then.wasSeen)"
+        case .carryOut(let entries, let then):
+            entries.map { "\($0.id.milliseconds)" }.joined(separator: " ") + " then \(then.id) \(then.count)"
+        }
+    }
+
+    @Test func `a stream without a name gets one, before anything else is believed of it`() {
+        var stream = stream()
+        stream.incarnation = nil
+        #expect(decide(nil, stream) == "name")
+        #expect(decide(position(20, count: 2), stream) == "name")
+        stream.incarnation = "somebody else's"
+        #expect(decide(position(20, count: 2), stream) == "name")
+    }
+
+    @Test func `what is behind the position is carried out; at the end there is nothing to do`() {
+        #expect(decide(position(20, count: 2), stream()) == "30 40 then 40-0 4")
+        #expect(decide(position(40, count: 4), stream()) == "wait")
+        #expect(decide(position(0, count: 0, seen: false), stream()) == "10 20 30 40 then 40-0 4")
+    }
+
+    @Test func `a crash between receipt and position has the same carried out again, and nothing else`() {
+        let saved = position(20, count: 2)
+        #expect(decide(saved, stream()) == decide(saved, stream()))
+    }
+
+    @Test func `more than one look takes is taken in several, with the count right throughout`() {
+        var (stream, saved) = (stream(), position(0, count: 0, seen: false))
+        stream.mostEntries = 3
+        #expect(decide(saved, stream) == "10 20 30 then 30-0 3")
+        saved = position(30, count: 3)
+        #expect(decide(saved, stream) == "40 then 40-0 4")
+    }
+
+    @Test func `without a position log-outs may have been missed, also those that nobody can see any more`() {
+        #expect(decide(nil, stream()) == "noPosition then 40-0 4 true")
+        var empty = PlayedStream()
+        empty.incarnation = ours
+        #expect(decide(nil, empty) == "noPosition then 0-0 0 false")
+        #expect(decide(position(0, count: 0, seen: false), empty) == "wait")
+    }
+
+    @Test func `another name is another stream`() {
+        var stream = stream()
+        stream.incarnation = PlayedStream.name(2)
+        #expect(decide(position(40, count: 4), stream) == "otherStream then 40-0 4 true")
+        stream.flush()
+        stream.incarnation = PlayedStream.name(2)
+        #expect(decide(position(40, count: 4), stream) == "otherStream then 0-0 0 false")
+    }
+
+    @Test func `entries that were trimmed unread are missed, those that were trimmed behind the position are not`() {
+        var stream = stream()
+        stream.trim(to: 2)
+        #expect(decide(position(10, count: 1), stream) == "trimmed then 40-0 4 true")
+        #expect(decide(position(20, count: 2), stream) == "30 40 then 40-0 4")
+        #expect(decide(position(30, count: 3), stream) == "40 then 40-0 4")
+        #expect(decide(position(0, count: 0, seen: false), stream) == "trimmed then 40-0 4 true")
+        stream.trim(to: 0)
+        #expect(decide(position(40, count: 4), stream) == "wait")
+        #expect(decide(position(30, count: 3), stream) == "trimmed then 40-0 4 false")
+    }
+
+    @Test func `a stream that ends before the position has lost its end`() {
+        var stream = stream()
+        stream.lose(1)
+        #expect(decide(position(40, count: 4), stream) == "wentBack then 30-0 3 true")
+        #expect(decide(position(30, count: 3), stream) == "wait")
+        stream.entries = nil
+        #expect(decide(position(30, count: 3), stream) == "wentBack then 0-0 0 false")
+    }
+
+    @Test func `a stream that lost its end and goes on has never had the entry at the position`() {
+        var stream = stream()
+        stream.lose(1)
+        stream.time = 50
+        stream.add("erin")
+        #expect(decide(position(40, count: 4), stream) == "rewritten then 50-0 4 true")
+        stream.add("frank")
+        #expect(decide(position(40, count: 4), stream) == "rewritten then 50-1 5 true")
+    }
+
+    @Test func `a stream of as many entries whose last is another has been rewritten, also where all are trimmed`() {
+        var stream = stream()
+        stream.lose(1)
+        stream.time = 50
+        stream.add("erin")
+        stream.trim(to: 0)
+        #expect(decide(position(40, count: 4), stream) == "rewritten then 50-0 4 false")
+    }
+
+    @Test func `a stream that began anew under its old name tells so by its count`() {
+        var stream = stream()
+        (stream.entries, stream.added) = ([], 0)
+        stream.time = 50
+        stream.add("erin")
+        #expect(decide(position(40, count: 4), stream) == "wentBack then 50-0 1 true")
+    }
+
+    @Test(arguments: [GapPolicy.purgeAll, .ignore])
+    func `where nobody is logged out, all that is still there is carried out`(_ policy: GapPolicy) {
+        var stream = stream()
+        stream.trim(to: 2)
+        #expect(decide(position(10, count: 1), stream, policy) == "trimmed then 29-\(UInt64.max) 2 false")
+        let behind = Position(
+            incarnation: ours, id: StreamID(milliseconds: 29, sequence: .max), count: 2, wasSeen: false)
+        #expect(decide(behind, stream, policy) == "30 40 then 40-0 4")
+        #expect(decide(nil, stream, policy) == "noPosition then 29-\(UInt64.max) 2 false")
+        // It may be trimmed once more, before it is read.
+        stream.trim(to: 1)
+        #expect(decide(behind, stream, policy) == "trimmed then 39-\(UInt64.max) 3 false")
+        stream.trim(to: 0)
+        #expect(decide(behind, stream, policy) == "trimmed then 40-0 4 false")
+    }
+
+    @Test func `an entry that somebody deletes by hand makes one gap at most, and never a second`() {
+        var stream = stream()
+        stream.entries?.removeAll { $0.id.milliseconds == 40 }
+        let saved = position(40, count: 4)
+        guard case .closeGap(_, let then) = Decision(saved, stream.look(behind: saved.id), .logoutAll) else {
+            Issue.record("no gap")
+            return
+        }
+        #expect(decide(then, stream) == "wait")
+        stream.time = 50
+        stream.add("erin")
+        #expect(decide(then, stream) == "50 then 50-0 5")
+    }
+}

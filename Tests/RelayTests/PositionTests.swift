@@ -1,0 +1,78 @@
+import Foundation
+import LinuxSupport
+import Testing
+
+@testable import thumbcached_relay
+
+@Suite struct PositionTests {
+    static let position = Position(
+        incarnation: String(repeating: "a1", count: 16), id: StreamID(milliseconds: 17, sequence: 3), count: 42,
+        wasSeen: true)
+
+    @Test func `a position is what was written, and what is torn or odd is none`() {
+        let text = Self.position.text
+        #expect(Position(text: text) == Self.position)
+        var unseen = Self.position
+        unseen.wasSeen = false
+        #expect(Position(text: unseen.text) == unseen)
+        for length in 0..<text.count { #expect(Position(text: String(text.prefix(length))) == nil, "\(length) bytes") }
+        for (old, new) in [
+            ("relay 1", "relay 2"), ("count 42", "count -1"), ("count 42", "count x"), ("seen 1", "seen 2"),
+            ("17-3", "17"), ("a1a1", "A1a1"), ("a1a1", "a1"), ("id ", "at "),
+        ] {
+            #expect(Position(text: text.replacingOccurrences(of: old, with: new)) == nil, "\(new)")
+        }
+        #expect(Position(text: text + "more\n") == nil)
+    }
+
+    @Test func `a position is kept, replaced, and belongs to one relay at a time`() throws {
+        let path = FileManager.default.temporaryDirectory.appending(path: "relay-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        let file = try PositionFile(directory: path)
+        #expect(try file.load() == nil)
+        for count in 0..<3 {
+            var next = Self.position
+            next.count = count
+            try file.save(next)
+            #expect(try file.load() == next)
+        }
+        // A relay that was killed while it wrote has left this.
+        try Data("half".utf8).write(to: URL(fileURLWithPath: path + "/position.new"))
+        try file.save(Self.position)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: path) == ["position"])
+        let failure = #expect(throws: SystemError.self) { try PositionFile(directory: path) }
+        #expect(failure?.action == "another relay keeps its position in \(path)")
+        try Data("thumbcached-relay 1\n".utf8).write(to: URL(fileURLWithPath: path + "/position"))
+        #expect(try file.load() == nil)
+    }
+
+    @Test func `what a host has done is told by its id, by when it said so, and in which stream`() throws {
+        let state = HostState(
+            id: StreamID(milliseconds: 9, sequence: 1), time: 100, incarnation: "x", skipped: 2, process: "p")
+        #expect(HostState(state.text) == state)
+        for odd in ["", "9-1", "9-1 100 x", "9-1 100 x 0", "9 100 x 0 p", "9-1 soon x 0 p"] {
+            #expect(HostState(odd) == nil)
+        }
+        // A later version may say more.
+        #expect(HostState(state.text + " more") == state)
+        let id = state.id
+        #expect(state.hasDone(id, publishedAt: 100, in: "x"))
+        #expect(state.hasDone(id.predecessor, publishedAt: 1, in: "x"))
+        #expect(!state.hasDone(StreamID(milliseconds: 9, sequence: 2), publishedAt: 1, in: "x"))
+        #expect(!state.hasDone(id, publishedAt: 101, in: "x"))
+        #expect(!state.hasDone(id, publishedAt: 100, in: "y"))
+        #expect(!state.hasDone(id, publishedAt: 100, in: nil))
+    }
+
+    @Test func `an outage is acted on once, when its grace is over, and the next one anew`() {
+        var watch = OutageWatch(grace: 100, now: 1_000)
+        #expect(!watch.isDue(at: 1_099))
+        // Also where there never was a connection; and again, until it is done.
+        for now: Int64 in [1_100, 1_500] { #expect(watch.isDue(at: now)) }
+        watch.handled()
+        #expect(!watch.isDue(at: 9_000))
+        watch.contact(at: 9_000)
+        #expect(watch.hasContact(since: 9_000) && !watch.hasContact(since: 9_001))
+        #expect(!watch.isDue(at: 9_099) && watch.isDue(at: 9_100))
+    }
+}

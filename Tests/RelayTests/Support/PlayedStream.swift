@@ -1,0 +1,69 @@
+import Thumbcache
+
+@testable import thumbcached_relay
+
+/// A stream as a server has it, with all that can happen to one.
+struct PlayedStream {
+    struct Entry {
+        var id: StreamID
+        var user: String
+    }
+
+    var incarnation: String?
+    /// Nil where there is no such key.
+    var entries: [Entry]?
+    var lastID = StreamID.zero
+    var added = 0
+    /// Milliseconds, by the server's clock.
+    var time: Int64 = 1
+    /// That one look takes.
+    var mostEntries = 100
+
+    static func name(_ number: UInt64) -> String {
+        let digits = String(number, radix: 16)
+        return String(repeating: "0", count: 32 - digits.count) + digits
+    }
+
+    @discardableResult
+    mutating func add(_ user: String) -> StreamID {
+        if entries == nil { (lastID, added) = (.zero, 0) }
+        let now = UInt64(time)
+        lastID =
+            now > lastID.milliseconds
+            ? StreamID(milliseconds: now, sequence: 0)
+            : StreamID(milliseconds: lastID.milliseconds, sequence: lastID.sequence + 1)
+        added += 1
+        entries = (entries ?? []) + [Entry(id: lastID, user: user)]
+        return lastID
+    }
+
+    mutating func trim(to count: Int) { entries = entries.map { Array($0.suffix(count)) } }
+
+    mutating func trim(olderThan age: Int64) {
+        let oldest = UInt64(max(0, time - age))
+        entries?.removeAll { $0.id.milliseconds < oldest }
+    }
+
+    /// A fail-over that loses the last writes.
+    mutating func lose(_ count: Int) {
+        guard let all = entries, all.count > count else { return }
+        entries = Array(all.dropLast(count))
+        added -= count
+        lastID = entries?.last?.id ?? .zero
+    }
+
+    /// FLUSHALL
+    mutating func flush() { (incarnation, entries, lastID, added) = (nil, nil, .zero, 0) }
+
+    func look(behind position: StreamID) -> StreamLook {
+        var look = StreamLook(incarnation: incarnation, stream: nil, time: time)
+        guard let entries else { return look }
+        look.stream = StreamLook.Stream(
+            lastID: lastID, firstID: entries.first?.id, hasLast: entries.last?.id == lastID, added: added,
+            count: entries.count, hasPosition: entries.contains { $0.id == position },
+            entries: entries.filter { $0.id > position }.prefix(mostEntries).map {
+                StreamEntry(id: $0.id, order: .success(.logOut(ThumbcacheID($0.user), session: nil)))
+            })
+        return look
+    }
+}

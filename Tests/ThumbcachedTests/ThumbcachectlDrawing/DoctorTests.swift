@@ -1,0 +1,173 @@
+import Foundation
+import Testing
+import Thumbcache
+
+@testable import thumbcachectl
+
+/// What `doctor` makes of what it finds.
+@Suite struct DoctorTests {
+    @Test func `what is wrong decides the exit status, then what nobody could look at`() {
+        func status(_ findings: Finding...) -> thumbcachectl.ExitStatus? {
+            Diagnosis(findings: findings.map { ("a", $0) }).failure?.status
+        }
+        #expect(status() == nil)
+        #expect(status(.ok("a"), .note("b")) == nil)
+        #expect(status(.ok("a"), .unknown("b")) == .unreachable)
+        #expect(status(.unknown("b"), .wrong("c", "d"), .ok("a")) == .refused)
+    }
+
+    @Test func `a finding has what to do below it, and nothing that a terminal obeys`() {
+        let diagnosis = Diagnosis(findings: [("socket", .wrong("no \u{1b}[2J", "mend\u{7} it")), ("keys", .ok("good"))])
+        let plain = Terminal(1, isTerminal: false) { _ in nil }
+        #expect(
+            diagnosis.lines(on: plain) == [
+                "wrong    socket         no \\x1b[2J", "                        -> mend\\x07 it",
+                "ok       keys           good",
+            ])
+        let coloured = Terminal(1, isTerminal: true) { ["TERM": "xterm"][$0] }
+        #expect(diagnosis.lines(on: coloured)[0].hasPrefix("\u{1b}[31mwrong    \u{1b}[0msocket"))
+        let json = "{\"check\":\"keys\",\"verdict\":\"ok\",\"what\":\"good\",\"remedy\":null}]"
+        #expect(diagnosis.json.hasSuffix(json))
+    }
+
+    @Test func `the files that a configuration names are found in its lines`() {
+        let lines = ConfigurationLines(
+            """
+            # [storage]
+            storage.state = "/of/dots"
+              [ storage ]
+            cache = '/c # d'   # e
+            keys="runtime"
+            quota = 12
+            [origins."a"]
+            ca-file = "/ca.pem"
+            url = "with \\" escape"
+            [origins.a.token]
+            client-secret-file = "/secret"
+            [origins.b]
+            ca-file = ""
+            """)
+        #expect(lines["storage.state"] == "/of/dots")
+        #expect(lines["storage.cache"] == "/c # d")
+        #expect(lines["storage.keys"] == "runtime")
+        #expect(lines["storage.quota"] == nil && lines["origins.a.url"] == nil)
+        #expect(lines.all(".ca-file").map(\.key) == ["origins.a.ca-file"])
+        #expect(lines.all(".client-secret-file").map(\.value) == ["/secret"])
+    }
+
+    @Test(arguments: [
+        (0o040_700, 1, String?.none), (0o040_755, 1, "has mode 0755; it should be 0700"),
+        (0o040_600, 1, "has mode 0600; it should be 0700"), (0o040_700, 2, "belongs to uid 2, not to uid 1"),
+        (0o100_700, 1, "is no directory"), (0o120_700, 1, "is no directory"),
+    ])
+    func `a directory belongs to its owner alone`(_ mode: Int, _ uid: Int, _ fault: String?) {
+        var status = stat()
+        (status.st_mode, status.st_uid) = (mode_t(mode), uid_t(uid))
+        #expect(Rule(owner: 1, refused: 0o077, required: 0o700).fault(of: status)?.what == fault)
+    }
+
+    @Test func `what is not there, and what may not be looked at, is not as it should be`() throws {
+        try Fixture.withDirectory { directory in
+            let rule = Rule(owner: getuid(), refused: 0o077, required: 0o700)
+            #expect(rule.look(at: "\(directory)/none", missing: .note("none")) == .note("none"))
+            #expect(rule.look(at: "/dev/null/x", missing: .ok("")).verdict == .unknown)
+            chmod(directory, 0o755)
+            let finding = rule.look(at: directory, missing: .ok(""))
+            #expect(finding.verdict == .wrong && finding.remedy == "chmod 0700 \(directory)")
+            chmod(directory, 0o700)
+            #expect(rule.look(at: directory, missing: .note("")).verdict == .ok)
+        }
+    }
+
+    private func states(_ units: [(id: String, load: String, active: String, file: String, restarts: Int)])
+        -> UnitStates
+    {
+        UnitStates(
+            units.flatMap {
+                [
+                    "Id=\($0.id)", "LoadState=\($0.load)", "ActiveState=\($0.active)", "UnitFileState=\($0.file)",
+                    "Result=exit-code", "NRestarts=\($0.restarts)",
+                ]
+            })
+    }
+
+    @Test func `a unit that a boot would not start, that is masked or has failed is named`() {
+        let good = [
+            ("thumbcached.socket", "loaded", "active", "enabled", 0),
+            ("thumbcached-fetcher.socket", "loaded", "active", "enabled", 0),
+            ("thumbcached.path", "loaded", "active", "enabled", 0),
+            ("thumbcached.service", "loaded", "inactive", "disabled", 0),
+            ("thumbcached-fetcher.service", "loaded", "inactive", "static", 0),
+            ("thumbcached-renderer.socket", "loaded", "active", "enabled", 0),
+            ("thumbcached-renderer.service", "loaded", "inactive", "static", 0),
+        ]
+        #expect(UnitsCheck.findings(states(good)).map(\.verdict) == [.ok])
+        let lean =
+            good.dropLast(2) + [
+                ("thumbcached-renderer.socket", "not-found", "inactive", "", 0),
+                ("thumbcached-renderer.service", "not-found", "inactive", "", 0),
+            ]
+        #expect(UnitsCheck.findings(states(Array(lean))).map(\.verdict) == [.note])
+        let bad = [
+            ("thumbcached.socket", "loaded", "inactive", "disabled", 0),
+            ("thumbcached-fetcher.socket", "not-found", "inactive", "", 0),
+            ("thumbcached.path", "masked", "inactive", "masked", 0),
+            ("thumbcached.service", "loaded", "failed", "disabled", 0),
+            ("thumbcached-fetcher.service", "loaded", "active", "static", 3),
+            ("thumbcached-renderer.socket", "loaded", "active", "enabled", 0),
+            ("thumbcached-renderer.service", "error", "inactive", "", 0),
+        ]
+        #expect(
+            UnitsCheck.findings(states(bad)) == [
+                .wrong("thumbcached.socket is not active", "systemctl start thumbcached.socket"),
+                .wrong(
+                    "thumbcached.socket is not enabled: a boot would not start it",
+                    "systemctl enable thumbcached.socket"),
+                .wrong("thumbcached-fetcher.socket is not installed", "make install, or apt install"),
+                .wrong("thumbcached.path is masked", "systemctl unmask thumbcached.path"),
+                .wrong("thumbcached.service has failed (exit-code)", "journalctl -u thumbcached.service -e says why"),
+                .note(
+                    "thumbcached-fetcher.service was started anew 3 times",
+                    "journalctl -u thumbcached-fetcher.service says why"),
+                .wrong("thumbcached-renderer.service is not loaded", "systemctl status thumbcached-renderer.service"),
+            ])
+    }
+
+    @Test func `a log-out that would end no cache is named`() {
+        let units = ["thumbcached-logout@1000.service", "thumbcached-logout@1001.service"]
+        let states = states([
+            (units[0], "loaded", "active", "static", 0), (units[1], "loaded", "inactive", "static", 0),
+        ])
+        #expect(HookCheck.findings([units[0]], states).map(\.verdict) == [.ok])
+        #expect(HookCheck.findings(units, states).map(\.remedy) == ["systemctl start thumbcached-logout@1001.service"])
+    }
+
+    @Test(arguments: [
+        (ThumbcacheError.server(.origin, message: "503"), Finding.Verdict.wrong),
+        (.server(.origin, message: "the status was 403"), .note), (.server(.timeout, message: ""), .wrong),
+        (.server(.denied, message: "a private address"), .wrong), (.server(.unauthorized, message: ""), .note),
+        (.server(.badImage, message: ""), .note), (.server(.busy, message: ""), .unknown), (.timeout, .unknown),
+    ])
+    func `an origin that says no has answered; one that fails has not`(
+        _ error: ThumbcacheError, _ verdict: Finding.Verdict
+    ) {
+        #expect(OriginsCheck.finding(of: "a", .failure(error)).verdict == verdict)
+        #expect(OriginsCheck.finding(of: "a", .success(false)).verdict == .ok)
+    }
+
+    @Test(arguments: [
+        (["docter"], "there is no command 'docter'; did you mean doctor?"),
+        (["--socket", "s", "logut", "alice"], "there is no command 'logut'; did you mean logout?"),
+        (["--socket=s", "something"], "there is no command 'something'; --help lists those there are"),
+        (["get"], nil), (["help", "get"], nil), (["--socket", "s"], nil), ([], nil), (["--jsn"], nil),
+    ])
+    func `a misspelt command is told from one whose arguments are wrong`(_ arguments: [String], _ message: String?)
+        throws
+    {
+        #expect(thumbcachectl.Thumbcachectl.unknownCommand(arguments) == message)
+        if let message {
+            let run = try Thumbcachectl.run(arguments)
+            #expect(run.status == 2 && run.errors == "thumbcachectl: \(message)\n")
+        }
+    }
+}

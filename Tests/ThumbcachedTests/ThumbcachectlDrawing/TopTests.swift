@@ -1,0 +1,142 @@
+import Testing
+import Thumbcache
+
+@testable import thumbcachectl
+
+/// The screen of `top`, made of figures and a size alone.
+@Suite struct TopTests {
+    /// What a daemon says: `factor` of everything.
+    private func figures(_ time: Double, _ factor: Double, more: String = "") throws -> TopFigures {
+        let buckets = ["memory", "disk", "origin", "none"].flatMap { source in
+            [("0.001", 50.0), ("0.01", 95), ("0.1", 99), ("+Inf", 100)].map { bound, count in
+                let name = "thumbcached_request_duration_seconds_bucket"
+                return "\(name){source=\"\(source)\",le=\"\(bound)\"} \(source == "none" ? 0 : count * factor)"
+            }
+        }
+        let text = """
+            thumbcached_build_info{version="1.2.3\u{1b}[2J"} 1
+            thumbcached_uptime_seconds 3661
+            thumbcached_connections 3
+            thumbcached_open_caches 2
+            thumbcached_endings_owed 0
+            thumbcached_resident_memory_bytes 34197504
+            thumbcached_memory_tier_bytes 13824
+            thumbcached_memory_tier_capacity_bytes 67108864
+            thumbcached_held_bytes 500
+            thumbcached_downloads_total \(10 * factor)
+            thumbcached_download_failures_total 0
+            thumbcached_breakers_open{scope="host"} 0
+            thumbcached_breakers_open{scope="uid"} 0
+            thumbcached_stored_images 12345
+            thumbcached_stored_bytes 1073741824
+            thumbcached_logouts_total \(factor)
+            \(buckets.joined(separator: "\n"))
+            \(more)
+            """
+        return TopFigures(try ThumbcacheMetrics(text), time: time)
+    }
+
+    private func screen(_ columns: Int, _ rows: Int, more: String = "", trouble: String? = nil) throws -> [String] {
+        let screen = TopScreen(
+            now: try figures(12, 3, more: more), before: try figures(10, 1), clock: "2026-11-23 12:00:00",
+            trouble: trouble)
+        return screen.lines(Terminal.Size(columns: columns, rows: rows)).map(\.text)
+    }
+
+    @Test func `a screen of the usual size has it all`() throws {
+        #expect(
+            try screen(80, 24) == [
+                "thumbcached 1.2.3\\x1b[2J   up 1 h 1 min" + String(repeating: " ", count: 22) + "2026-11-23 12:00:00",
+                "",
+                "requests     per second     in all        p50        p95        p99",
+                "  memory            100        300       1 ms      10 ms     100 ms",
+                "  disk              100        300       1 ms      10 ms     100 ms",
+                "  origin            100        300       1 ms      10 ms     100 ms",
+                "",
+                "hits        66.7 % now   66.7 % in all   -/s stale",
+                "downloads   - in flight   - queued   10/s begun   0/s failed   - unwritten",
+                "memory      33 MiB resident   tier 14 KiB of 64 MiB   500 B held for clients",
+                "disk        12k images   1 GiB   -/s evicted",
+                "clients     3 connected   -/s came   -/s refused",
+                "caches      2 open   0 log-outs owed   1/s done",
+                "breakers    0 hosts open   0 uids open",
+            ])
+    }
+
+    @Test(arguments: [(200, 60), (80, 24), (80, 10), (40, 12), (20, 5), (7, 2), (1, 1)])
+    func `it fits every size, and its first line is the program`(_ columns: Int, _ rows: Int) throws {
+        let trouble = "the daemon did not answer"
+        for lines in [try screen(columns, rows), try screen(columns, rows, trouble: trouble)] {
+            #expect(!lines.isEmpty && lines.count <= rows)
+            #expect(lines.allSatisfy { $0.count <= columns && $0.last != " " })
+            #expect("thumbcached 1.2.3".hasPrefix(lines[0].prefix(17)))
+        }
+        if rows > 1 { #expect(try screen(columns, rows, trouble: trouble)[1] == trouble.prefix(columns)) }
+    }
+
+    @Test func `what somebody should look at is red, and stays where there is little room`() throws {
+        let more = """
+            thumbcached_origin_retry_seconds{origin="default"} 0
+            thumbcached_origin_retry_seconds{origin="broken\u{1b}"} 75
+            """
+        let screen = TopScreen(
+            now: try figures(12, 3, more: more), before: try figures(10, 1), clock: "2026-11-23 12:00:00")
+        let lines = screen.lines(.usual)
+        #expect(lines.last == .init(text: "origin      broken\\x1b has failed; asked again in 1 min 15 s", style: .red))
+        #expect(lines.filter { $0.style == .red }.count == 1)
+        var owing = try figures(12, 3)
+        owing.values["endings_owed"] = 1
+        owing.values["breakers_open/host"] = 2
+        let small = TopScreen(now: owing, before: nil, clock: "").lines(Terminal.Size(columns: 80, rows: 6))
+        #expect(small.filter { $0.style == .red }.map { $0.text.prefix(8) } == ["caches  ", "breakers"])
+    }
+
+    @Test func `behind a restart nothing is said of the last second`() throws {
+        let screen = TopScreen(now: try figures(12, 1), before: try figures(10, 3), clock: "")
+        let lines = screen.lines(.usual).map(\.text)
+        #expect(lines[3] == "  memory              -        100          -          -          -")
+        #expect(lines[7].hasPrefix("hits        - now   66.7 % in all"))
+    }
+
+    @Test func `who is no admin sees figures of their own`() {
+        func figures(_ time: Double, _ hits: Int) -> TopFigures {
+            TopFigures(
+                info:
+                    "# Server\r\nthumbcached_version:1.2.3\r\nuptime_in_seconds:60\r\n# Cache\r\nmemory_hits:\(hits)\r\n"
+                    + "# Store\r\nimages:7\r\nbytes:2048\r\norigin_a:retry_in_ms=1500\r\norigin_b:retry_in_ms=0\r\n",
+                time: time)
+        }
+        let lines = TopScreen(now: figures(3, 30), before: figures(1, 10), clock: "").lines(.usual).map(\.text)
+        #expect(lines.contains("hits        10/s in memory"))
+        #expect(lines.contains("disk        7 images   2 KiB"))
+        #expect(lines.last == "origin      a has failed; asked again in 2 s")
+        #expect(!lines.contains { $0.contains("requests") })
+    }
+
+    @Test(arguments: [
+        (0, "0"), (9.94, "9.9"), (1.01, "1"), (9_999, "9999"), (12_345, "12k"), (9_999_999, "10000k"),
+        (10_000_000, "10M"), (-1, "-"), (Double.nan, "-"), (.infinity, "-"), (1e300, "-"),
+    ])
+    func `a count is short`(_ value: Double, _ text: String) { #expect(TopScreen.count(value) == text) }
+
+    @Test(arguments: [
+        (0, "0 us"), (0.000_25, "250 us"), (0.002_5, "2.5 ms"), (0.01, "10 ms"), (2.5, "2.5 s"), (.infinity, "> 10 s"),
+        (Double.nan, "-"), (-1, "-"),
+    ])
+    func `a time has its unit`(_ value: Double, _ text: String) { #expect(TopScreen.seconds(value) == text) }
+
+    @Test(arguments: [
+        (0, "0 B"), (999, "999 B"), (1_000, "1.0 KiB"), (1_536, "1.5 KiB"), (1e18, "-"), (Double.nan, "-"),
+        (34_197_504, "33 MiB"),
+    ])
+    func `a size has its unit`(_ value: Double, _ text: String) { #expect(TopScreen.bytes(value) == text) }
+
+    @Test func `for programs every figure has its name`() throws {
+        let json = try figures(12, 3).json(since: try figures(10, 1))
+        #expect(json.contains("\"hit-rate\":0.6666666666666666"))
+        let memory = "{\"total\":300,\"per-second\":100,\"p50\":0.001,\"p95\":0.01,\"p99\":0.1}"
+        #expect(json.contains("\"requests\":{\"memory\":\(memory)"))
+        #expect(json.contains("\"downloads_total\":10") && json.contains("\"breakers_open/host\":0"))
+        #expect(json.contains("\"version\":\"1.2.3\\u001b[2J\""))
+    }
+}
