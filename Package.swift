@@ -261,7 +261,10 @@ let package = Package(
             linkerSettings: ["vips", "gobject-2.0", "glib-2.0"].map { .linkedLibrary($0) }),
         .testTarget(
             name: "RendererTests",
-            dependencies: ["RendererProtocol", "CPictureProbe", "LinuxSupport", "CLinux", nioCore],
+            dependencies: [
+                "RendererClient", "RendererProtocol", "ThumbnailCache", "CacheFakes", "CPictureProbe", "LinuxSupport",
+                "CLinux", nioCore, nioLocks, logging,
+            ],
             exclude: ["Pictures"], swiftSettings: swiftRules),
         .testTarget(
             name: "SocketLoopsTests", dependencies: ["SocketLoops", "CLinux", nioCore, nioLocks, logging, deque],

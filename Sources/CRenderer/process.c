@@ -12,13 +12,18 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-pid_t crenderer_fork(void) {
-    pid_t parent = getpid(), child = fork();
-    if (child == 0) {
-        /* Should it have ended meanwhile, nobody sends the signal any more. */
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(1);
-    }
-    return child;
+pid_t crenderer_fork(void) { return fork(); }
+
+int crenderer_poll(struct pollfd *waits, size_t count, const sigset_t *signals) {
+    return ppoll(waits, count, NULL, signals);
+}
+
+int crenderer_end_with(pid_t parent) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return -1;
+    if (getppid() == parent) return 0;
+    /* It has ended meanwhile, and nobody sends the signal any more. */
+    errno = ESRCH;
+    return -1;
 }
 
 void crenderer_give_way(void) {

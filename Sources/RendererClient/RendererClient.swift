@@ -88,10 +88,10 @@ public final class RendererClient: ImageRendering {
         guard isWanted() else { return .failure(.unavailable) }
         let request = RenderRequest(source, wish, number: number)
         // One that waited may have ended meanwhile, which says nothing of the picture.
-        if let worker = takeIdle(uid), let answer = ask(worker, request, source, wish, for: uid) {
+        if let worker = takeIdle(uid, for: number), let answer = ask(worker, request, source, wish, for: uid) {
             return answer
         }
-        guard let worker = newWorker() else { return .failure(.unavailable) }
+        guard let worker = newWorker(for: number) else { return .failure(.unavailable) }
         return ask(worker, request, source, wish, for: uid) ?? .failure(.badPicture)
     }
 
@@ -100,28 +100,38 @@ public final class RendererClient: ImageRendering {
         _ worker: WorkerConnection, _ request: RenderRequest, _ source: ByteBuffer, _ wish: RenditionWish,
         for uid: UInt32
     ) -> Result<ByteBuffer, RenditionFailure>? {
-        let isShutDown = state.withLockedValue { state in
-            state.working[request.number]?.worker = worker
-            return state.isShutDown
-        }
-        if isShutDown { worker.interrupt() }
         do {
             let answer = try worker.ask(request, source, mostBytes: wish.mostBytes)
             keep(worker, uid, of: request.number)
             return answer.map { .success($0) } ?? .failure(.badPicture)
         } catch {
-            state.withLockedValue { $0.working[request.number]?.worker = nil }
-            worker.close()
+            discard(worker, of: request.number)
             log.debug("a worker of the renderer has ended", metadata: ["uid": "\(uid)", "reason": "\(error)"])
             return nil
         }
     }
 
-    private func takeIdle(_ uid: UInt32) -> WorkerConnection? {
-        state.withLockedValue { state in
+    private func takeIdle(_ uid: UInt32, for number: UInt32) -> WorkerConnection? {
+        let worker = state.withLockedValue { state -> WorkerConnection? in
             guard let index = state.idle.lastIndex(where: { $0.uid == uid }) else { return nil }
             return state.idle.remove(at: index).worker
         }
+        if let worker { use(worker, for: number) }
+        return worker
+    }
+
+    /// From here on a shutdown ends what it does.
+    private func use(_ worker: WorkerConnection, for number: UInt32) {
+        let isShutDown = state.withLockedValue { state in
+            state.working[number]?.worker = worker
+            return state.isShutDown
+        }
+        if isShutDown { worker.interrupt() }
+    }
+
+    private func discard(_ worker: WorkerConnection, of number: UInt32) {
+        state.withLockedValue { $0.working[number]?.worker = nil }
+        worker.close()
     }
 
     private func keep(_ worker: WorkerConnection, _ uid: UInt32, of number: UInt32) {
@@ -135,11 +145,11 @@ public final class RendererClient: ImageRendering {
         surplus?.close()
     }
 
-    private func newWorker() -> WorkerConnection? {
+    private func newWorker(for number: UInt32) -> WorkerConnection? {
         // Others that waited for their turn may have tried meanwhile.
         if state.withLockedValue({ $0.retryAt > now() }) { return nil }
-        do throws(SystemError) {
-            let worker = WorkerConnection(try link.open(), now: now)
+        do {
+            let worker = try openWorker(for: number)
             let wasAway = state.withLockedValue { state in
                 defer { (state.failures, state.retryAt) = (0, 0) }
                 return state.failures > 0
@@ -150,7 +160,7 @@ public final class RendererClient: ImageRendering {
             let isFirst = state.withLockedValue { state in
                 state.failures += 1
                 state.retryAt = now() + Self.backoff.ceiling(attempt: state.failures)
-                return state.failures == 1
+                return state.failures == 1 && !state.isShutDown
             }
             if isFirst {
                 log.notice(
@@ -158,6 +168,19 @@ public final class RendererClient: ImageRendering {
                     metadata: ["reason": "\(error)"])
             }
             return nil
+        }
+    }
+
+    /// One that has greeted: should it end from then on, the picture did it.
+    private func openWorker(for number: UInt32) throws -> WorkerConnection {
+        let worker = WorkerConnection(try link.open(), now: now)
+        use(worker, for: number)
+        do {
+            try worker.awaitGreeting()
+            return worker
+        } catch {
+            discard(worker, of: number)
+            throw error
         }
     }
 

@@ -8,6 +8,9 @@ struct WorkerConnection: Sendable {
     /// Milliseconds for one picture, in which a worker has ended itself: it gives a picture 10 s.
     private static var longest: Int64 { 12_000 }
 
+    /// Milliseconds in which it greets. That takes it 15, on a machine that has nothing else to do.
+    private static var longestGreeting: Int64 { 5_000 }
+
     /// Why a worker is given up.
     struct Failure: Error, CustomStringConvertible {
         let description: String
@@ -25,6 +28,15 @@ struct WorkerConnection: Sendable {
 
     /// Has whoever waits for it fail.
     func interrupt() { shutdown(descriptor, CInt(SHUT_RDWR)) }
+
+    /// Blocks until the worker has greeted.
+    /// - Throws: where there is none.
+    func awaitGreeting() throws {
+        let greeting = try read(1, by: now() + Self.longestGreeting)
+        guard greeting.getInteger(at: greeting.readerIndex) == WorkerGreeting.byte else {
+            throw Failure(description: "its greeting is none")
+        }
+    }
 
     /// Blocks until the picture is made; nil where it cannot be.
     /// - Throws: where the worker has ended, takes too long, or says what cannot be.

@@ -21,12 +21,12 @@ struct Worker {
     private let connection: CInt
 
     /// Serves a connection, and ends the process. The caller is a copy of the parent, and has one thread.
-    static func run(on connection: CInt) -> Never {
-        signal(SIGCHLD, SIG_DFL)
+    static func run(on connection: CInt, of parent: pid_t) -> Never {
         do {
             crenderer_give_way()
-            let kept = try confine(keeping: connection)
-            try Worker(connection: kept).serve()
+            let worker = Worker(connection: try confine(keeping: connection, of: parent))
+            try worker.greet()
+            try worker.serve()
             _exit(0)
         } catch {
             // Behind the confinement nobody hears it: its standard error is closed as well.
@@ -38,12 +38,14 @@ struct Worker {
     // MARK: Giving up
 
     /// - Returns: the connection, the only descriptor that is left.
-    private static func confine(keeping connection: CInt) throws -> CInt {
+    private static func confine(keeping connection: CInt, of parent: pid_t) throws -> CInt {
         try limit(RLIMIT_AS, memory() + mostMemory)
         try limit(RLIMIT_CPU, 2 * mostTime)
         try limit(RLIMIT_FSIZE, 0)
         try limit(RLIMIT_CORE, 0)
         try leaveRoot()
+        // Whoever becomes another user outlives its parent again: PR_SET_PDEATHSIG(2const).
+        guard crenderer_end_with(parent) == 0 else { throw SystemError("end with the parent") }
         // Without Landlock, which a kernel may lack, the filter still lets nothing be opened.
         _ = try Confinement(readable: [], writable: [], sockets: .unix).apply()
         guard dup2(connection, 0) == 0, clinux_close_from(1) == 0 else { throw SystemError("keep one descriptor") }
@@ -68,6 +70,11 @@ struct Worker {
     }
 
     // MARK: Serving
+
+    private func greet() throws(SystemError) {
+        let byte = WorkerGreeting.byte
+        try withUnsafeBytes(of: byte) { (bytes) throws(SystemError) in try write(bytes) }
+    }
 
     /// Returns when the daemon has closed, or wants nothing for a while.
     private func serve() throws {

@@ -38,12 +38,20 @@ final class Renderer {
         if pid != 0 { waitpid(pid, nil, 0) }
     }
 
-    /// A connection, behind which the renderer puts a worker.
+    /// A connection, behind which the renderer has put a worker.
     func worker() throws -> RendererWorker {
         let (ours, theirs) = try Self.pair()
         defer { close(theirs) }
         guard clinux_send_descriptor(handing, theirs) == 0 else { throw SystemError("hand over a connection") }
-        return RendererWorker(ours)
+        let worker = RendererWorker(ours)
+        try #require(try worker.receive(1) == [WorkerGreeting.byte])
+        return worker
+    }
+
+    /// The processes of the workers that live.
+    func workers() throws -> [pid_t] {
+        let children = try readTextFile("/proc/\(pid)/task/\(pid)/children", limit: 4096)
+        return children.split(separator: " ").compactMap { pid_t($0) }
     }
 
     /// Ends it, as a daemon does that goes, and returns its status.

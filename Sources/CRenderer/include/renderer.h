@@ -3,6 +3,8 @@
 #ifndef CRENDERER_H
 #define CRENDERER_H
 
+#include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -65,9 +67,15 @@ enum crenderer_outcome crenderer_render(
 
 void crenderer_free(struct crenderer_picture *picture);
 
-/* fork(2), which Swift does not have. The child is killed when the thread that called ends: prctl(2),
- * PR_SET_PDEATHSIG. */
+/* fork(2), which Swift does not have. */
 pid_t crenderer_fork(void);
+
+/* ppoll(2) without a limit of time, which Swift does not have. */
+int crenderer_poll(struct pollfd *waits, size_t count, const sigset_t *signals);
+
+/* Has the calling process killed when its parent ends: prctl(2), PR_SET_PDEATHSIG. 0, or -1 and errno, ESRCH where the
+ * parent has ended. */
+int crenderer_end_with(pid_t parent);
 
 /* Gives way to whatever else the machine has to do: SCHED_BATCH and a nice value, sched(7). */
 void crenderer_give_way(void);

@@ -69,6 +69,7 @@ struct PictureDecoder {
         ).write(to: &frame)
         frame.writeImmutableBuffer(source)
         try ours.send(Array(frame.readableBytesView))
+        guard try ours.receive(1) == [WorkerGreeting.byte] else { throw SystemError("start a worker", code: EPROTO) }
         var head = ByteBuffer(bytes: try ours.receive(RenderAnswer.headLength))
         // It is no larger than what was asked for, or it is none.
         guard let answer = RenderAnswer(&head), answer.number == 1, answer.width <= side, answer.height <= side else {

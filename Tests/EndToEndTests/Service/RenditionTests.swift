@@ -101,6 +101,7 @@ extension EndToEnd {
                 kill(worker, SIGKILL)
                 #expect(try shape(client, "baseline.jpg", "SIZE", "33")[2] == "made here")
                 for process in try daemon.rendererProcesses() { kill(process, SIGKILL) }
+                try eventually("its processes have ended") { try daemon.rendererProcesses().isEmpty }
                 #expect(try shape(client, "baseline.jpg", "SIZE", "34")[2] == "as it came")
                 // What was made is still there.
                 #expect(try shape(client, "baseline.jpg", "SIZE", "32")[2] == "made here")
