@@ -1,4 +1,6 @@
 /* CRenderer: see include/renderer.h. What libvips does. */
+#define _GNU_SOURCE
+
 #include "renderer.h"
 
 #include <stdio.h>
@@ -48,6 +50,19 @@ static enum crenderer_format format_of(const char *loader) {
     for (size_t index = 0; loader && index < sizeof formats / sizeof *formats; index++)
         if (strcmp(loader, formats[index].name) == 0) return formats[index].format;
     return CRENDERER_SOURCE;
+}
+
+/* Whether an item of such a file is coded as HEVC, whatever its brand says: ISO/IEC 14496-12, 8.11.6, the box infe in
+ * versions 2 and 3. Its decoder is not one that this program is to have. */
+static int has_hevc(const unsigned char *bytes, size_t length) {
+    static const char box[] = "infe", kind[] = "hvc1";
+    const unsigned char *end = bytes + length, *place = bytes;
+    while ((place = memmem(place, (size_t)(end - place), box, 4))) {
+        place += 4;
+        for (size_t offset = 8; offset <= 10; offset += 2)
+            if ((size_t)(end - place) >= offset + 4 && memcmp(place + offset, kind, 4) == 0) return 1;
+    }
+    return 0;
 }
 
 /* What is opaque in all of its pixels says so of each. */
@@ -111,7 +126,7 @@ enum crenderer_outcome crenderer_render(
     memset(picture, 0, sizeof *picture);
     const char *loader = vips_foreign_find_load_buffer(source, length);
     enum crenderer_format own = format_of(loader);
-    if (own == CRENDERER_SOURCE) {
+    if (own == CRENDERER_SOURCE || (strstr(loader, "Heif") && has_hevc(source, length))) {
         vips_error_clear();
         snprintf(why, room, "no PNG, JPEG, GIF, WebP or AVIF");
         return CRENDERER_UNKNOWN_FORMAT;

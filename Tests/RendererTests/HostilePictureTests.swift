@@ -76,6 +76,9 @@ import Testing
         {
             #expect(try worker.render(Array(text.utf8), side: 64).answer.outcome == .unknownFormat, "\(text)")
         }
+        let hevc = try Pictures.named("hevc.avif")
+        #expect(hevc.holds("ftypavif") && hevc.holds("hvc1"))
+        #expect(try worker.render(hevc, side: 64).answer.outcome == .unknownFormat)
     }
 
     @Test(arguments: [

@@ -1,4 +1,4 @@
-"""Makes the pictures beside this file, with Pillow 13 from PyPI. They are kept, so that no test needs it.
+"""Makes the pictures beside this file, with Pillow 13 from PyPI and vips. They are kept, so that no test needs it.
 
 Each shows the same: a quarter in red above one in blue on the left, one in green above one in white on the right.
 """
@@ -6,6 +6,7 @@ Each shows the same: a quarter in red above one in blue on the left, one in gree
 import io
 import pathlib
 import struct
+import subprocess
 import zlib
 
 from PIL import Image, ImageCms
@@ -90,6 +91,11 @@ def main():
     save("animated.gif", frames[0], save_all=True, append_images=frames[1:], duration=100)
     save("animated.webp", image, save_all=True, append_images=[frames[1].convert("RGB")], lossless=True)
     save("plain.avif", image, quality=95, subsampling="4:4:4")
+    # What HEIC holds, under the name of AVIF: as `vips heifsave --compression hevc` codes it.
+    coded = HERE / "hevc.heic"
+    subprocess.run(["vips", "heifsave", HERE / "palette.png", coded, "--compression", "hevc"], check=True)
+    (HERE / "hevc.avif").write_bytes(coded.read_bytes().replace(b"heic", b"avif", 2))
+    coded.unlink()
     # Bombs: little to send, much to make of it.
     (HERE / "bomb.png").write_bytes(png(30_000, 30_000, 8, 2, b""))
     (HERE / "bomb-bits.png").write_bytes(png(20_000, 20_000, 1, 0, bytes(20_000 * 2_501)))
