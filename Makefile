@@ -1,7 +1,7 @@
 # thumbcached. `make help` lists what there is.
 #
-# demo and test install the system packages they miss (tools/install-dependencies); everything else only builds and
-# runs.
+# The demos and the tests install the system packages they miss (tools/install-dependencies); everything else only
+# builds and runs.
 
 PREFIX = /usr/local
 DESTDIR =
@@ -50,8 +50,8 @@ SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*
 SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service \
     thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service
 
-.PHONY: help demo test test-examples check release install deb lint-deb security-table test-system tsan asan \
-    fuzz history-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean
+.PHONY: help demo demo-fleet test test-examples check release install deb lint-deb security-table test-system tsan \
+    asan fuzz history-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -60,6 +60,11 @@ demo: ## see a user's cache live and end: a real origin, real pictures, the proo
 	@tools/install-dependencies build demo
 	$(RELEASE)
 	@tools/demo "$$($(RELEASE) --show-bin-path)"
+
+demo-fleet: ## see one log-out become true on three hosts, one of them cut off: a real Redis, the proof for each
+	@tools/install-dependencies build demo fleet
+	$(RELEASE)
+	@tools/demo-fleet "$$($(RELEASE) --show-bin-path)"
 
 test: ## build and run all tests
 	@tools/install-dependencies build test
