@@ -70,8 +70,15 @@ struct Relay {
             let look = try await stream.look(behind: saved?.id ?? .zero)
             outage.contact(at: now())
             switch Decision(saved, look, configuration.onGap) {
-            case .nameStream:
-                try await stream.nameStream((0..<16).map { _ in UInt8.random(in: .min ... .max) })
+            case .nameStream(let moment, let loss):
+                if let loss {
+                    log.warning(
+                        "the stream lost what was read here: it gets a new name, by which every host learns of it",
+                        metadata: ["why": "\(loss.rawValue)"])
+                }
+                let random = (0..<8).map { _ in UInt8.random(in: .min ... .max) }
+                let name = Incarnation.name(after: moment, now: look.time, random: random)
+                try await stream.nameStream(name, insteadOf: look.incarnation)
             case .closeGap(let gap, let then):
                 if await close(gap, then) { continue }
                 // It has not done what others believe of it.

@@ -193,6 +193,33 @@ extension EndToEnd {
             }
         }
 
+        /// A host that was away has no way to see by itself that the stream was longer once.
+        @Test func `I4: what Redis loses is true on a host that was away, since another has done it`() throws {
+            try withFleet(2) { redis, client, hosts in
+                try publish(client, "op", "logout", "user", "nobody")
+                for host in hosts {
+                    try host.waitUntilAtEnd(client)
+                    try host.logIn("alice", "bob")
+                }
+                #expect(try client.call("SAVE") == .ok)
+                hosts[1].killRelay()
+                // Twice, to the same snapshot: the name that it has must not be taken for a new one.
+                for user in ["alice", "bob"] {
+                    let client = try redis.connect()
+                    try publish(client, "op", "logout", "user", user)
+                    try hosts[0].waitUntilAtEnd(client)
+                    redis.kill()
+                    try redis.start()
+                    let restored = try redis.connect()
+                    try publish(restored, "op", "logout", "user", "nobody")
+                    try hosts[0].waitUntilAtEnd(restored)
+                }
+                #expect(try hosts[1].users() == ["alice", "bob"])
+                try hosts[1].startRelay()
+                try eventually("nobody is logged in there") { try hosts[1].users() == [] }
+            }
+        }
+
         @Test func `a relay that is no admin says what is wrong and acknowledges nothing`() throws {
             try withMachine { machine in
                 let redis = try RedisServer(machine)
