@@ -51,7 +51,7 @@ SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-log
     thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service
 
 .PHONY: help demo demo-fleet test test-examples check release install deb lint-deb security-table test-system tsan \
-    asan fuzz history-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean
+    asan fuzz history-test fleet-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -88,7 +88,7 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!/bin/sh' config/*/* examples/*/* packaging/debian/*); do sh -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!.*python3' tools/* config/*/* examples/*/*) tools/lib/*.py bench/*.py bench/*/*.py Tests/EndToEndTests/python/*.py \
-	    $$(find Tests/SystemTests -name '*.py'); do \
+	    $$(find Tests/SystemTests Tests/FleetTests -name '*.py'); do \
 	    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$$script" || exit 1; done
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
 	echo 'thread = 1' > .build/unknown-key.toml
@@ -203,6 +203,13 @@ history-test: ## what clients see through kills -9, held against the order it mu
 	@tools/install-dependencies build test
 	$(OWN_TMPDIR) swift build --build-tests
 	THUMBCACHED_HISTORIES=$(ROUNDS) tools/run-tests --filter 'EndToEndTests.*HistoryTests'
+
+# `tools/fleet-test .build/debug --rounds 20 --seed 7` for one run again; --keep leaves its logs and its history.
+fleet-test: ROUNDS = 200
+fleet-test: ## eight hosts, Redis with Sentinels, each in a network of its own: cuts, kills -9, restores (as root): ROUNDS
+	@tools/install-dependencies build fleet-test
+	$(OWN_TMPDIR) swift build
+	tools/fleet-test .build/debug --rounds $(ROUNDS)
 
 power-cut-test: ## cut the power of a store on ext4, xfs and btrfs, ROUNDS times each (as root)
 	@tools/install-dependencies build power-cut
