@@ -6,7 +6,7 @@ extension EndToEnd {
     /// How a relay reaches its server: TLS, users with passwords, and Sentinel.
     struct RelayConnectionTests {
         private static let rules =
-            "on >secret ~thumbcached:fleet* +@stream +@hash +get +set +multi +exec +time +hello +role +wait"
+            "on >secret ~thumbcached:fleet* +@stream +@hash +get +set +watch +multi +exec +time +hello +role +wait"
 
         /// An authority, and a server's certificate by it.
         private func makeCertificates(_ machine: Machine) throws -> (
