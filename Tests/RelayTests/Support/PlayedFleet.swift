@@ -50,7 +50,7 @@ struct PlayedFleet {
     /// All are back, and nothing else happens.
     /// - Returns: whether they come to the stream's end, and stay there.
     mutating func heal() -> Bool {
-        for _ in 0..<100 {
+        for _ in 0..<20 {
             for host in hosts.indices.shuffled(using: &random) { follow(host) }
         }
         let position = hosts[0].saved
