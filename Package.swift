@@ -153,6 +153,15 @@ let package = Package(
             ],
             swiftSettings: swiftRules + fuzzRules),
 
+        // The stream that log-outs for many machines are published to, and connections to its server.
+        .target(
+            name: "Fleet",
+            dependencies: [
+                "RESP", "Thumbcache", "ThumbnailCache", "ConfigurationReading", "LinuxSupport", nioCore, nioPosix,
+                .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
+            ],
+            swiftSettings: swiftRules),
+
         // The programs.
         .executableTarget(
             name: "thumbcached",
@@ -187,9 +196,8 @@ let package = Package(
         .executableTarget(
             name: "thumbcached-relay",
             dependencies: [
-                "RESP", "ThumbcacheProtocol", "Thumbcache", "ThumbnailCache", "ConfigurationReading", "ProgramLog",
-                "LinuxSupport", "CLinux", nioCore, nioPosix, nioLocks, logging, arguments,
-                .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                "RESP", "ThumbcacheProtocol", "Thumbcache", "ThumbnailCache", "Fleet", "ConfigurationReading",
+                "ProgramLog", "LinuxSupport", "CLinux", nioCore, nioPosix, nioLocks, logging, arguments,
             ],
             swiftSettings: swiftRules),
 
@@ -287,7 +295,8 @@ let package = Package(
         .testTarget(
             name: "RelayTests",
             dependencies: [
-                "thumbcached-relay", "ConfigurationReading", "Thumbcache", "RESP", "LinuxSupport", nioCore, logging,
+                "thumbcached-relay", "Fleet", "ConfigurationReading", "Thumbcache", "RESP", "LinuxSupport", nioCore,
+                logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(
@@ -318,8 +327,8 @@ if isFuzzing {
     package.products = []
     package.targets.removeAll { $0.isTest }
     let programs = [
-        "thumbcached", "thumbcached-fetcher", "thumbcached-renderer", "thumbcached-relay", "thumbcachectl",
-        "thumbcached-exporter",
+        "thumbcached", "thumbcached-fetcher", "thumbcached-renderer", "thumbcached-relay", "thumbcached-oidc",
+        "thumbcachectl", "thumbcached-exporter",
     ]
     for program in programs {
         guard let index = package.targets.firstIndex(where: { $0.name == program }) else { continue }

@@ -1,3 +1,5 @@
+import Fleet
+
 /// Why a relay has missed log-outs that it cannot name.
 enum Gap: String, Sendable {
     /// There is no position: the first start, or the file is lost or damaged.
@@ -38,7 +40,7 @@ extension Decision {
     ///   - saved: the position that is on disk; nil where there is none.
     ///   - look: at the stream, and at what is behind the saved position.
     init(_ saved: Position?, _ look: StreamLook, _ policy: GapPolicy) {
-        guard let incarnation = look.incarnation, Position.isIncarnation(incarnation) else {
+        guard let incarnation = look.incarnation, StreamLook.isIncarnation(incarnation) else {
             self = .nameStream
             return
         }

@@ -1,3 +1,4 @@
+import Fleet
 import LinuxSupport
 
 /// How far a relay has come in which stream: everything up to there is done, or accounted for. It is written only
@@ -27,16 +28,11 @@ extension Position {
         func value(_ line: Int, _ name: String) -> Substring? {
             lines[line].hasPrefix(name + " ") ? lines[line].dropFirst(name.count + 1) : nil
         }
-        guard let incarnation = value(1, "incarnation"), Self.isIncarnation(incarnation),
+        guard let incarnation = value(1, "incarnation"), StreamLook.isIncarnation(incarnation),
             let id = value(2, "id").flatMap({ StreamID($0) }),
             let count = value(3, "count").flatMap({ Int($0) }), count >= 0,
             let seen = value(4, "seen"), ["0", "1"].contains(seen)
         else { return nil }
         self.init(incarnation: String(incarnation), id: id, count: count, wasSeen: seen == "1")
-    }
-
-    /// Whether it is such as relays make: 32 hexadecimal digits. Whatever else stands there somebody else has written.
-    static func isIncarnation(_ text: some StringProtocol) -> Bool {
-        text.utf8.count == 32 && Array(text.utf8).withUnsafeBytes { Hex.isLowerCase($0) }
     }
 }

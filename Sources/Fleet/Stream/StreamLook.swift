@@ -1,0 +1,72 @@
+import LinuxSupport
+import NIOCore
+import RESP
+
+/// What the stream and what belongs to it were at one moment: all of it is read in one transaction, so that nothing of
+/// it is from before a FLUSHALL and something else from behind.
+package struct StreamLook: Sendable {
+    /// The name that the first relay gave this stream; another one, or none, is another stream.
+    package var incarnation: String?
+    /// Nil where there is none.
+    package var stream: Stream?
+    /// Milliseconds since 1970, by the server's clock.
+    package var time: Int64
+
+    package init(incarnation: String?, stream: Stream?, time: Int64) {
+        (self.incarnation, self.stream, self.time) = (incarnation, stream, time)
+    }
+
+    /// Whether it is a name such as relays give: 32 hexadecimal digits. Whatever else stands there somebody else has
+    /// written.
+    package static func isIncarnation(_ text: some StringProtocol) -> Bool {
+        text.utf8.count == 32 && Array(text.utf8).withUnsafeBytes { Hex.isLowerCase($0) }
+    }
+
+    package struct Stream: Sendable {
+        /// The last id that the stream has given, also where that entry is gone.
+        package var lastID: StreamID
+        /// Of the entries that are there; nil for none.
+        package var firstID: StreamID?
+        /// Whether the entry of ``lastID`` is there.
+        package var hasLast: Bool
+        /// Entries that it ever got.
+        package var added: Int
+        /// Entries that are there.
+        package var count: Int
+        /// Whether the entry at the position that was asked for is there.
+        package var hasPosition: Bool
+        /// The next entries behind that position; not all where there are many.
+        package var entries: [StreamEntry]
+
+        package init(
+            lastID: StreamID, firstID: StreamID?, hasLast: Bool, added: Int, count: Int, hasPosition: Bool,
+            entries: [StreamEntry] = []
+        ) {
+            (self.lastID, self.firstID, self.hasLast) = (lastID, firstID, hasLast)
+            (self.added, self.count, self.hasPosition) = (added, count, hasPosition)
+            self.entries = entries
+        }
+
+        /// Entries that are gone. They go from the oldest on, but for what somebody deletes by hand.
+        package var removed: Int { max(0, added - count) }
+    }
+}
+
+package struct StreamEntry: Sendable {
+    package let id: StreamID
+    package let order: Result<Order, EntryError>
+
+    package init(id: StreamID, order: Result<Order, EntryError>) { (self.id, self.order) = (id, order) }
+
+    /// As XRANGE gives it: an id, and fields and values in turns.
+    package init?(_ value: Value) {
+        guard let parts = value.elements, parts.count == 2, let id = parts[0].text.flatMap({ StreamID($0) }) else {
+            return nil
+        }
+        self.id = id
+        let words = (parts[1].elements ?? []).compactMap(\.bytes)
+        guard words.count.isMultiple(of: 2), words.count == parts[1].elements?.count else { return nil }
+        let fields = stride(from: 0, to: words.count, by: 2).map { (name: words[$0], value: words[$0 + 1]) }
+        order = Result { () throws(EntryError) in try FleetEntry.order(fields) }
+    }
+}
