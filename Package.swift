@@ -48,6 +48,7 @@ let package = Package(
         .executable(name: "thumbcached-fetcher", targets: ["thumbcached-fetcher"]),
         .executable(name: "thumbcached-renderer", targets: ["thumbcached-renderer"]),
         .executable(name: "thumbcached-relay", targets: ["thumbcached-relay"]),
+        .executable(name: "thumbcached-oidc", targets: ["thumbcached-oidc"]),
         .executable(name: "thumbcachectl", targets: ["thumbcachectl"]),
         .executable(name: "thumbcached-exporter", targets: ["thumbcached-exporter"]),
         .library(name: "Thumbcache", targets: ["Thumbcache"]),
@@ -63,6 +64,11 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
+        .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
+        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     ],
     targets: [
         // C that Swift cannot call directly.
@@ -201,6 +207,22 @@ let package = Package(
             ],
             swiftSettings: swiftRules),
 
+        // Takes log-outs from an identity provider, over HTTP, and publishes them.
+        .executableTarget(
+            name: "thumbcached-oidc",
+            dependencies: [
+                "Fleet", "Thumbcache", "ThumbnailCache", "ThumbcacheProtocol", "ConfigurationReading", "ProgramLog",
+                "LinuxSupport", "CLinux", nioCore, nioPosix, nioHTTP1, nioLocks, logging, arguments,
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "HummingbirdTLS", package: "hummingbird"),
+                .product(name: "JWTKit", package: "jwt-kit"),
+                .product(name: "AsyncHTTPClient", package: "async-http-client"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+            ],
+            swiftSettings: swiftRules),
+
         .executableTarget(
             name: "thumbcachectl",
             dependencies: [
@@ -299,6 +321,18 @@ let package = Package(
                 logging,
             ],
             swiftSettings: swiftRules),
+        .testTarget(
+            name: "OIDCTests",
+            dependencies: [
+                "thumbcached-oidc", "ConfigurationReading", "Fleet", "Thumbcache", nioCore, nioPosix, nioHTTP1,
+                nioLocks,
+                logging,
+                .product(name: "NIOEmbedded", package: "swift-nio"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
+            ],
+            exclude: ["python"], swiftSettings: swiftRules),
         .testTarget(
             name: "ExporterTests",
             dependencies: ["thumbcached-exporter", "Thumbcache", nioCore, nioPosix, nioHTTP1, nioLocks, logging],
