@@ -16,14 +16,14 @@ struct HTTPSKeyDownload: KeyDownload {
     func download() async throws(KeyFailure) -> [UInt8] {
         let answer: Result<[UInt8], KeyFailure>
         do throws(ThumbcacheError) {
-            answer = try await within(limit) { () async throws(ThumbcacheError) in await self.answer() }
+            answer = try await within(limit) { () async throws(ThumbcacheError) in try await self.answer() }
         } catch {
             throw KeyFailure("the JWKS endpoint did not answer in time")
         }
         return try answer.get()
     }
 
-    private func answer() async -> Result<[UInt8], KeyFailure> {
+    private func answer() async throws(ThumbcacheError) -> Result<[UInt8], KeyFailure> {
         do {
             var request = HTTPClientRequest(url: url)
             request.headers.add(name: "Accept", value: "application/jwk-set+json, application/json")
@@ -37,6 +37,8 @@ struct HTTPSKeyDownload: KeyDownload {
         } catch is NIOTooManyBytesError {
             return .failure(KeyFailure("the JWKS endpoint's answer has more than \(Self.longestAnswer) bytes"))
         } catch {
+            // By its limit: that is the reason, and not what was cut off by it.
+            if Task.isCancelled { throw .cancelled }
             return .failure(KeyFailure("the JWKS endpoint cannot be asked: \(error)"))
         }
     }
