@@ -56,6 +56,11 @@ def sign(payload, key="rsa", alg="RS256", header=None, by=None):
     return jws.serialize_compact(head, json.dumps(payload), by or keys[key], registry=registry)
 
 
+def sign_raw(payload):
+    head = {"alg": "RS256", "kid": "rsa"}
+    return jws.serialize_compact(head, payload, keys["rsa"], registry=jws.JWSRegistry(algorithms=ALGORITHMS))
+
+
 def text(data):
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
@@ -151,6 +156,9 @@ forged = {
     "four parts": (sign(claims()) + ".x", "is no signed JWT"),
     "padding": (sign(claims()) + "=", "not in base64url"),
     "a header that is no JSON": (text(b"x") + "." + text(b"{}") + ".eA", "header is not as RFC 7515"),
+    "a header that is nested without end": (
+        text(b'{"alg":' + b"[" * 40_000) + "." + text(b"{}") + ".eA", "header is not as RFC 7515"),
+    "claims that are nested without end": (sign_raw('{"a":' * 6_000 + "1" + "}" * 6_000), "no JSON object"),
     "a header that has to be understood": (
         by_hand({"alg": "RS256", "kid": "rsa", "crit": ["exp"], "exp": 1}, claims()), "has a crit"),
     "typ of an access token": (sign(claims(), header={"typ": "at+jwt"}), "typ is none of"),
