@@ -1,7 +1,7 @@
 # thumbcached. `make help` lists what there is.
 #
-# demo and test install the system packages they miss (tools/install-dependencies); everything else only builds and
-# runs.
+# The demos and the tests install the system packages they miss (tools/install-dependencies); everything else only
+# builds and runs.
 
 PREFIX = /usr/local
 DESTDIR =
@@ -50,8 +50,8 @@ SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*
 SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service \
     thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
-.PHONY: help demo test test-examples check release install deb lint-deb security-table test-system tsan asan \
-    fuzz history-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean
+.PHONY: help demo demo-fleet test test-examples check release install deb lint-deb security-table test-system tsan \
+    asan fuzz history-test fleet-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -60,6 +60,11 @@ demo: ## see a user's cache live and end: a real origin, real pictures, the proo
 	@tools/install-dependencies build demo
 	$(RELEASE)
 	@tools/demo "$$($(RELEASE) --show-bin-path)"
+
+demo-fleet: ## see one log-out become true on three hosts, one of them cut off: a real Redis, the proof for each
+	@tools/install-dependencies build demo fleet
+	$(RELEASE)
+	@tools/demo-fleet "$$($(RELEASE) --show-bin-path)"
 
 test: ## build and run all tests
 	@tools/install-dependencies build test
@@ -83,7 +88,7 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!/bin/sh' config/*/* examples/*/* packaging/debian/*); do sh -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!.*python3' tools/* config/*/* examples/*/*) tools/lib/*.py bench/*.py bench/*/*.py Tests/EndToEndTests/python/*.py \
-	    $$(find Tests/SystemTests -name '*.py'); do \
+	    $$(find Tests/SystemTests Tests/FleetTests -name '*.py'); do \
 	    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$$script" || exit 1; done
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
 	echo 'thread = 1' > .build/unknown-key.toml
@@ -198,6 +203,13 @@ history-test: ## what clients see through kills -9, held against the order it mu
 	@tools/install-dependencies build test
 	$(OWN_TMPDIR) swift build --build-tests
 	THUMBCACHED_HISTORIES=$(ROUNDS) tools/run-tests --filter 'EndToEndTests.*HistoryTests'
+
+# `tools/fleet-test .build/debug --rounds 20 --seed 7` for one run again; --keep leaves its logs and its history.
+fleet-test: ROUNDS = 200
+fleet-test: ## eight hosts, Redis with Sentinels, each in a network of its own: cuts, kills -9, restores (as root): ROUNDS
+	@tools/install-dependencies build fleet-test
+	$(OWN_TMPDIR) swift build
+	tools/fleet-test .build/debug --rounds $(ROUNDS)
 
 power-cut-test: ## cut the power of a store on ext4, xfs and btrfs, ROUNDS times each (as root)
 	@tools/install-dependencies build power-cut

@@ -39,4 +39,26 @@ import Thumbcache
         }
         #expect(lies > 0)
     }
+
+    /// What one host has done every host does, whatever the server loses: who has done it remembers.
+    @Test(arguments: 0..<2_000)
+    func `I4: what one host has done is true on all when they are back`(seed: UInt64) {
+        var fleet = PlayedFleet(seed: seed)
+        for _ in 0..<80 { fleet.takeStep() }
+        let isHealed = fleet.heal()
+        #expect(isHealed, "seed \(seed)")
+        #expect(fleet.forgotten == [], "seed \(seed)")
+    }
+
+    @Test func `the checker sees a relay that keeps to itself what the stream has lost`() {
+        var forgotten = 0
+        for seed in 0..<200 as Range<UInt64> {
+            var fleet = PlayedFleet(seed: seed)
+            fleet.keepsItToItself = true
+            for _ in 0..<80 { fleet.takeStep() }
+            _ = fleet.heal()
+            forgotten += fleet.forgotten.count
+        }
+        #expect(forgotten > 0)
+    }
 }

@@ -166,6 +166,7 @@ import Testing
         ("client getname", .client(.getName)),
         ("CLIENT SETNAME worker-1", .client(.setName(bytes("worker-1")))),
         ("CLIENT SETINFO LIB-NAME redis-py(x)", .client(.setInfo(key: "lib-name", value: bytes("redis-py(x)")))),
+        ("CLIENT CAPA redirect", .client(.capabilities)), ("client capa a b", .client(.capabilities)),
         ("CLIENT SETINFO lib-ver 7.0", .client(.setInfo(key: "lib-ver", value: bytes("7.0")))),
         ("COMMAND", .command(.all)),
         ("COMMAND COUNT", .command(.count)),

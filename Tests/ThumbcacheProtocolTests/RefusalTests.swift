@@ -52,6 +52,7 @@ import Testing
         (
             "CLIENT",
             "wrong number of arguments for 'client': CLIENT ID|LIST|GETNAME|SETNAME name|SETINFO LIB-NAME|LIB-VER value"
+                + "|CAPA name [name ...]"
         ),
         ("COMMAND COUNT x", "wrong number of arguments for 'command': COMMAND COUNT|INFO [name ...]|DOCS [name ...]"),
         // Options.
@@ -161,9 +162,9 @@ import Testing
         ("SELECT zero", "no database 'zero': there is only 0"),
         (
             "CLIENT NO-EVICT on",
-            "unknown subcommand 'NO-EVICT' of 'client': expected ID, LIST, GETNAME, SETNAME or SETINFO"
+            "unknown subcommand 'NO-EVICT' of 'client': expected ID, LIST, GETNAME, SETNAME, SETINFO or CAPA"
         ),
-        ("CLIENT KILL", "unknown subcommand 'KILL' of 'client': expected ID, LIST, GETNAME, SETNAME or SETINFO"),
+        ("CLIENT KILL", "unknown subcommand 'KILL' of 'client': expected ID, LIST, GETNAME, SETNAME, SETINFO or CAPA"),
         (
             "CLIENT SETINFO LIB-COLOUR red",
             "bad attribute 'LIB-COLOUR' for 'client setinfo': expected LIB-NAME or LIB-VER"

@@ -81,6 +81,8 @@ extension Connection {
     }
 
     private func info(_ sections: [String]) {
+        // This request, and those that came with it, too.
+        recordCounts()
         let beforehand = context.info.beforehand(sections)
         guard !beforehand.isEmpty else { return respond(infoReply(sections)) }
         let ticket = startBarrier()
@@ -162,6 +164,7 @@ extension Connection {
         case .setInfo(let key, let value):
             registration.client.label(key, String(buffer: value))
             respond(.ok)
+        case .capabilities: respond(.ok)
         }
     }
 

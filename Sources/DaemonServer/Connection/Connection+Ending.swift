@@ -79,6 +79,7 @@ extension Connection {
         giveBackMemory()
         share.charge()
         turns.leave(share)
+        recordCounts()
         context.registry.leave(registration.id)
     }
 

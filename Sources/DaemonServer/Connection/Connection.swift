@@ -89,7 +89,9 @@ final class Connection: StreamHandler {
     private var isResting = false
 
     var replies = ReplyQueue()
-    var waiting: [ReplyQueue.Ticket: Waiting] = [:]
+    var waiting: [ReplyQueue.Ticket: Waiting] = [:] {
+        didSet { registration.client.waits(!waiting.isEmpty) }
+    }
     /// Small replies, gathered to be written at once.
     var gathered = ByteBuffer()
     var watchdog: Scheduled<Void>?
@@ -144,12 +146,14 @@ final class Connection: StreamHandler {
         updateMemory()
         watch()
         share.charge()
-        recordHits()
+        recordCounts()
     }
 
-    /// What was answered at once took as long as this round has by now.
-    private func recordHits() {
+    /// Counts what there was where others see it. What was answered at once took as long as this round has by now.
+    func recordCounts() {
+        registration.client.asked(reader.count)
         guard hits != (0, 0) else { return }
+        registration.client.served(hits: hits.memory + hits.disk)
         let time = eventLoop.round.soFar
         if hits.memory > 0 { turns.latencies.record(.memory, time, count: hits.memory) }
         if hits.disk > 0 { turns.latencies.record(.disk, time, count: hits.disk) }
@@ -347,6 +351,8 @@ final class Connection: StreamHandler {
         answer(
             ticket,
             waiting.shape.reply(outcome, epoch: waiting.cache.epoch, now: context.services.time.now, waiting.version))
-        turns.latencies.record(Latencies.Source(outcome), .now() - waiting.since)
+        let source = Latencies.Source(outcome)
+        registration.client.served(hits: source.isHit ? 1 : 0, misses: source.isHit ? 0 : 1)
+        turns.latencies.record(source, .now() - waiting.since)
     }
 }

@@ -11,6 +11,9 @@ public final class Latencies: Sendable {
         case none
         case error
 
+        /// Whether the image was held when it was asked for.
+        var isHit: Bool { self == .memory || self == .disk }
+
         init(_ outcome: GetOutcome) {
             switch outcome {
             case .failure: self = .error
@@ -80,8 +83,8 @@ final class LatencyRecorder: Sendable {
     /// - Parameter count: of requests that took this long.
     func record(_ source: Latencies.Source, _ time: TimeAmount, count: Int = 1) {
         let bucket = Latencies.bounds.firstIndex { time.nanoseconds <= $0 } ?? Latencies.bounds.count
-        figures.add(count, at: source.rawValue * Self.perSource + bucket)
-        figures.add(Int(time.nanoseconds) &* count, at: (source.rawValue + 1) * Self.perSource - 1)
+        figures.addAlone(count, at: source.rawValue * Self.perSource + bucket)
+        figures.addAlone(Int(time.nanoseconds) &* count, at: (source.rawValue + 1) * Self.perSource - 1)
     }
 
     func count(_ source: Latencies.Source, _ bucket: Int) -> Int { figures[source.rawValue * Self.perSource + bucket] }

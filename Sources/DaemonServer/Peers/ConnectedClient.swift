@@ -17,6 +17,11 @@ final class ConnectedClient: Sendable {
     private let since = NIODeadline.now()
     private let heard = Atomic<UInt64>(0)
     private let current = NIOLockedValueBox(Labels())
+    // Each has one writer, its loop: a load and a store do, and no core waits for another.
+    private let commands = Atomic<Int>(0)
+    private let hits = Atomic<Int>(0)
+    private let misses = Atomic<Int>(0)
+    private let waits = Atomic<Bool>(false)
 
     init(id: UInt64, peer: Peer) {
         self.id = id
@@ -30,6 +35,33 @@ final class ConnectedClient: Sendable {
 
     /// When it was last heard of, in nanoseconds.
     var lastHeard: UInt64 { heard.load(ordering: .relaxed) }
+
+    /// Called on its loop.
+    /// - Parameter commands: of all that it has sent so far; fewer than there were say nothing.
+    func asked(_ commands: Int) {
+        if commands > self.commands.load(ordering: .relaxed) { self.commands.store(commands, ordering: .relaxed) }
+    }
+
+    /// Called on its loop.
+    /// - Parameters:
+    ///   - hits: images that were served from what was held.
+    ///   - misses: requests for images that were answered otherwise.
+    func served(hits: Int = 0, misses: Int = 0) {
+        if hits > 0 { self.hits.store(self.hits.load(ordering: .relaxed) &+ hits, ordering: .relaxed) }
+        if misses > 0 { self.misses.store(self.misses.load(ordering: .relaxed) &+ misses, ordering: .relaxed) }
+    }
+
+    /// Called on its loop: whether requests of it wait for images.
+    func waits(_ waits: Bool) { self.waits.store(waits, ordering: .relaxed) }
+
+    /// Whether it waits for images.
+    var isWaiting: Bool { waits.load(ordering: .relaxed) }
+
+    var counts: ClientCounts {
+        ClientCounts(
+            commands: commands.load(ordering: .relaxed), hits: hits.load(ordering: .relaxed),
+            misses: misses.load(ordering: .relaxed))
+    }
 
     var labels: Labels { current.withLockedValue { $0 } }
 

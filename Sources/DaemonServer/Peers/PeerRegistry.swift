@@ -20,8 +20,10 @@ public final class PeerRegistry: Sendable {
         var connections: [UInt64: Member] = [:]
         /// Those who have connections.
         var accounts: [UInt32: Account] = [:]
-        /// The last number that each account was given for a connection; kept for all that ever came.
-        var lastClientIDs: [UInt32: UInt64] = [:]
+        /// Of all that ever came.
+        var histories: [UInt32: History] = [:]
+        /// Of all together.
+        var history: History
         var statistics = Statistics()
         /// Refused, and still open so that their peers can read why.
         var lingering = 0
@@ -34,6 +36,15 @@ public final class PeerRegistry: Sendable {
         var connections = 0
         /// Those of them that can give way to others: an admin's never does.
         var evictable = 0
+    }
+
+    /// What is kept of an account when its connections have ended.
+    fileprivate struct History {
+        /// The last number that a connection was given.
+        var lastClientID: UInt64 = 0
+        /// Of connections that have ended.
+        var ended = ClientCounts()
+        var rate: CommandRate
     }
 
     fileprivate struct Member: Sendable {
@@ -52,12 +63,13 @@ public final class PeerRegistry: Sendable {
         case giveWay(String)
     }
 
-    private let state = NIOLockedValueBox(State())
+    private let state: NIOLockedValueBox<State>
     private let accountOf: @Sendable (UInt32) -> UInt32
 
     /// - Parameter accountOf: the account that a uid counts for.
     public init(accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 }) {
         self.accountOf = accountOf
+        state = NIOLockedValueBox(State(history: History(rate: CommandRate(since: .now()))))
     }
 
     /// A connection that was let in.
@@ -165,17 +177,10 @@ public final class PeerRegistry: Sendable {
         return listed.sorted { $0.key < $1.key }.map { $0.value.client.line(at: now) }.joined()
     }
 
-    /// What INFO says of clients: of the caller's own account, and to observers of all.
-    public func lines(for peer: Peer) -> [(name: String, value: String)] {
-        let account = accountOf(peer.uid)
-        let (own, all) = state.withLockedValue { ($0.accounts[account]?.connections ?? 0, $0.statistics) }
-        guard peer.isObserver else { return [("connected_clients", "\(own)")] }
-        return [
-            ("connected_clients", "\(all.connections)"),
-            ("connections_accepted", "\(all.accepted)"),
-            ("connections_refused", "\(all.refused)"),
-            ("connections_evicted", "\(all.evicted)"),
-        ]
+    /// Of the caller's own account, and to observers of all. Looks at every connection.
+    func figures(for peer: Peer, now: NIODeadline) -> Figures {
+        let account = peer.isObserver ? nil : accountOf(peer.uid)
+        return state.withLockedValue { $0.figures(of: account, now: now) }
     }
 }
 
@@ -200,8 +205,8 @@ extension PeerRegistry.State {
         _ uid: UInt32, _ peer: Peer, _ tell: @escaping @Sendable (PeerRegistry.Order) -> Void
     ) -> PeerRegistry.Registration {
         lastID += 1
-        lastClientIDs[uid, default: 0] += 1
-        let client = ConnectedClient(id: lastClientIDs[uid] ?? 0, peer: peer)
+        histories[uid, default: .init(rate: CommandRate(since: .now()))].lastClientID += 1
+        let client = ConnectedClient(id: histories[uid]?.lastClientID ?? 0, peer: peer)
         connections[lastID] = PeerRegistry.Member(account: uid, client: client, tell: tell)
         var account = accounts[uid] ?? PeerRegistry.Account()
         account.connections += 1
@@ -220,6 +225,8 @@ extension PeerRegistry.State {
     fileprivate mutating func remove(_ id: UInt64) -> PeerRegistry.Member? {
         guard let member = connections.removeValue(forKey: id) else { return nil }
         statistics.connections -= 1
+        history.ended += member.client.counts
+        histories[member.account]?.ended += member.client.counts
         accounts[member.account]?.connections -= 1
         accounts[member.account]?.evictable -= member.client.peer.isAdmin ? 0 : 1
         if accounts[member.account]?.connections == 0 { accounts[member.account] = nil }
@@ -235,5 +242,22 @@ extension PeerRegistry.State {
         guard let idlest else { return nil }
         statistics.evicted += 1
         return remove(idlest.key)
+    }
+
+    /// - Parameter account: nil for all.
+    fileprivate mutating func figures(of account: UInt32?, now: NIODeadline) -> PeerRegistry.Figures {
+        var figures = PeerRegistry.Figures()
+        let found = if let account { histories[account] } else { Optional(history) }
+        guard var history = found else { return figures }
+        figures.accepted = account == nil ? statistics.accepted : Int(history.lastClientID)
+        figures.counts = history.ended
+        for member in connections.values where account == nil || member.account == account {
+            figures.connections += 1
+            figures.waiting += member.client.isWaiting ? 1 : 0
+            figures.counts += member.client.counts
+        }
+        figures.commandsPerSecond = history.rate.look(at: figures.counts.commands, now)
+        if let account { histories[account] = history } else { self.history = history }
+        return figures
     }
 }

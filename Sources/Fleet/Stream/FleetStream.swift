@@ -65,14 +65,19 @@ package struct FleetStream: Sendable {
         return stream
     }
 
-    /// Gives the stream a name, where it has none yet.
-    package func nameStream(_ random: [UInt8]) async throws(RedisError) {
-        let old = try await connection.call("GET", incarnation)
+    /// Gives the stream a name, unless it has got another one since a look.
+    /// - Parameter old: what it was called at the look.
+    package func nameStream(_ name: String, insteadOf old: String?) async throws(RedisError) {
+        // Of several relays that see the same one is first, and the others follow it.
+        try await connection.call("WATCH", incarnation)
+        let current = try await connection.call("GET", incarnation).text
         // Something else than a name of ours would be read as none for ever.
-        if let text = old.text, !StreamLook.isIncarnation(text) {
+        if let current, !Incarnation.isOne(current) {
             throw RedisError("\(incarnation) has something else than relays write; remove it")
         }
-        try await connection.call("SET", incarnation, Hex.text(random), "NX")
+        try await connection.call("MULTI")
+        if current == old { try await connection.call("SET", incarnation, name) }
+        try await connection.call("EXEC")
     }
 
     /// Returns when there is an entry behind a position, or after some time.

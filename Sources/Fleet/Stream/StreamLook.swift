@@ -1,4 +1,3 @@
-import LinuxSupport
 import NIOCore
 import RESP
 
@@ -14,12 +13,6 @@ package struct StreamLook: Sendable {
 
     package init(incarnation: String?, stream: Stream?, time: Int64) {
         (self.incarnation, self.stream, self.time) = (incarnation, stream, time)
-    }
-
-    /// Whether it is a name such as relays give: 32 hexadecimal digits. Whatever else stands there somebody else has
-    /// written.
-    package static func isIncarnation(_ text: some StringProtocol) -> Bool {
-        text.utf8.count == 32 && Array(text.utf8).withUnsafeBytes { Hex.isLowerCase($0) }
     }
 
     package struct Stream: Sendable {

@@ -190,6 +190,7 @@ extension ClientCommand {
         case "LIST": self = .list
         case "GETNAME": self = .getName
         case "SETNAME": self = .setName(try request[2].connectionName("name"))
+        case "CAPA": self = .capabilities
         default:
             let key = try request.names(2..<3)[0].lowercased()
             guard key == "lib-name" || key == "lib-ver" else {
@@ -338,6 +339,7 @@ enum CommandName: Int, CaseIterable {
                         "setinfo", "Says which library the client uses",
                         .oneOf("attribute", .word("LIB-NAME", "lib-name"), .word("LIB-VER", "lib-ver")),
                         .string("value")),
+                    part("capa", "Says what the client can do, which changes nothing", .string("name").multiple),
                 ], mayStandAlone: false)
         case .command:
             takes(

@@ -157,7 +157,7 @@ public struct HelloCommand: Sendable, Equatable {
     public var name: ByteBuffer?
 }
 
-/// `CLIENT ID|LIST|GETNAME|SETNAME n|SETINFO k v`
+/// `CLIENT ID|LIST|GETNAME|SETNAME n|SETINFO k v|CAPA name [name ...]`
 public enum ClientCommand: Sendable, Equatable {
     case id
     case list
@@ -166,6 +166,8 @@ public enum ClientCommand: Sendable, Equatable {
     case setName(ByteBuffer)
     /// `key` in lower case: `lib-name` or `lib-ver`.
     case setInfo(key: String, value: ByteBuffer)
+    /// What the client can do, in words of Valkey's. All of it is about what there is not here, such as redirections.
+    case capabilities
 }
 
 /// `COMMAND`, `COMMAND COUNT`, `COMMAND INFO|DOCS [name ...]`

@@ -6,7 +6,8 @@ struct Info: DaemonCommand {
         abstract: "Print figures of the daemon.",
         discussion: """
             In sections, as 'redis-cli info' prints them; figures of other uids only for admins and observers. With --json an object \
-            for each section. The sections are server, clients, memory, cache, store, fetch, sessions and purge.
+            for each section. The sections are server, clients, memory, stats, cache, store, fetch, sessions, \
+            purge and keyspace.
 
             Example:
               thumbcachectl info memory store

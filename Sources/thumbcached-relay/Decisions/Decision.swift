@@ -6,6 +6,8 @@ enum Gap: String, Sendable {
     case noPosition = "no position is known"
     /// FLUSHALL, a database that was lost, or another server.
     case otherStream = "it is another stream than before"
+    /// The same, where its name is from before: a backup that was restored, or a server that was the master once.
+    case earlierStream = "it is a stream from before"
     /// A fail-over that lost writes, or a backup that was restored.
     case wentBack = "the stream ends before the position"
     /// A backup that was restored, and written to since.
@@ -22,8 +24,8 @@ enum GapPolicy: String, CaseIterable, Sendable {
 
 /// What follows from a look at the stream.
 enum Decision: Sendable {
-    /// The stream has no name: it gets one, and is looked at again.
-    case nameStream
+    /// The stream has no name, or has lost what was read here: it gets one of a later moment, and is looked at again.
+    case nameStream(after: UInt64, Gap?)
     /// The policy's action, and when that has its receipt, this position.
     case closeGap(Gap, then: Position)
     /// These, in order, and when they have their receipts, this position.
@@ -40,8 +42,12 @@ extension Decision {
     ///   - saved: the position that is on disk; nil where there is none.
     ///   - look: at the stream, and at what is behind the saved position.
     init(_ saved: Position?, _ look: StreamLook, _ policy: GapPolicy) {
-        guard let incarnation = look.incarnation, StreamLook.isIncarnation(incarnation) else {
-            self = .nameStream
+        guard let incarnation = look.incarnation, Incarnation.isOne(incarnation) else {
+            self = .nameStream(after: saved?.latest ?? 0, nil)
+            return
+        }
+        if let saved, let loss = Gap(losing: saved, look, incarnation) {
+            self = .nameStream(after: max(saved.latest, Incarnation.start(incarnation)), loss)
             return
         }
         if let gap = Gap(saved, look, incarnation) {
@@ -69,8 +75,21 @@ extension Gap {
             self = .noPosition
             return
         }
-        guard saved.incarnation == incarnation else {
+        if saved.incarnation != incarnation {
             self = .otherStream
+        } else if let stream = look.stream, stream.removed > saved.count {
+            self = .trimmed
+        } else {
+            return nil
+        }
+    }
+
+    /// Why the stream no longer has what it had at the saved position; nil where it has, or where its
+    /// name is later than all that is known here.
+    fileprivate init?(losing saved: Position, _ look: StreamLook, _ incarnation: String) {
+        guard saved.incarnation == incarnation else {
+            if Incarnation.start(incarnation) > saved.latest { return nil }
+            self = .earlierStream
             return
         }
         guard let stream = look.stream else {
@@ -81,7 +100,7 @@ extension Gap {
         if stream.lastID < saved.id || stream.added < saved.count {
             self = .wentBack
         } else if stream.removed > saved.count {
-            self = .trimmed
+            return nil
         } else if stream.added == saved.count, stream.lastID != saved.id {
             // As many entries, and others.
             self = .rewritten
@@ -94,6 +113,9 @@ extension Gap {
 }
 
 extension Position {
+    /// Nothing that is known here is from later, by the server's clock.
+    fileprivate var latest: UInt64 { max(Incarnation.start(incarnation), id.milliseconds) }
+
     /// Where to go on behind a gap. When everybody is logged out, whatever the stream had at the look is done. Else all
     /// that is still there is carried out: what was done before is done once more.
     fileprivate init(behind look: StreamLook, _ incarnation: String, _ policy: GapPolicy) {

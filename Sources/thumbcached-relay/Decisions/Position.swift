@@ -1,5 +1,4 @@
 import Fleet
-import LinuxSupport
 
 /// How far a relay has come in which stream: everything up to there is done, or accounted for. It is written only
 /// behind the daemon's receipt.
@@ -28,7 +27,7 @@ extension Position {
         func value(_ line: Int, _ name: String) -> Substring? {
             lines[line].hasPrefix(name + " ") ? lines[line].dropFirst(name.count + 1) : nil
         }
-        guard let incarnation = value(1, "incarnation"), StreamLook.isIncarnation(incarnation),
+        guard let incarnation = value(1, "incarnation"), Incarnation.isOne(incarnation),
             let id = value(2, "id").flatMap({ StreamID($0) }),
             let count = value(3, "count").flatMap({ Int($0) }), count >= 0,
             let seen = value(4, "seen"), ["0", "1"].contains(seen)

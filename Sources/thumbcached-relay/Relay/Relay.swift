@@ -25,8 +25,11 @@ struct Relay {
     private var skipped = 0
     /// Of this process, as others see it.
     private let process = Hex.text((0..<4).map { _ in UInt8.random(in: .min ... .max) })
-    /// Whether the host's place in the table was this process's already.
+    /// Whether the host's place in the table was this process's already, on this connection: a table that was restored
+    /// may have what a process before this one said.
     private var hasAcknowledged = false
+    /// The gap that the log has told of and that is not made up for.
+    private var openGap: Gap?
 
     private static let backoff = Backoff(first: .milliseconds(100), longest: .seconds(5))
 
@@ -63,12 +66,20 @@ struct Relay {
 
     private mutating func follow(_ stream: FleetStream) async throws(RedisError) {
         log.notice("connected", metadata: ["server": "\(stream.connection.address)", "host": "\(configuration.host)"])
+        hasAcknowledged = false
         while !Task.isCancelled {
             let look = try await stream.look(behind: saved?.id ?? .zero)
             outage.contact(at: now())
             switch Decision(saved, look, configuration.onGap) {
-            case .nameStream:
-                try await stream.nameStream((0..<16).map { _ in UInt8.random(in: .min ... .max) })
+            case .nameStream(let moment, let loss):
+                if let loss {
+                    log.warning(
+                        "the stream lost what was read here: it gets a new name, by which every host learns of it",
+                        metadata: ["why": "\(loss.rawValue)"])
+                }
+                let random = (0..<8).map { _ in UInt8.random(in: .min ... .max) }
+                let name = Incarnation.name(after: moment, now: look.time, random: random)
+                try await stream.nameStream(name, insteadOf: look.incarnation)
             case .closeGap(let gap, let then):
                 if await close(gap, then) { continue }
                 // It has not done what others believe of it.
@@ -127,12 +138,14 @@ struct Relay {
     }
 
     private mutating func close(_ gap: Gap, _ then: Position) async -> Bool {
-        if daemonFailures == 0 {
+        if openGap != gap {
             log.warning(
                 "log-outs may have been missed",
                 metadata: ["why": "\(gap.rawValue)", "on-gap": "\(configuration.onGap.rawValue)"])
+            openGap = gap
         }
         guard await act(configuration.onGap), save(then) else { return false }
+        openGap = nil
         log.notice("what may have been missed is made up for", metadata: ["up-to": "\(then.id)"])
         return true
     }

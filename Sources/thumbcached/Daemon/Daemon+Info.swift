@@ -28,16 +28,25 @@ extension Daemon {
                         ("uptime_in_seconds", "\((uptime() - started) / 1_000_000_000)"),
                     ]
                 },
-                "clients": { peer, _ in registry.lines(for: peer) },
+                "clients": { peer, _ in registry.clientLines(for: peer) },
                 "memory": { peer, _ in
-                    let capacity = ("tier_capacity", "\(memory.capacity)")
-                    guard peer.isObserver else { return [("held_bytes", "\(budget.bytes(of: peer.uid))"), capacity] }
                     let tier = memory.statistics
-                    return [
-                        ("held_bytes", "\(budget.bytes)"), capacity, ("used_memory_rss", "\(residentBytes())"),
+                    let held = peer.isObserver ? budget.bytes : budget.bytes(of: peer.uid)
+                    let used = peer.isObserver ? held + tier.bytes : held
+                    // First: redis-cli --stat takes the first line that begins so, and there is `used_memory_rss`.
+                    let lines: Lines = [
+                        ("used_memory", "\(used)"), ("used_memory_human", humanBytes(used)), ("held_bytes", "\(held)"),
+                        ("tier_capacity", "\(memory.capacity)"),
+                    ]
+                    guard peer.isObserver else { return lines }
+                    return lines + [
+                        ("used_memory_rss", "\(residentBytes())"),
                         ("tier_images", "\(tier.images)"), ("tier_bytes", "\(tier.bytes)"),
                         ("tier_evictions", "\(tier.evictions)"),
                     ]
+                },
+                "stats": { peer, _ in
+                    registry.statisticsLines(for: peer, evicted: store.counters[.evictedImages])
                 },
                 "cache": { peer, figures in
                     var lines: Lines = [("memory_hits", "\(figures().memoryHits)")]
@@ -69,6 +78,11 @@ extension Daemon {
                     let epoch: Lines = [("epoch", "\(sessions.epoch(of: peer.uid))")]
                     return peer.isObserver ? epoch + counters.figures(.purges, .endingsThatFailed) : epoch
                 },
+                "keyspace": { peer, figures in
+                    let usage = peer.isObserver ? store.usageTotal : figures().usage
+                    // No image goes for its age alone: what is stale is held until it is asked for, or gives way.
+                    return [("db0", "keys=\(usage.images),expires=0,avg_ttl=0")]
+                },
             ], beforehand: ["fetch": { await fetcher.readStatistics() }])
     }
 
@@ -96,6 +110,15 @@ extension Daemon {
                 let figures = fetch.origins[name] ?? .init()
                 return ("origin_\(name)", traffic == nil ? "retry_in_ms=\(figures.retryIn)" : figures.line)
             }
+    }
+
+    /// Bytes as Redis writes them for people: `512B`, `1.50K`, `64.00M`.
+    static func humanBytes(_ bytes: Int) -> String {
+        guard bytes >= 1 << 10 else { return "\(bytes)B" }
+        let (shift, unit) = bytes < 1 << 20 ? (10, "K") : bytes < 1 << 30 ? (20, "M") : (30, "G")
+        let hundredths = (Double(bytes) / Double(1 << shift) * 100).rounded()
+        let (whole, part) = Int(hundredths).quotientAndRemainder(dividingBy: 100)
+        return "\(whole).\(part < 10 ? "0" : "")\(part)\(unit)"
     }
 
     /// proc_pid_statm(5): the second figure, in pages. 0 where /proc cannot be read.

@@ -18,6 +18,13 @@ import Testing
         (["CLIENT", "GETNAME"], "$-1\r\n", "_\r\n"),
         (["CLIENT", "SETNAME", "app"], "+OK\r\n", "+OK\r\n"),
         (["CLIENT", "SETINFO", "LIB-NAME", "redis-py"], "+OK\r\n", "+OK\r\n"),
+        (["CLIENT", "CAPA", "redirect"], "+OK\r\n", "+OK\r\n"),
+        (["client", "capa", "redirect", "what is to come"], "+OK\r\n", "+OK\r\n"),
+        (
+            ["CLIENT", "CAPA"],
+            "-ERR wrong number of arguments for 'client': CLIENT CAPA name [name ...]\r\n",
+            "-ERR wrong number of arguments for 'client': CLIENT CAPA name [name ...]\r\n"
+        ),
         (["COMMAND", "COUNT"], ":21\r\n", ":21\r\n"),
         (["COMMAND", "INFO", "nonesuch"], "*1\r\n$-1\r\n", "*1\r\n_\r\n"),
         (["COMMAND", "DOCS", "nonesuch"], "*0\r\n", "%0\r\n"),

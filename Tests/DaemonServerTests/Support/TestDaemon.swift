@@ -17,7 +17,7 @@ final class TestDaemon: Sendable {
     let store: FakeStore
     let fetcher: FakeFetcher
     let time: ManualTime
-    let registry = PeerRegistry()
+    let registry: PeerRegistry
     let budget: MemoryBudget
     let latencies: Latencies
     let server: DaemonServer
@@ -49,6 +49,7 @@ final class TestDaemon: Sendable {
         var memory = 64 << 20
         var info = ServerInfo([:])
         var metrics = ServerMetrics { [] }
+        var registry = PeerRegistry()
         var lifecycleThreads = 2
         var tasks: any TaskExecutor = globalConcurrentExecutor
         /// nil: whoever a test says it is.
@@ -75,6 +76,7 @@ final class TestDaemon: Sendable {
     private init(_ setup: Setup) async throws {
         let directory = try Self.makeDirectory()
         path = "\(directory)/socket"
+        registry = setup.registry
         store = FakeStore()
         fetcher = FakeFetcher(log: store.log)
         time = ManualTime()

@@ -31,7 +31,8 @@ extension EndToEnd {
         func `each quick start, followed to the letter in an empty directory, gets a picture`(
             section: Section
         ) throws {
-            try Self.follow(section.text, of: "docs/quick-starts.md, \(section.title)")
+            let minutes = Self.largeQuickStarts.contains(section.title) ? 15.0 : 1
+            try Self.follow(section.text, of: "docs/quick-starts.md, \(section.title)", within: minutes * 60)
         }
 
         @Test func `every quick start that is known to be large is there, and others are too`() throws {
@@ -57,8 +58,12 @@ extension EndToEnd {
         /// Runs each session of a text in a directory of its own, with the files that the text shows, and a daemon whose
         /// origin has a picture of bob.
         ///
-        /// - Parameter withPicture: whether the reader of it has `bob.png` at hand.
-        private static func follow(_ text: String, of document: String, withPicture: Bool = false) throws {
+        /// - Parameters:
+        ///   - withPicture: whether the reader of it has `bob.png` at hand.
+        ///   - seconds: how long a command may take.
+        private static func follow(
+            _ text: String, of document: String, withPicture: Bool = false, within seconds: Double = 60
+        ) throws {
             try withMachine { machine in
                 let blocks = Self.blocks(text)
                 let made = try machine.run(["\(Files.repository)/tools/make-images", machine.path("made"), "1"])
@@ -81,7 +86,7 @@ extension EndToEnd {
                             ["sh", "-c", "exec 2>&1; \(step.command)"],
                             environment: [
                                 "PATH": path, "SOCKET": daemon.socket, "THUMBCACHED_SOCKET": daemon.socket,
-                            ], directory: work)
+                            ], directory: work, within: seconds)
                         let lines = finished.text.split(separator: "\n", omittingEmptySubsequences: false).map(
                             String.init)
                         let output = lines.last == "" ? lines.dropLast() : lines[...]

@@ -62,6 +62,49 @@ extension EndToEnd {
             }
         }
 
+        @Test func `redis-cli --stat shows true figures`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon { $0.settings["memory", "tier"] = "1MiB" }
+                let waiting = try daemon.connect()
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                for profile in ["bob", "carol", "dave"] {
+                    #expect(try client.call("PUT", "alice", profile, Picture.gif(profile, size: 2_000)) == .ok)
+                }
+                #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif("bob", size: 2_000)))
+                #expect(try client.call("GET", "alice", "eve") == .null)
+                let info = try #require(try client.call("INFO").text)
+                for line in ["keyspace_hits:1", "keyspace_misses:1", "evicted_keys:0", "blocked_clients:0"] {
+                    #expect(info.contains("\n\(line)\r\n"), "\(line)")
+                }
+                let before = try #require(Int(figure("total_commands_processed", in: info)))
+                let connections = try #require(Int(figure("total_connections_received", in: info)))
+                #expect(before >= 8 && connections >= 3, "\(info)")
+                let memory = try figure("used_memory", in: info)
+                #expect(try Int(memory) ?? 0 > 2_000 && Int(memory) ?? 0 < 1 << 20)
+
+                // It asks without end: the shell takes what it needs. The first line has what was before it, too.
+                let shown = try machine.run([
+                    "sh", "-c", "stdbuf -oL redis-cli -s \(daemon.socket) --stat -i 0.05 | head -4",
+                ])
+                let lines = shown.text.split(separator: "\n").map { $0.split(separator: " ").map(String.init) }
+                #expect(lines.count == 4 && lines[1].prefix(2) == ["keys", "mem"], "\(shown.everything)")
+                // keys, memory, clients, blocked, requests, their growth, connections
+                let (first, second) = (lines[2], lines[3])
+                #expect(first[0] == "3" && first[2] == "3" && first[3] == "0", "\(first)")
+                #expect(first[1] == (try figure("used_memory_human", in: info)), "\(first)")
+                #expect(first[6] == "\(connections + 1)", "\(first)")
+                #expect(Int(first[4]) ?? 0 > before && Int(second[4]) == (Int(first[4]) ?? 0) + 1, "\(first) \(second)")
+                #expect(second[5] == "(+1)")
+                withExtendedLifetime(waiting) {}
+            }
+        }
+
+        private func figure(_ name: String, in info: String) throws -> String {
+            let line = info.split(whereSeparator: \.isNewline).first { $0.hasPrefix("\(name):") }
+            return String(try #require(line, "\(name)").dropFirst(name.count + 1))
+        }
+
         @Test(arguments: [2, 3])
         func `the Python client of Redis runs every command`(version: Int) throws {
             try withMachine { machine in

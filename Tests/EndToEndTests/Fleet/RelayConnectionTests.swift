@@ -6,7 +6,7 @@ extension EndToEnd {
     /// How a relay reaches its server: TLS, users with passwords, and Sentinel.
     struct RelayConnectionTests {
         private static let rules =
-            "on >secret ~thumbcached:fleet* +@stream +@hash +get +set +multi +exec +time +hello +role +wait"
+            "on >secret ~thumbcached:fleet* +@stream +@hash +get +set +watch +multi +exec +time +hello +role +wait"
 
         @Test func `over TLS, as a user who may do nothing else; a wrong name or password is said`() throws {
             try withMachine { machine in

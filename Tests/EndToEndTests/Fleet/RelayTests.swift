@@ -157,6 +157,69 @@ extension EndToEnd {
             }
         }
 
+        @Test func `a gap is on the log also where the daemon failed before it was seen`() throws {
+            try withFleet { _, client, hosts in
+                let host = hosts[0]
+                try host.logIn("alice")
+                host.daemon.kill()
+                try publish(client, "op", "logout", "user", "nobody")
+                try eventually("the relay has tried") {
+                    host.log.contains("orders are not carried out, and are tried again")
+                }
+                #expect(try client.call("FLUSHALL") == .ok)
+                try publish(client, "op", "logout", "user", "nobody")
+                try eventually("the log says so") { host.log.contains("it is another stream than before") }
+                try host.daemon.start()
+                try host.waitUntilAtEnd(client)
+                #expect(try host.users() == [])
+                // Once for the start, and once for this.
+                #expect(host.log.matches(of: /log-outs may have been missed/).count == 2, "\(host.log)")
+            }
+        }
+
+        @Test func `a table that was restored is not taken for another relay of the same name`() throws {
+            try withFleet { redis, client, hosts in
+                #expect(try client.call("SAVE") == .ok)
+                hosts[0].killRelay()
+                try hosts[0].startRelay()
+                try publish(client, "op", "logout", "user", "nobody")
+                try hosts[0].waitUntilAtEnd(client)
+                redis.kill()
+                try redis.start()
+                let restored = try redis.connect()
+                try publish(restored, "op", "logout", "user", "nobody")
+                try hosts[0].waitUntilAtEnd(restored)
+                #expect(!hosts[0].log.contains("another relay has this host's name"), "\(hosts[0].log)")
+            }
+        }
+
+        /// A host that was away has no way to see by itself that the stream was longer once.
+        @Test func `I4: what Redis loses is true on a host that was away, since another has done it`() throws {
+            try withFleet(2) { redis, client, hosts in
+                try publish(client, "op", "logout", "user", "nobody")
+                for host in hosts {
+                    try host.waitUntilAtEnd(client)
+                    try host.logIn("alice", "bob")
+                }
+                #expect(try client.call("SAVE") == .ok)
+                hosts[1].killRelay()
+                // Twice, to the same snapshot: the name that it has must not be taken for a new one.
+                for user in ["alice", "bob"] {
+                    let client = try redis.connect()
+                    try publish(client, "op", "logout", "user", user)
+                    try hosts[0].waitUntilAtEnd(client)
+                    redis.kill()
+                    try redis.start()
+                    let restored = try redis.connect()
+                    try publish(restored, "op", "logout", "user", "nobody")
+                    try hosts[0].waitUntilAtEnd(restored)
+                }
+                #expect(try hosts[1].users() == ["alice", "bob"])
+                try hosts[1].startRelay()
+                try eventually("nobody is logged in there") { try hosts[1].users() == [] }
+            }
+        }
+
         @Test func `a relay that is no admin says what is wrong and acknowledges nothing`() throws {
             try withMachine { machine in
                 let redis = try RedisServer(machine)

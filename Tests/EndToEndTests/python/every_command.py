@@ -74,6 +74,7 @@ check("CLIENT GETNAME", raw("CLIENT", "GETNAME"), b"tester")
 check("CLIENT SETNAME", raw("CLIENT", "SETNAME", "other"), b"OK")
 check("CLIENT GETNAME again", raw("CLIENT", "GETNAME"), b"other")
 check("CLIENT SETINFO", raw("CLIENT", "SETINFO", "lib-name", "tests"), b"OK")
+check("CLIENT CAPA", raw("CLIENT", "CAPA", "redirect"), b"OK")
 check("CLIENT ID", raw("CLIENT", "ID"), hello["id"])
 check("another connection's CLIENT ID", server.client_id() != hello["id"], True)
 
@@ -87,7 +88,7 @@ docs = docs if isinstance(docs, dict) else dict(zip(docs[::2], docs[1::2]))
 check("COMMAND DOCS", [key.lower() for key in docs], [b"login"])
 information = server.info()
 check("INFO is read by the client", isinstance(information, dict) and len(information) > 10, True)
-for section in ("server", "clients", "memory", "cache", "store", "fetch", "sessions", "purge"):
+for section in ("server", "clients", "memory", "stats", "cache", "store", "fetch", "sessions", "purge", "keyspace"):
     check(f"INFO {section}", f"# {section}" in raw("INFO", section).decode().lower(), True)
 
 check("METRICS", b"# TYPE thumbcached_request_duration_seconds histogram\n" in raw("METRICS"), True)

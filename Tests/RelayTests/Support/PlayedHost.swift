@@ -18,7 +18,6 @@ struct PlayedHost {
     /// Mistakes, for the tests of the test.
     var skipsOrders = false
     var ignoresGaps = false
-    private var names: UInt64 = 0
 
     /// A stream that loses its end and one that is trimmed by hand of what nobody has read are not told apart.
     private let isTrimmedByHand: Bool
@@ -70,10 +69,8 @@ struct PlayedHost {
     mutating func follow(dyingBeforeSaving: Bool = false) {
         let look = stream.look(behind: saved?.id ?? .zero)
         switch Decision(saved, look, .logoutAll) {
-        case .nameStream:
-            names += 1
-            // Relays of other hosts may be first.
-            stream.incarnation = PlayedStream.name(names << 8 | UInt64.random(in: 0...255, using: &random))
+        case .nameStream(let moment, _):
+            stream.incarnation = Incarnation.name(after: moment, now: stream.time, random: random.bytes())
         case .closeGap(_, let then):
             if !ignoresGaps { done.formUnion(published.map(\.user)) }
             if dyingBeforeSaving { return }
@@ -113,4 +110,6 @@ struct SplitMix: RandomNumberGenerator {
         mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
         return mixed ^ mixed >> 31
     }
+
+    mutating func bytes() -> [UInt8] { (0..<8).map { _ in UInt8.random(in: .min ... .max, using: &self) } }
 }

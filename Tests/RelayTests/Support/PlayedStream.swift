@@ -20,9 +20,10 @@ struct PlayedStream {
     /// That one look takes.
     var mostEntries = 100
 
-    static func name(_ number: UInt64) -> String {
-        let digits = String(number, radix: 16)
-        return String(repeating: "0", count: 32 - digits.count) + digits
+    /// A name that was given at a moment.
+    static func name(_ moment: UInt64) -> String {
+        let digits = String(moment, radix: 16)
+        return String(repeating: "0", count: 16 - digits.count) + digits + String(repeating: "a", count: 16)
     }
 
     @discardableResult
