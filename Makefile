@@ -34,7 +34,7 @@ OWN_TMPDIR = TMPDIR="$$(mkdir -p .build/tmp && cd .build/tmp && pwd)"
 TSAN_OPTIONS = TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan-suppressions"
 PROGRAMS = thumbcached thumbcachectl thumbcached-exporter
 # What nobody starts by hand.
-HELPERS = thumbcached-fetcher thumbcached-renderer thumbcached-relay
+HELPERS = thumbcached-fetcher thumbcached-renderer thumbcached-relay thumbcached-oidc
 
 # Files come from the commit's time, so that the same commit makes the same package.
 EPOCH = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
@@ -48,7 +48,7 @@ ZSH = $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 # Of the system that it is installed on, or packaged for; 0 where there is none.
 SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*\).*/\1/p' | grep . || echo 0)
 SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service \
-    thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service
+    thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
 .PHONY: help demo demo-fleet test test-examples check release install deb lint-deb security-table test-system tsan \
     asan fuzz history-test fleet-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean

@@ -48,6 +48,7 @@ let package = Package(
         .executable(name: "thumbcached-fetcher", targets: ["thumbcached-fetcher"]),
         .executable(name: "thumbcached-renderer", targets: ["thumbcached-renderer"]),
         .executable(name: "thumbcached-relay", targets: ["thumbcached-relay"]),
+        .executable(name: "thumbcached-oidc", targets: ["thumbcached-oidc"]),
         .executable(name: "thumbcachectl", targets: ["thumbcachectl"]),
         .executable(name: "thumbcached-exporter", targets: ["thumbcached-exporter"]),
         .library(name: "Thumbcache", targets: ["Thumbcache"]),
@@ -63,6 +64,11 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
+        .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
+        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     ],
     targets: [
         // C that Swift cannot call directly.
@@ -153,6 +159,15 @@ let package = Package(
             ],
             swiftSettings: swiftRules + fuzzRules),
 
+        // The stream that log-outs for many machines are published to, and connections to its server.
+        .target(
+            name: "Fleet",
+            dependencies: [
+                "RESP", "Thumbcache", "ThumbnailCache", "ConfigurationReading", "LinuxSupport", nioCore, nioPosix,
+                .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
+            ],
+            swiftSettings: swiftRules),
+
         // The programs.
         .executableTarget(
             name: "thumbcached",
@@ -187,9 +202,24 @@ let package = Package(
         .executableTarget(
             name: "thumbcached-relay",
             dependencies: [
-                "RESP", "ThumbcacheProtocol", "Thumbcache", "ThumbnailCache", "ConfigurationReading", "ProgramLog",
-                "LinuxSupport", "CLinux", nioCore, nioPosix, nioLocks, logging, arguments,
-                .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                "RESP", "ThumbcacheProtocol", "Thumbcache", "ThumbnailCache", "Fleet", "ConfigurationReading",
+                "ProgramLog", "LinuxSupport", "CLinux", nioCore, nioPosix, nioLocks, logging, arguments,
+            ],
+            swiftSettings: swiftRules),
+
+        // Takes log-outs from an identity provider, over HTTP, and publishes them.
+        .executableTarget(
+            name: "thumbcached-oidc",
+            dependencies: [
+                "Fleet", "Thumbcache", "ThumbnailCache", "ThumbcacheProtocol", "ConfigurationReading", "ProgramLog",
+                "LinuxSupport", "CLinux", nioCore, nioPosix, nioHTTP1, nioLocks, logging, arguments,
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "HummingbirdTLS", package: "hummingbird"),
+                .product(name: "JWTKit", package: "jwt-kit"),
+                .product(name: "AsyncHTTPClient", package: "async-http-client"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ],
             swiftSettings: swiftRules),
 
@@ -287,9 +317,22 @@ let package = Package(
         .testTarget(
             name: "RelayTests",
             dependencies: [
-                "thumbcached-relay", "ConfigurationReading", "Thumbcache", "RESP", "LinuxSupport", nioCore, logging,
+                "thumbcached-relay", "Fleet", "ConfigurationReading", "Thumbcache", "RESP", "LinuxSupport", nioCore,
+                logging,
             ],
             swiftSettings: swiftRules),
+        .testTarget(
+            name: "OIDCTests",
+            dependencies: [
+                "thumbcached-oidc", "ConfigurationReading", "Fleet", "Thumbcache", nioCore, nioPosix, nioHTTP1,
+                nioLocks,
+                logging,
+                .product(name: "NIOEmbedded", package: "swift-nio"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
+            ],
+            exclude: ["python"], swiftSettings: swiftRules),
         .testTarget(
             name: "ExporterTests",
             dependencies: ["thumbcached-exporter", "Thumbcache", nioCore, nioPosix, nioHTTP1, nioLocks, logging],
@@ -318,8 +361,8 @@ if isFuzzing {
     package.products = []
     package.targets.removeAll { $0.isTest }
     let programs = [
-        "thumbcached", "thumbcached-fetcher", "thumbcached-renderer", "thumbcached-relay", "thumbcachectl",
-        "thumbcached-exporter",
+        "thumbcached", "thumbcached-fetcher", "thumbcached-renderer", "thumbcached-relay", "thumbcached-oidc",
+        "thumbcachectl", "thumbcached-exporter",
     ]
     for program in programs {
         guard let index = package.targets.firstIndex(where: { $0.name == program }) else { continue }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import CLinux
+import Fleet
 import Glibc
 import LinuxSupport
 import ProgramLog

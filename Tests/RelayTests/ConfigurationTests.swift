@@ -1,4 +1,5 @@
 import ConfigurationReading
+import Fleet
 import Foundation
 import Logging
 import Testing

@@ -1,3 +1,4 @@
+import Fleet
 import NIOCore
 import RESP
 import Testing

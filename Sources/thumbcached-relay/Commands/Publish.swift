@@ -1,4 +1,5 @@
 import ArgumentParser
+import Fleet
 import NIOCore
 import Thumbcache
 
@@ -99,28 +100,17 @@ struct PublishOptions: ParsableArguments {
 
     /// Publishes, waits, and prints who has done it.
     func publish(_ order: Order, _ file: ConfigurationOption, _ environment: [String: String]) async throws -> CInt {
-        // Whatever the relays would skip is not published.
-        let words = FleetEntry.words(order)
-        let fields = stride(from: 0, to: words.count, by: 2).map { (name: words[$0], value: words[$0 + 1]) }
         do throws(EntryError) {
-            _ = try FleetEntry.order(fields)
+            try FleetEntry.check(order)
         } catch {
             throw CommandFailure(CommandFailure.usage, "the order \(error)")
         }
         return try await file.withStream(environment) { stream, configuration in
-            let hasReplicas = try await stream.replicas() > 0
-            let needed = replicas ?? (hasReplicas ? 1 : 0)
-            let (entry, time) = try await stream.publish(order, keep: configuration.keep)
             let deadline = ContinuousClock.now + .seconds(wait)
-            if needed > 0 {
-                let have = try await stream.waitForReplicas(needed, .seconds(wait))
-                guard have >= needed else {
-                    throw CommandFailure(
-                        CommandFailure.refused,
-                        "published as \(entry), but \(have) of \(needed) replicas have it: it may be lost with the "
-                            + "master; publish it again")
-                }
-            }
+            let publication = try await stream.publish(
+                order, keep: configuration.keep, replicas: replicas, within: .seconds(wait))
+            if let loss = publication.loss { throw CommandFailure(CommandFailure.refused, loss) }
+            let (entry, time) = (publication.id, publication.time)
             var hosts = try await stream.fleet(entry, publishedAt: time)
             while hosts.contains(where: { $0.isLive(within: live) && !$0.hasDone(entry) }), .now < deadline {
                 try await Task.sleep(for: .milliseconds(20))

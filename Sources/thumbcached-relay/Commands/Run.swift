@@ -1,5 +1,6 @@
 import ArgumentParser
 import ConfigurationReading
+import Fleet
 import Glibc
 import LinuxSupport
 import Logging
@@ -39,7 +40,9 @@ struct Run: FleetCommand {
         var relay: Relay
         do {
             relay = try Relay(
-                configuration, connector: try RedisConnector(configuration.redis, loop: loops.next()),
+                configuration,
+                connector: try RedisConnector(
+                    configuration.redis, name: "thumbcached-relay", loop: loops.next()),
                 orders: DaemonOrders(client: client), file: try PositionFile(directory: configuration.state), log: log,
                 now: { nanoseconds(of: CLOCK_BOOTTIME) / 1_000_000 })
         } catch {
@@ -81,7 +84,7 @@ struct ConfigurationOption: ParsableArguments {
         let loops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let connector: RedisConnector
         do {
-            connector = try RedisConnector(configuration.redis, loop: loops.next())
+            connector = try RedisConnector(configuration.redis, name: "thumbcached-relay", loop: loops.next())
         } catch {
             throw CommandFailure(CommandFailure.usage, "the certificates cannot be used: \(error)")
         }

@@ -1,3 +1,5 @@
+import Fleet
+
 /// Why a relay has missed log-outs that it cannot name.
 enum Gap: String, Sendable {
     /// There is no position: the first start, or the file is lost or damaged.

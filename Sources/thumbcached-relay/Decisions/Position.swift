@@ -1,3 +1,5 @@
+import Fleet
+
 /// How far a relay has come in which stream: everything up to there is done, or accounted for. It is written only
 /// behind the daemon's receipt.
 struct Position: Equatable, Sendable {

@@ -1,3 +1,4 @@
+import Fleet
 import LinuxSupport
 import RESP
 import Thumbcache

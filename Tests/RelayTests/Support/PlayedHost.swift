@@ -1,3 +1,4 @@
+import Fleet
 import Thumbcache
 
 @testable import thumbcached_relay

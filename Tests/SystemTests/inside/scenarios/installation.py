@@ -20,8 +20,9 @@ from waiting import check
 
 PACKAGE = EXCHANGE / "package.deb"
 RENDERER_PACKAGE = EXCHANGE / "renderer.deb"
-# The daemon, what downloads for it, what shows its figures, and what brings it the log-outs of many machines.
-USERS = ["thumbcached", "thumbcached-fetcher", "thumbcached-exporter", "thumbcached-relay"]
+# The daemon, what downloads for it, what shows its figures, what brings it the log-outs of many machines, and what takes
+# those of an identity provider.
+USERS = ["thumbcached", "thumbcached-fetcher", "thumbcached-exporter", "thumbcached-relay", "thumbcached-oidc"]
 
 
 def installs(machine):

@@ -4,12 +4,12 @@ import Thumbcache
 import ThumbnailCache
 
 /// Why a server did not do what it was asked.
-struct RedisError: Error, CustomStringConvertible {
-    let description: String
+package struct RedisError: Error, CustomStringConvertible {
+    package let description: String
 
-    init(_ description: String) { self.description = description }
+    package init(_ description: String) { self.description = description }
 
-    init(_ error: ThumbcacheError, _ address: RedisAddress) {
+    package init(_ error: ThumbcacheError, _ address: RedisAddress) {
         switch error {
         case .server(let code, let message): description = "\(address) says: \(oneLine("\(code) \(message)"))"
         case .timeout: description = "\(address) did not answer in time"
@@ -21,9 +21,9 @@ struct RedisError: Error, CustomStringConvertible {
 }
 
 /// A connection to a Redis or Valkey server that has let us in.
-struct RedisConnection: Sendable {
+package struct RedisConnection: Sendable {
     let wire: WireConnection
-    let address: RedisAddress
+    package let address: RedisAddress
     let timeout: Duration
 
     /// Of one reply: a look has a hundred entries at most, each of a thousand profiles at most.
@@ -32,7 +32,7 @@ struct RedisConnection: Sendable {
     /// Sends a command and waits for its reply; an error reply is thrown.
     /// - Parameter extra: how much longer than usual it may take, for commands that block.
     @discardableResult
-    func call(_ words: [ByteBuffer], extra: Duration = .zero) async throws(RedisError) -> Value {
+    package func call(_ words: [ByteBuffer], extra: Duration = .zero) async throws(RedisError) -> Value {
         do throws(ThumbcacheError) {
             // A connection on which a reply is late is of no use to anybody: it is closed.
             return try await within(timeout + extra) { [wire] () async throws(ThumbcacheError) in
@@ -44,21 +44,21 @@ struct RedisConnection: Sendable {
     }
 
     @discardableResult
-    func call(_ words: String..., extra: Duration = .zero) async throws(RedisError) -> Value {
+    package func call(_ words: String..., extra: Duration = .zero) async throws(RedisError) -> Value {
         try await call(words.map(ByteBuffer.init(string:)), extra: extra)
     }
 
-    func close() { wire.close() }
+    package func close() { wire.close() }
 
     /// Says who we are.
-    /// - Throws: also where a master was wanted and this is none.
-    func greet(user: String, password: Secret?) async throws(RedisError) {
+    /// - Parameter name: by which CLIENT LIST shows the connection.
+    func greet(_ name: String, user: String, password: Secret?) async throws(RedisError) {
         var words = ["HELLO", "3"].map(ByteBuffer.init(string:))
         if let password {
             words += ["AUTH", user.isEmpty ? "default" : user].map(ByteBuffer.init(string:))
             words.append(password.withBytes { ByteBuffer(bytes: $0) })
         }
-        try await call(words + ["SETNAME", "thumbcached-relay"].map(ByteBuffer.init(string:)))
+        try await call(words + ["SETNAME", name].map(ByteBuffer.init(string:)))
     }
 
     func requireMaster() async throws(RedisError) {

@@ -2,7 +2,7 @@ import NIOCore
 import Thumbcache
 
 /// What an entry of the stream asks of every daemon.
-enum Order: Sendable, Hashable {
+package enum Order: Sendable, Hashable {
     /// - Parameter session: nil for every session.
     case logOut(ThumbcacheID, session: ThumbcacheID?)
     /// - Parameter profiles: none: all that the user has.
@@ -12,26 +12,26 @@ enum Order: Sendable, Hashable {
 }
 
 /// Why an entry is no order. Says nothing of what stands in it, which may be ids.
-struct EntryError: Error, Equatable, CustomStringConvertible {
-    let description: String
+package struct EntryError: Error, Equatable, CustomStringConvertible {
+    package let description: String
 
-    init(_ description: String) { self.description = description }
+    package init(_ description: String) { self.description = description }
 }
 
 /// The form of an entry, as docs/fleet.md has it.
 ///
 /// What is not wholly understood is not done at all: an entry with a field that this version does not know may ask for
 /// less than it seems to, or for more.
-enum FleetEntry {
-    static let longestID = 512
-    static let mostProfiles = 1_000
+package enum FleetEntry {
+    package static let longestID = 512
+    package static let mostProfiles = 1_000
 
     private static let operation = "op"
     private static let user = "user"
     private static let session = "session"
     private static let profile = "profile"
 
-    static func order(_ fields: [(name: ByteBuffer, value: ByteBuffer)]) throws(EntryError) -> Order {
+    package static func order(_ fields: [(name: ByteBuffer, value: ByteBuffer)]) throws(EntryError) -> Order {
         var values: [String: [ByteBuffer]] = [:]
         for (name, value) in fields {
             let name = String(buffer: name)
@@ -82,8 +82,15 @@ enum FleetEntry {
         return ThumbcacheID(bytes)
     }
 
+    /// Whether relays would do it; whatever they would skip is not to be published.
+    /// - Throws: why they would not.
+    package static func check(_ order: Order) throws(EntryError) {
+        let words = words(order)
+        _ = try self.order(stride(from: 0, to: words.count, by: 2).map { (name: words[$0], value: words[$0 + 1]) })
+    }
+
     /// The fields and values of an order, in turns, as XADD takes them.
-    static func words(_ order: Order) -> [ByteBuffer] {
+    package static func words(_ order: Order) -> [ByteBuffer] {
         func text(_ words: String...) -> [ByteBuffer] { words.map(ByteBuffer.init(string:)) }
         switch order {
         case .logOut(let user, let session):

@@ -7,14 +7,16 @@ import Thumbcache
 import ThumbnailCache
 
 /// Opens connections to the server that the settings name, or to the master that sentinels name.
-struct RedisConnector: Sendable {
-    let settings: RedisSettings
+package struct RedisConnector: Sendable {
+    package let settings: RedisSettings
+    /// Of the program, as the server shows it.
+    private let name: String
     private let loop: any EventLoop
     private let context: NIOSSLContext?
 
     /// Reads the certificates.
-    init(_ settings: RedisSettings, loop: any EventLoop) throws {
-        (self.settings, self.loop) = (settings, loop)
+    package init(_ settings: RedisSettings, name: String, loop: any EventLoop) throws {
+        (self.settings, self.name, self.loop) = (settings, name, loop)
         context = settings.tls.isOn ? try NIOSSLContext(configuration: Self.configuration(settings.tls)) : nil
     }
 
@@ -30,7 +32,7 @@ struct RedisConnector: Sendable {
     }
 
     /// A connection to a master.
-    func connect() async throws(RedisError) -> RedisConnection {
+    package func connect() async throws(RedisError) -> RedisConnection {
         guard !settings.sentinels.isEmpty else {
             return try await connect(to: settings.address, settings.user, settings.password, asMaster: true)
         }
@@ -63,7 +65,7 @@ struct RedisConnector: Sendable {
         let connection = RedisConnection(
             wire: try await wire(to: address), address: address, timeout: .milliseconds(settings.timeout))
         do throws(RedisError) {
-            try await connection.greet(user: user, password: password)
+            try await connection.greet(name, user: user, password: password)
             if asMaster { try await connection.requireMaster() }
             return connection
         } catch {

@@ -1,12 +1,12 @@
 import LinuxSupport
 
 /// Where a server listens: a Unix socket, or a host and a port.
-enum RedisAddress: Sendable, Equatable, CustomStringConvertible {
+package enum RedisAddress: Sendable, Equatable, CustomStringConvertible {
     case unix(String)
     case tcp(host: String, port: Int)
 
     /// `/path`, `host:port`, `[2001:db8::1]:port`, or a host alone.
-    init?(_ text: String, defaultPort: Int) {
+    package init?(_ text: String, defaultPort: Int) {
         if text.hasPrefix("/") {
             guard text.utf8.count <= UnixAddress.longestPath else { return nil }
             self = .unix(text)
@@ -33,7 +33,7 @@ enum RedisAddress: Sendable, Equatable, CustomStringConvertible {
         self = .tcp(host: String(host), port: number)
     }
 
-    var description: String {
+    package var description: String {
         switch self {
         case .unix(let path): path
         case .tcp(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
@@ -41,5 +41,5 @@ enum RedisAddress: Sendable, Equatable, CustomStringConvertible {
     }
 
     /// By which a certificate is checked; nil for a Unix socket.
-    var host: String? { if case .tcp(let host, _) = self { host } else { nil } }
+    package var host: String? { if case .tcp(let host, _) = self { host } else { nil } }
 }

@@ -3,9 +3,11 @@ import NIOCore
 import RESP
 
 /// The stream and the two keys beside it, on a connection: what docs/fleet.md says of them.
-struct FleetStream: Sendable {
-    let connection: RedisConnection
-    let name: String
+package struct FleetStream: Sendable {
+    package let connection: RedisConnection
+    package let name: String
+
+    package init(connection: RedisConnection, name: String) { (self.connection, self.name) = (connection, name) }
 
     /// A hash: each host's position and when it had that.
     private var hosts: String { "\(name):hosts" }
@@ -16,7 +18,7 @@ struct FleetStream: Sendable {
     private static let mostEntries = 100
 
     /// All that is known of it at one moment, and the next entries behind a position.
-    func look(behind position: StreamID) async throws(RedisError) -> StreamLook {
+    package func look(behind position: StreamID) async throws(RedisError) -> StreamLook {
         for command in [
             ["MULTI"], ["GET", incarnation], ["XINFO", "STREAM", name],
             ["XRANGE", name, "\(position)", "\(position)"],
@@ -65,7 +67,7 @@ struct FleetStream: Sendable {
 
     /// Gives the stream a name, unless it has got another one since a look.
     /// - Parameter old: what it was called at the look.
-    func nameStream(_ name: String, insteadOf old: String?) async throws(RedisError) {
+    package func nameStream(_ name: String, insteadOf old: String?) async throws(RedisError) {
         // Of several relays that see the same one is first, and the others follow it.
         try await connection.call("WATCH", incarnation)
         let current = try await connection.call("GET", incarnation).text
@@ -79,21 +81,21 @@ struct FleetStream: Sendable {
     }
 
     /// Returns when there is an entry behind a position, or after some time.
-    func wait(behind position: StreamID, _ time: Duration) async throws(RedisError) {
+    package func wait(behind position: StreamID, _ time: Duration) async throws(RedisError) {
         let milliseconds = "\(time.components.seconds * 1_000 + time.components.attoseconds / 1_000_000_000_000_000)"
         try await connection.call(
             "XREAD", "COUNT", "1", "BLOCK", milliseconds, "STREAMS", name, "\(position)", extra: time)
     }
 
     /// Says how far a host has come. Returns what was said of it before.
-    func acknowledge(host: String, _ state: HostState) async throws(RedisError) -> HostState? {
+    package func acknowledge(host: String, _ state: HostState) async throws(RedisError) -> HostState? {
         let before = try await connection.call("HGET", hosts, host).text
         try await connection.call("HSET", hosts, host, state.text)
         return before.flatMap { HostState($0) }
     }
 
     /// What every host has said last; also hosts that are gone.
-    func hostStates() async throws(RedisError) -> [String: HostState] {
+    package func hostStates() async throws(RedisError) -> [String: HostState] {
         let entries = try await connection.call("HGETALL", hosts).entries ?? []
         return entries.reduce(into: [:]) { states, entry in
             guard let host = entry.key.text, let state = entry.value.text.flatMap({ HostState($0) }) else { return }
@@ -101,13 +103,13 @@ struct FleetStream: Sendable {
         }
     }
 
-    func forget(host: String) async throws(RedisError) -> Bool {
+    package func forget(host: String) async throws(RedisError) -> Bool {
         try await connection.call("HDEL", hosts, host).number == 1
     }
 
     /// Adds an order.
     /// - Parameter keep: milliseconds for which entries are kept, about.
-    func publish(_ order: Order, keep: Int64) async throws(RedisError) -> (id: StreamID, time: Int64) {
+    package func publish(_ order: Order, keep: Int64) async throws(RedisError) -> (id: StreamID, time: Int64) {
         let time = try Self.milliseconds(try await connection.call("TIME"))
         let words = ["XADD", name, "MINID", "~", "\(max(0, time - keep))", "*"].map(ByteBuffer.init(string:))
         guard let id = try await connection.call(words + FleetEntry.words(order)).text.flatMap({ StreamID($0) }) else {
@@ -116,26 +118,41 @@ struct FleetStream: Sendable {
         return (id, time)
     }
 
+    /// Adds an order, and waits for replicas to have it.
+    /// - Parameters:
+    ///   - keep: milliseconds for which entries are kept, about.
+    ///   - replicas: how many are to have it; nil for one, where the server has any.
+    ///   - time: how long they may take.
+    package func publish(
+        _ order: Order, keep: Int64, replicas: Int?, within time: Duration
+    ) async throws(RedisError) -> Publication {
+        let hasReplicas = try await self.replicas() > 0
+        let needed = replicas ?? (hasReplicas ? 1 : 0)
+        let (id, moment) = try await publish(order, keep: keep)
+        let have = needed > 0 ? try await waitForReplicas(needed, time) : 0
+        return Publication(id: id, time: moment, replicas: have, needed: needed)
+    }
+
     /// How many replicas the server has.
-    func replicas() async throws(RedisError) -> Int {
+    package func replicas() async throws(RedisError) -> Int {
         let role = try await connection.call("ROLE").elements ?? []
         return role.count > 2 ? role[2].elements?.count ?? 0 : 0
     }
 
     /// How many replicas have all that was written on this connection, when so many have or the time is over.
-    func waitForReplicas(_ count: Int, _ time: Duration) async throws(RedisError) -> Int {
+    package func waitForReplicas(_ count: Int, _ time: Duration) async throws(RedisError) -> Int {
         // 0 would be for ever.
         let milliseconds = max(1, time.components.seconds * 1_000)
         return try await connection.call("WAIT", "\(count)", "\(milliseconds)", extra: time).number ?? 0
     }
 
     /// Entries behind a position, counted up to one more than ``mostLag``.
-    func lag(behind position: StreamID) async throws(RedisError) -> Int {
+    package func lag(behind position: StreamID) async throws(RedisError) -> Int {
         try await connection.call("XRANGE", name, "(\(position)", "+", "COUNT", "\(Self.mostLag + 1)").elements?.count
             ?? 0
     }
 
-    static let mostLag = 1_000
+    package static let mostLag = 1_000
 
     /// Seconds and microseconds.
     private static func milliseconds(_ time: Value) throws(RedisError) -> Int64 {
@@ -145,26 +162,44 @@ struct FleetStream: Sendable {
     }
 }
 
+/// An order that is in the stream.
+package struct Publication: Equatable, Sendable {
+    package let id: StreamID
+    /// Milliseconds since 1970, by the server's clock, from just before.
+    package let time: Int64
+    /// How many replicas have it, and how many should.
+    package let replicas: Int
+    package let needed: Int
+
+    /// What is wrong where too few have it; nil where nothing is.
+    package var loss: String? {
+        replicas >= needed
+            ? nil
+            : "published as \(id), but \(replicas) of \(needed) replicas have it: it may be lost with the master; "
+                + "publish it again"
+    }
+}
+
 /// How far a host has come, as it stands in the hash.
-struct HostState: Equatable, Sendable {
+package struct HostState: Equatable, Sendable {
     /// Up to there all is done; ``StreamID/zero`` while the host has to make up for what it may have missed.
-    var id: StreamID
+    package var id: StreamID
     /// Of the look after which it was so: milliseconds since 1970, by the server's clock.
-    var time: Int64
-    var incarnation: String
+    package var time: Int64
+    package var incarnation: String
     /// Entries that were no orders, since the relay was started.
-    var skipped: Int
+    package var skipped: Int
     /// Of the relay's process: two that call themselves by one name would each hide what the other owes.
-    var process: String
+    package var process: String
 
-    var text: String { "\(id) \(time) \(incarnation) \(skipped) \(process)" }
+    package var text: String { "\(id) \(time) \(incarnation) \(skipped) \(process)" }
 
-    init(id: StreamID, time: Int64, incarnation: String, skipped: Int, process: String) {
+    package init(id: StreamID, time: Int64, incarnation: String, skipped: Int, process: String) {
         (self.id, self.time, self.incarnation, self.skipped) = (id, time, incarnation, skipped)
         self.process = process
     }
 
-    init?(_ text: String) {
+    package init?(_ text: String) {
         let words = text.split(separator: " ", omittingEmptySubsequences: false)
         guard words.count >= 5, let id = StreamID(words[0]), let time = Int64(words[1]), let skipped = Int(words[3])
         else { return nil }
@@ -175,7 +210,7 @@ struct HostState: Equatable, Sendable {
     ///
     /// Said before the entry was there it says nothing of it, whatever the id: a stream that lost its end gives ids
     /// anew.
-    func hasDone(_ entry: StreamID, publishedAt published: Int64, in incarnation: String?) -> Bool {
+    package func hasDone(_ entry: StreamID, publishedAt published: Int64, in incarnation: String?) -> Bool {
         id >= entry && time >= published && self.incarnation == incarnation
     }
 }

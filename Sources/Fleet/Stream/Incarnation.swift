@@ -7,21 +7,21 @@ import LinuxSupport
 /// have missed something, also one that was away and stands at an entry that is still there. Whoever follows a name has
 /// made up for all that was published before that name was given, and for nothing later: a relay that knows a later name,
 /// or has read a later entry, finds a stream that came back from before, and gives it a name that is later still.
-enum Incarnation {
+package enum Incarnation {
     private static let digits = 16
 
     /// Whether it is such as relays make. Whatever else stands there somebody else has written. The last moment there is
     /// makes none: nothing could be later, and relays would name the stream for ever.
-    static func isOne(_ text: some StringProtocol) -> Bool {
+    package static func isOne(_ text: some StringProtocol) -> Bool {
         text.utf8.count == 2 * digits && Array(text.utf8).withUnsafeBytes { Hex.isLowerCase($0) } && start(text) < .max
     }
 
     /// When it was given, or a little later where clocks are not of one mind.
-    static func start(_ name: some StringProtocol) -> UInt64 { UInt64(name.prefix(digits), radix: 16) ?? .max }
+    package static func start(_ name: some StringProtocol) -> UInt64 { UInt64(name.prefix(digits), radix: 16) ?? .max }
 
     /// A name that is given now, and in any case after a moment.
     /// - Parameter random: at least eight bytes.
-    static func name(after moment: UInt64, now: Int64, random: [UInt8]) -> String {
+    package static func name(after moment: UInt64, now: Int64, random: [UInt8]) -> String {
         let start = max(moment == .max ? .max : moment + 1, UInt64(max(0, now)))
         let text = String(start, radix: 16)
         return String(repeating: "0", count: digits - text.count) + text + Hex.text(random).prefix(digits)

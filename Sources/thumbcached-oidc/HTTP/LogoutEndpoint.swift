@@ -1,0 +1,80 @@
+import HTTPTypes
+import HummingbirdCore
+import LinuxSupport
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// `POST /backchannel-logout`, from the request's head to its answer.
+struct LogoutEndpoint: Sendable {
+    static let path = "/backchannel-logout"
+
+    /// Nil where no provider is configured.
+    private let service: LogoutService?
+    private let limits: HTTPLimits
+    private let proxies: Set<String>
+    private let log: Logger
+    /// Milliseconds of a clock that nobody sets.
+    private let now: @Sendable () -> Int64
+    private let limiter: NIOLockedValueBox<RefusalLimiter>
+
+    init(
+        _ service: LogoutService?, limits: HTTPLimits, proxies: [String], log: Logger,
+        now: @escaping @Sendable () -> Int64
+    ) {
+        (self.service, self.limits, self.proxies, self.log, self.now) = (service, limits, Set(proxies), log, now)
+        limiter = NIOLockedValueBox(RefusalLimiter(perMinute: limits.refusals))
+    }
+
+    /// - Throws: when the body does not come to its end.
+    func respond(to request: Request, from peer: SocketAddress?) async throws -> Reply {
+        guard request.uri.path == Self.path else { return .refused(.notFound, "logout tokens go to \(Self.path)") }
+        guard request.method == .post else {
+            return .refused(.methodNotAllowed, "a logout token is sent by POST", [.allow: "POST"])
+        }
+        guard let service else { return .refused(.notImplemented, "no identity provider is configured") }
+        let address = ClientAddress.text(
+            peer: peer, forwarded: request.headers[values: .forwardedFor], proxies: proxies)
+        if let wait = limiter.withLockedValue({ $0.wait(address, at: now()) }) {
+            return .unavailable(
+                .tooManyRequests, "too many requests of this address were refused", [.retryAfter: "\(wait)"])
+        }
+        let reply = try await answer(request, service)
+        if reply.status != .ok {
+            if reply.isForGood { limiter.withLockedValue { $0.refused(address, at: now()) } }
+            log.notice(
+                "a log-out is refused", metadata: ["client": "\(address)", "reason": "\(reply.description)"])
+        }
+        return reply
+    }
+
+    private func answer(_ request: Request, _ service: LogoutService) async throws -> Reply {
+        guard isForm(request.headers[.contentType]) else {
+            return .refused(.badRequest, "the body has to be application/x-www-form-urlencoded")
+        }
+        let tooLarge = Reply.refused(.contentTooLarge, "the body has more than \(limits.body) bytes")
+        if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > limits.body { return tooLarge }
+        let body: ByteBuffer
+        do {
+            body = try await request.body.collect(upTo: limits.body)
+        } catch is NIOTooManyBytesError {
+            return tooLarge
+        }
+        do throws(LogoutFailure) {
+            try await service.logOut(try LogoutForm.token(body.readableBytesView))
+            return .done
+        } catch {
+            return Reply(error)
+        }
+    }
+
+    /// With or without parameters, of which there is none that would change anything.
+    private func isForm(_ type: String?) -> Bool {
+        let name = (type ?? "").prefix { $0 != ";" && $0 != " " }
+        return name.lowercased() == "application/x-www-form-urlencoded"
+    }
+}
+
+extension HTTPField.Name {
+    fileprivate static var forwardedFor: Self { HTTPField.Name("X-Forwarded-For")! }
+}

@@ -1,0 +1,51 @@
+import HTTPTypes
+import HummingbirdCore
+import HummingbirdTLS
+import Logging
+import NIOCore
+import NIOSSL
+
+/// Listens, by HTTP/1.1, with or without TLS.
+struct LogoutServer: Sendable {
+    let address: ListenAddress
+    let limits: HTTPLimits
+    /// How long an answer may take.
+    let answerTime: TimeAmount
+    let tls: TLSConfiguration?
+    let endpoint: LogoutEndpoint
+    let group: any EventLoopGroup
+    let log: Logger
+
+    /// Returns when its task is cancelled.
+    /// - Parameter running: told where it listens.
+    func run(_ running: @escaping @Sendable (any Channel) async -> Void) async throws {
+        let times = ConnectionGuard.Times(
+            request: .milliseconds(limits.requestTime), answer: answerTime, close: .milliseconds(limits.closeTime))
+        let channel = HTTP1Channel(
+            responder: { [endpoint] request, writer, channel in
+                let reply = try await endpoint.respond(to: request, from: channel.remoteAddress)
+                // An answer to HEAD has no body.
+                let body = request.method == .head ? ResponseBody() : ResponseBody(byteBuffer: reply.body)
+                try await writer.write(response: reply.head, body: body)
+            },
+            configuration: HTTP1Channel.Configuration(
+                additionalChannelHandlers: [ConnectionGuard(times)],
+                httpDecoderConfiguration: .init(
+                    maxHeaderFieldSize: HTTPLimits.head, maxHeaderListSize: HTTPLimits.head,
+                    maxHeaderFieldCount: HTTPLimits.fields)))
+        let configuration = ServerConfiguration(
+            address: .hostname(address.host, port: address.port), backlog: 128,
+            availableConnectionsDelegate: MaximumAvailableConnections(limits.connections, logger: log))
+        if let tls {
+            try await Server(
+                childChannelSetup: try TLSChannel(channel, tlsConfiguration: tls), configuration: configuration,
+                onServerRunning: running, eventLoopGroup: group, logger: log
+            ).run()
+        } else {
+            try await Server(
+                childChannelSetup: channel, configuration: configuration, onServerRunning: running,
+                eventLoopGroup: group, logger: log
+            ).run()
+        }
+    }
+}

@@ -1,0 +1,65 @@
+import HTTPTypes
+import NIOCore
+
+/// An answer, in the form of OpenID Connect Back-Channel Logout 1.0, section 2.8: nothing may be kept of it, and of
+/// what is wrong it says so much as RFC 6749, section 5.2, has words for.
+struct Reply: Equatable, Sendable {
+    let status: HTTPResponse.Status
+    /// Nil where all is well.
+    private(set) var error: String?
+    private(set) var description = ""
+    /// Besides those that all have.
+    private(set) var fields: HTTPFields = [:]
+
+    private static let invalid = "invalid_request"
+
+    /// The log-out is published.
+    static let done = Reply(status: .ok)
+
+    /// - Parameter sentence: ASCII without quotes and backslashes, as RFC 6749 has it.
+    static func refused(_ status: HTTPResponse.Status, _ sentence: String, _ fields: HTTPFields = [:]) -> Reply {
+        Reply(status: status, error: invalid, description: sentence, fields: fields)
+    }
+
+    static func unavailable(_ status: HTTPResponse.Status, _ sentence: String, _ fields: HTTPFields = [:]) -> Reply {
+        Reply(status: status, error: "temporarily_unavailable", description: sentence, fields: fields)
+    }
+
+    /// Section 2.8 has one status for a request that is wrong and for a log-out that failed.
+    init(_ failure: LogoutFailure) {
+        switch failure {
+        case .invalid(let sentence): self = .refused(.badRequest, sentence)
+        case .unavailable(let sentence): self = .unavailable(.badRequest, sentence)
+        }
+    }
+
+    private init(
+        status: HTTPResponse.Status, error: String? = nil, description: String = "", fields: HTTPFields = [:]
+    ) {
+        (self.status, self.error, self.description, self.fields) = (status, error, description, fields)
+    }
+
+    /// Whether the same request would be refused again, whatever becomes of us.
+    var isForGood: Bool { error == Self.invalid }
+
+    var body: ByteBuffer {
+        guard let error else { return ByteBuffer() }
+        return ByteBuffer(string: "{\"error\":\"\(error)\",\"error_description\":\"\(Self.jsonText(description))\"}\n")
+    }
+
+    var head: HTTPResponse {
+        var fields = fields
+        fields[.cacheControl] = "no-store"
+        fields[.contentLength] = "\(body.readableBytes)"
+        if error != nil { fields[.contentType] = "application/json" }
+        // One request is all that a connection is for.
+        fields[.connection] = "close"
+        return HTTPResponse(status: status, headerFields: fields)
+    }
+
+    private static func jsonText(_ text: String) -> String {
+        String(
+            text.unicodeScalars.filter { $0.isASCII && $0.value >= 0x20 && $0 != "\"" && $0 != "\\" }.map(
+                Character.init))
+    }
+}

@@ -1,0 +1,91 @@
+import AsyncHTTPClient
+import Fleet
+import Glibc
+import LinuxSupport
+import Logging
+import NIOCore
+import NIOPosix
+import NIOSSL
+
+/// Wires the program, and serves until a signal ends the process: what was begun is not answered, and the provider
+/// sends it again or shows that it failed.
+struct Serve: Sendable {
+    let configuration: OIDCConfiguration
+    let log: Logger
+
+    func run() async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
+        let service = try await service(group)
+        if service == nil { log.warning("no identity provider is configured: every log-out is refused") }
+        let endpoint = LogoutEndpoint(
+            service, limits: configuration.limits, proxies: configuration.proxies, log: log, now: Self.milliseconds)
+        let server = LogoutServer(
+            address: configuration.listen, limits: configuration.limits, answerTime: answerTime, tls: try tls(),
+            endpoint: endpoint, group: group, log: Self.quiet(log))
+        try await server.run { [log, configuration] channel in
+            log.notice(
+                "serving",
+                metadata: [
+                    "address": "\(configuration.listen.host)", "port": "\(channel.localAddress?.port ?? 0)",
+                    "tls": "\(!configuration.certificate.isEmpty)",
+                ])
+        }
+    }
+
+    private func service(_ group: any EventLoopGroup) async throws -> LogoutService? {
+        guard configuration.hasProvider, let user = configuration.user else { return nil }
+        var http = HTTPClient.Configuration()
+        // Keys are where the configuration says, and nowhere else.
+        http.redirectConfiguration = .disallow
+        http.httpVersion = .http1Only
+        http.timeout = .init(connect: .milliseconds(configuration.keyTimeout))
+        http.maximumUsesPerConnection = 1
+        var tls = TLSConfiguration.makeClientConfiguration()
+        tls.minimumTLSVersion = .tlsv12
+        if !configuration.authorities.isEmpty { tls.trustRoots = .file(configuration.authorities) }
+        http.tlsConfiguration = tls
+        // It lives as long as the process.
+        let client = HTTPClient(eventLoopGroupProvider: .shared(group), configuration: http)
+        let keys = KeyStore(
+            HTTPSKeyDownload(
+                client: client, url: configuration.jwks, limit: .milliseconds(configuration.keyTimeout)),
+            algorithms: configuration.rules.algorithms, times: configuration.keyTimes, log: log,
+            now: Self.milliseconds)
+        // What is wrong with them shows at the start, and not at the first log-out.
+        await keys.refresh()
+        let connector = try RedisConnector(configuration.redis, name: "thumbcached-oidc", loop: group.next())
+        return LogoutService(
+            TokenVerifier(rules: configuration.rules, keys: keys), user: user, session: configuration.session,
+            memory: ReplayMemory(limit: configuration.remembered),
+            publisher: StreamPublisher(connector: connector, settings: configuration.stream), log: log,
+            now: { Double(nanoseconds(of: CLOCK_REALTIME)) / 1e9 })
+    }
+
+    private func tls() throws -> TLSConfiguration? {
+        guard !configuration.certificate.isEmpty else { return nil }
+        var tls = TLSConfiguration.makeServerConfiguration(
+            certificateChain: try NIOSSLCertificate.fromPEMFile(configuration.certificate).map { .certificate($0) },
+            privateKey: .privateKey(try NIOSSLPrivateKey(file: configuration.key, format: .pem)))
+        tls.minimumTLSVersion = .tlsv12
+        return tls
+    }
+
+    /// All that an answer waits for, each up to its own limit: keys twice, and the server, which sentinels know, with
+    /// its replicas.
+    private var answerTime: TimeAmount {
+        let servers = Int64(1 + 2 * configuration.redis.sentinels.count)
+        return .milliseconds(
+            5_000 + 2 * configuration.keyTimeout + 6 * servers * configuration.redis.timeout
+                + configuration.stream.wait)
+    }
+
+    /// Milliseconds of a clock that nobody sets and that does not stop while the machine sleeps.
+    private static let milliseconds: @Sendable () -> Int64 = { nanoseconds(of: CLOCK_BOOTTIME) / 1_000_000 }
+
+    /// The server says what is said here already.
+    private static func quiet(_ log: Logger) -> Logger {
+        var log = log
+        log.logLevel = .warning
+        return log
+    }
+}

@@ -1,0 +1,37 @@
+import JWTKit
+
+/// A token that is to be acted upon.
+struct LogoutToken: Equatable, Sendable {
+    var id: String
+    var subject: String?
+    var session: String?
+    /// The last second since 1970 in which it is taken.
+    var end: Int64
+}
+
+/// Believes a token, or says why not: OpenID Connect Back-Channel Logout 1.0, section 2.6, but for ids that were seen,
+/// which is ``ReplayMemory``.
+struct TokenVerifier: Sendable {
+    let rules: TokenRules
+    let keys: KeyStore
+
+    /// - Parameter now: seconds since 1970.
+    func verify(_ text: some Sequence<UInt8>, at now: Double) async throws(LogoutFailure) -> LogoutToken {
+        let token = try CompactToken(text)
+        let algorithm = try rules.check(token.header)
+        let key = try await keys.verifier(id: token.header.keyID, for: algorithm)
+        guard isSigned(token, by: key) else { throw .invalid("the logout token's signature is wrong") }
+        let claims = try LogoutClaims(token.payload)
+        let end = try rules.check(claims, at: now)
+        return LogoutToken(id: claims.id, subject: claims.subject, session: claims.session, end: end)
+    }
+
+    private func isSigned(_ token: CompactToken, by key: any JWTAlgorithm) -> Bool {
+        do {
+            return try key.verify(token.signature, signs: token.signed)
+        } catch {
+            // A signature of another length, for instance.
+            return false
+        }
+    }
+}

@@ -1,0 +1,161 @@
+import Foundation
+import Glibc
+import Testing
+
+extension EndToEnd {
+    /// From a provider's POST to a user who is logged out on a host: OpenID Connect Back-Channel Logout 1.0.
+    struct BackChannelLogoutTests {
+        private static let rules =
+            "on >secret ~thumbcached:fleet -@all +xadd +time +hello +role +wait".split(separator: " ").map(String.init)
+
+        @Test func `a provider's log-out ends the user on every host, by a program that may only publish`() throws {
+            try withMachine { machine in
+                let redis = try RedisServer(machine, "redis", ["--user", "oidc"] + Self.rules)
+                let client = try redis.connect()
+                try write("secret\n", to: machine.path("password"))
+                let hosts = try ["one", "two"].map { try FleetHost(machine, $0, redis) }
+                for host in hosts {
+                    try host.waitUntilAtEnd(client)
+                    try host.logIn("alice@example.org", "bob@example.org")
+                }
+                let receiver = try LogoutReceiver(machine, redis) {
+                    $0.settings["redis", "user"] = "oidc"
+                    $0.settings["redis", "password-file"] = .string(machine.path("password"))
+                }
+                #expect(try receiver.provider.logOut("alice", at: receiver.url) == "200 no-store ")
+                for host in hosts {
+                    try host.waitUntilAtEnd(client)
+                    let daemon = try host.daemon.connect()
+                    guard case .error("NOLOGIN", _) = try daemon.call("GET", "alice@example.org", "bob") else {
+                        Issue.record("alice is still logged in")
+                        return
+                    }
+                    #expect(try host.users() == ["bob@example.org"])
+                }
+                // No line of the log has anything of a token.
+                #expect(receiver.log.contains("message=published"), "\(receiver.log)")
+                #expect(!receiver.log.contains("alice") && !receiver.log.contains("eyJ"))
+            }
+        }
+
+        @Test func `F85: a log-out that is not published is not answered by 200, and may be sent again`() throws {
+            try withMachine { machine in
+                let redis = try RedisServer(machine)
+                let receiver = try LogoutReceiver(machine, redis)
+                let token = try receiver.provider.token("alice")
+                redis.kill()
+                let failed = try receiver.post(token)
+                #expect(failed.status == 400 && failed.text.contains("temporarily_unavailable"), "\(failed.text)")
+                try redis.start()
+                #expect(try receiver.post(token).status == 200)
+                #expect(try receiver.post(token).status == 400)
+                #expect(try redis.connect().call("XLEN", FleetHost.stream) == .integer(1))
+                #expect(receiver.log.contains("a log-out is not published"))
+            }
+        }
+
+        @Test func `F85: where a replica is to have it, it fails without one`() throws {
+            try withMachine { machine in
+                let redis = try RedisServer(machine)
+                let receiver = try LogoutReceiver(machine, redis) {
+                    $0.settings["", "replicas"] = 1
+                    $0.settings["", "wait"] = "1s"
+                }
+                let answer = try receiver.provider.logOut("alice", at: receiver.url)
+                #expect(answer.hasPrefix("400 no-store ") && answer.contains("could not be published"), "\(answer)")
+                #expect(receiver.log.contains("0 of 1 replicas have it"))
+            }
+        }
+
+        @Test(arguments: [
+            ("broken", "answered 500"), ("moved", "answered 302"), ("large", "more than 262144 bytes"),
+            ("slow", "did not answer in time"),
+        ])
+        func `F84: an endpoint that fails leaves the keys that are known, and new ones are found`(
+            _ how: String, _ reason: String
+        ) throws {
+            try withMachine { machine in
+                let receiver = try LogoutReceiver(machine, try RedisServer(machine)) {
+                    $0.settings["oidc", "keys-timeout"] = "1s"
+                    $0.settings["oidc", "keys-pause"] = "1s"
+                    $0.settings["oidc", "keys-lifetime"] = "1s"
+                }
+                try receiver.provider.setKeys(how)
+                try eventually("the keys are asked for again") {
+                    let answer = try receiver.provider.logOut("alice", at: receiver.url)
+                    #expect(answer == "200 no-store ")
+                    return receiver.log.contains(reason)
+                }
+                #expect(receiver.log.contains("the provider's keys stay as they were"), "\(receiver.log)")
+                try receiver.provider.setKeys("usual")
+                try receiver.provider.rotate()
+                try eventually("the new key is known") {
+                    try receiver.provider.logOut("alice", at: receiver.url) == "200 no-store "
+                }
+            }
+        }
+
+        @Test func `F84: what is no request, or none in time, ends, and hinders nobody`() throws {
+            try withMachine { machine in
+                let receiver = try LogoutReceiver(machine, try RedisServer(machine)) {
+                    $0.settings["http", "request-time"] = "500ms"
+                    $0.settings["http", "connections"] = 4
+                }
+                let head = "POST /backchannel-logout HTTP/1.1\r\nHost: localhost\r\n"
+                let form = "Content-Type: application/x-www-form-urlencoded\r\n"
+                let long = String(repeating: "x", count: 20_000)
+                let body = String(repeating: "x", count: 70_000)
+                for (request, status) in [
+                    ("GET /backchannel-logout HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+                    ("nonsense\r\n\r\n", 400), ("\(head)X: \(long)\r\n\r\n", 431),
+                    ("\(head)\(form)Content-Length: 70000\r\n\r\nlogout_token=x", 413),
+                    ("\(head)\(form)Transfer-Encoding: chunked\r\n\r\n11170\r\n\(body)", 413),
+                    ("\(head)\(form)Content-Length: 3\r\n\r\nx=y", 400),
+                ] {
+                    let answer = try receiver.send(request)
+                    #expect(answer.status == status, "\(request.prefix(200)): \(answer.text)")
+                    #expect(answer.text.lowercased().contains("cache-control: no-store"), "\(answer.text)")
+                }
+                // As many as may be, each with a part of a request: they end, and the next one is served.
+                let idle = try (0..<8).map { _ in try connectTCP(receiver.port) }
+                defer { for connection in idle { close(connection) } }
+                for connection in idle { _ = head.withCString { write(connection, $0, strlen($0)) } }
+                #expect(try receiver.post(try receiver.provider.token("alice")).status == 200)
+                for connection in idle { #expect(try readToEnd(connection) == "") }
+            }
+        }
+
+        @Test func `by TLS of its own; without a provider it says so; what cannot be configured is named`() throws {
+            try withMachine { machine in
+                let files = try makeCertificates(machine)
+                let redis = try RedisServer(machine)
+                let receiver = try LogoutReceiver(machine, redis) {
+                    $0.settings["http", "certificate"] = .string(files.certificate)
+                    $0.settings["http", "key"] = .string(files.key)
+                }
+                let url = "https://localhost:\(receiver.port)/backchannel-logout"
+                let answer = try receiver.provider.logOut("alice", at: url, authority: files.authority)
+                #expect(answer == "200 no-store ", "\(answer) \(receiver.log)")
+
+                let path = machine.path("other.toml")
+                func check(_ text: String) throws -> Finished {
+                    try write(text, to: path)
+                    return try machine.run([LogoutReceiver.program, "--check-config", "--config", path])
+                }
+                #expect(try check(receiver.settings.toml).status == 0)
+                let wrong = try check("[oidc]\nalgorithms = [\"none\"]\n")
+                #expect(wrong.status == 1, "\(wrong.everything)")
+                #expect(wrong.errors.contains("oidc.algorithms[0]: \"none\""), "\(wrong.everything)")
+            }
+        }
+
+        @Test func `without a provider every log-out is answered by 501`() throws {
+            try withMachine { machine in
+                let receiver = try LogoutReceiver(machine, try RedisServer(machine)) { receiver in
+                    for key in ["issuer", "client-id", "jwks", "user"] { receiver.settings["oidc", key] = nil }
+                }
+                #expect(try receiver.post("x").status == 501)
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+import Foundation
+import Glibc
+
+/// An OpenID Connect provider of another make (python/provider.py).
+final class Provider {
+    let port: UInt16
+    private let directory: String
+
+    init(_ machine: Machine) throws {
+        let python = "\(Files.repository)/.build/python-client/bin/python"
+        guard access(python, X_OK) == 0 else {
+            throw Failure("\(python) is missing: run tools/install-python-client, as make test does")
+        }
+        directory = try machine.makeDirectory("provider")
+        _ = try machine.start(
+            [python, "-W", "ignore", "\(Files.repository)/Tests/EndToEndTests/python/provider.py", directory],
+            errors: .file("\(directory)/log"))
+        let place = "\(directory)/port"
+        try eventually("the provider answers") { access(place, F_OK) == 0 }
+        guard let port = UInt16(String(decoding: try read(place), as: UTF8.self)) else { throw Failure("no port") }
+        self.port = port
+    }
+
+    /// How the JWKS endpoint answers from now on.
+    func setKeys(_ how: String) throws { try write(how, to: "\(directory)/keys") }
+
+    /// How often it was asked.
+    var asked: Int { (try? read("\(directory)/asked")).flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0 }
+
+    func token(_ user: String) throws -> String { try getHTTP(port, "/token?sub=\(user)").body }
+    func rotate() throws { _ = try getHTTP(port, "/rotate") }
+
+    /// Sends a logout token to somebody. Returns the status, Cache-Control and the body.
+    func logOut(_ user: String, at url: String, authority: String? = nil) throws -> String {
+        try getHTTP(port, "/logout?sub=\(user)&to=\(url)" + (authority.map { "&ca=\($0)" } ?? "")).body
+    }
+}
+
+/// thumbcached-oidc, with the provider that it listens to.
+final class LogoutReceiver {
+    let port: UInt16
+    let provider: Provider
+    private let machine: Machine
+    private(set) var process: ChildProcess?
+    var settings = Settings()
+
+    static let program = "\(Files.programs)/thumbcached-oidc"
+
+    init(_ machine: Machine, _ redis: RedisServer, _ adjust: (LogoutReceiver) throws -> Void = { _ in }) throws {
+        self.machine = machine
+        port = try freePort()
+        provider = try Provider(machine)
+        settings["http", "listen"] = "127.0.0.1:\(Int(port))"
+        settings["oidc", "issuer"] = "https://id.example.org"
+        settings["oidc", "client-id"] = "thumbnails"
+        settings["oidc", "jwks"] = "http://127.0.0.1:\(Int(provider.port))/keys"
+        settings["oidc", "user"] = "{sub}@example.org"
+        settings["redis", "address"] = .string(redis.socket)
+        settings["redis", "timeout"] = "2s"
+        try adjust(self)
+        try start()
+    }
+
+    var url: String { "http://127.0.0.1:\(port)/backchannel-logout" }
+    var log: String { String(decoding: (try? read(machine.path("oidc.log"))) ?? [], as: UTF8.self) }
+
+    private func start() throws {
+        let configuration = machine.path("oidc.toml")
+        try write(settings.toml, to: configuration)
+        process = try machine.start(
+            [Self.program, "--config", configuration], errors: .file(machine.path("oidc.log")))
+        try eventually("it serves; it said:\n\(log)") { log.contains("message=serving") }
+    }
+
+    /// Sends a request as it is, on a connection of its own, and waits for the end of the answer.
+    func send(_ request: String) throws -> (status: Int, text: String) {
+        let connection = try connectTCP(port)
+        defer { close(connection) }
+        let bytes = Array(request.utf8)
+        guard write(connection, bytes, bytes.count) == bytes.count else { throw Failure(systemCall: "write") }
+        let text = try readToEnd(connection)
+        return (text.split(separator: " ", maxSplits: 2).dropFirst().first.flatMap { Int($0) } ?? 0, text)
+    }
+
+    func post(_ token: String) throws -> (status: Int, text: String) {
+        let body = "logout_token=\(token)"
+        return try send(
+            "POST /backchannel-logout HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(body.utf8.count)\r\n"
+                + "Content-Type: application/x-www-form-urlencoded\r\n\r\n\(body)")
+    }
+}
+
+/// All that comes on a connection until its peer ends it.
+func readToEnd(_ connection: CInt) throws -> String {
+    var answer: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 65_536)
+    while case let count = Glibc.read(connection, &buffer, buffer.count), count > 0 { answer += buffer[..<count] }
+    return String(decoding: answer, as: UTF8.self)
+}

@@ -1,0 +1,93 @@
+import HTTPTypes
+import NIOCore
+import NIOEmbedded
+import NIOHTTP1
+import NIOHTTPTypes
+import Testing
+
+@testable import thumbcached_oidc
+
+@Suite struct ConnectionGuardTests {
+    private let times = ConnectionGuard.Times(request: .seconds(10), answer: .seconds(20), close: .seconds(2))
+    private let head = HTTPRequestPart.head(
+        HTTPRequest(method: .post, scheme: "http", authority: "a", path: "/backchannel-logout"))
+
+    private func connection() throws -> EmbeddedChannel {
+        let channel = EmbeddedChannel(handler: ConnectionGuard(times))
+        try channel.connect(to: SocketAddress(unixDomainSocketPath: "/x")).wait()
+        return channel
+    }
+
+    private func advance(_ channel: EmbeddedChannel, _ time: TimeAmount) {
+        channel.embeddedEventLoop.advanceTime(by: time)
+    }
+
+    @Test func `F84: a request has so long to be there as a whole, however it trickles`() throws {
+        let channel = try connection()
+        try channel.writeInbound(head)
+        for _ in 0..<9 {
+            advance(channel, .seconds(1))
+            try channel.writeInbound(HTTPRequestPart.body(ByteBuffer(string: "x")))
+        }
+        advance(channel, .milliseconds(999))
+        #expect(channel.isActive)
+        advance(channel, .milliseconds(1))
+        #expect(!channel.isActive)
+        // So has a connection on which nothing comes, which TLS may have yet to be agreed on.
+        let silent = try connection()
+        advance(silent, .seconds(10))
+        #expect(!silent.isActive)
+    }
+
+    @Test func `an answer has its own time, and the peer some to close`() throws {
+        let channel = try connection()
+        try channel.writeInbound(head)
+        try channel.writeInbound(HTTPRequestPart.end(nil))
+        advance(channel, .seconds(19))
+        #expect(channel.isActive)
+        try channel.writeOutbound(HTTPResponsePart.head(Reply.done.head))
+        try channel.writeOutbound(HTTPResponsePart.end(nil))
+        advance(channel, .milliseconds(1_999))
+        advance(channel, .milliseconds(1))
+        #expect(!channel.isActive)
+    }
+
+    @Test func `what comes behind a request goes nowhere`() throws {
+        let channel = try connection()
+        try channel.writeInbound(head)
+        try channel.writeInbound(HTTPRequestPart.end(nil))
+        try channel.writeInbound(head)
+        channel.pipeline.fireErrorCaught(HTTPParserError.invalidMethod)
+        var parts: [HTTPRequestPart] = []
+        while let part = try channel.readInbound(as: HTTPRequestPart.self) { parts.append(part) }
+        #expect(parts == [head, .end(nil)])
+        #expect(try channel.readOutbound(as: HTTPResponsePart.self) == nil)
+        advance(channel, .seconds(20))
+        #expect(!channel.isActive)
+    }
+
+    @Test func `what is no HTTP, or too much of it, is answered, and whoever would answer is too late`() throws {
+        for (error, status) in [(HTTPParserError.invalidMethod, 400), (.headerOverflow, 431)] {
+            let channel = try connection()
+            channel.pipeline.fireErrorCaught(error)
+            guard case .head(let head)? = try channel.readOutbound(as: HTTPResponsePart.self) else {
+                Issue.record("there is no answer")
+                return
+            }
+            #expect(head.status.code == status)
+            #expect(head.headerFields[.cacheControl] == "no-store")
+            #expect(throws: ChannelError.outputClosed) {
+                try channel.writeOutbound(HTTPResponsePart.head(Reply.done.head))
+            }
+        }
+    }
+
+    @Test func `a peer that waits to be told goes on at once`() throws {
+        let channel = try connection()
+        var request = HTTPRequest(method: .post, scheme: "http", authority: "a", path: "/")
+        request.headerFields[.expect] = "100-continue"
+        try channel.writeInbound(HTTPRequestPart.head(request))
+        #expect(try channel.readOutbound(as: HTTPResponsePart.self) == .head(HTTPResponse(status: .continue)))
+        #expect(channel.isActive)
+    }
+}

@@ -1,0 +1,96 @@
+import Fleet
+import Logging
+import NIOConcurrencyHelpers
+
+@testable import thumbcached_oidc
+
+let silent = Logger(label: "silent", factory: { _ in SwiftLogNoOpLogHandler() })
+
+/// The rules by which the good ones of ``ForeignTokens`` are good.
+extension TokenRules {
+    static var ofTests: TokenRules {
+        var rules = TokenRules()
+        (rules.issuer, rules.clientID) = ("https://id.example.org/realms/staff", "thumbnails")
+        rules.otherAudiences = ["mail"]
+        return rules
+    }
+}
+
+/// A clock that stands still until somebody sets it.
+final class TestClock: Sendable {
+    private let time: NIOLockedValueBox<Int64>
+
+    init(_ time: Int64 = 0) { self.time = NIOLockedValueBox(time) }
+
+    var now: Int64 { time.withLockedValue { $0 } }
+    func set(_ now: Int64) { time.withLockedValue { $0 = now } }
+}
+
+/// A JWKS endpoint. It counts questions, and answers when it is told to.
+actor TestSource: KeyDownload {
+    private var answers: [Result<[UInt8], KeyFailure>]
+    private(set) var questions = 0
+    private let isGated: Bool
+    private var gate: [CheckedContinuation<Void, Never>] = []
+    private var asked: [(questions: Int, CheckedContinuation<Void, Never>)] = []
+
+    /// - Parameter answers: one after the other; the last one is given again.
+    init(_ answers: Result<[UInt8], KeyFailure>..., gated: Bool = false) {
+        (self.answers, isGated) = (answers, gated)
+    }
+
+    func download() async throws(KeyFailure) -> [UInt8] {
+        questions += 1
+        for waiter in asked where waiter.questions <= questions { waiter.1.resume() }
+        asked.removeAll { $0.questions <= questions }
+        if isGated { await withCheckedContinuation { gate.append($0) } }
+        let answer = answers.count > 1 ? answers.removeFirst() : answers[0]
+        return try answer.get()
+    }
+
+    /// Returns when so many questions have come.
+    func waitForQuestions(_ count: Int) async {
+        if questions >= count { return }
+        await withCheckedContinuation { asked.append((count, $0)) }
+    }
+
+    func openGate() {
+        for waiter in gate { waiter.resume() }
+        gate = []
+    }
+}
+
+/// A stream. It keeps what is published, and answers when it is told to.
+actor TestPublisher: OrderPublisher {
+    private(set) var orders: [Order] = []
+    private var failure: PublishFailure?
+    private var isGated = false
+    private var gate: [CheckedContinuation<Void, Never>] = []
+    private var asked: [CheckedContinuation<Void, Never>] = []
+
+    func publish(_ order: Order) async throws(PublishFailure) -> String {
+        if isGated {
+            for waiter in asked { waiter.resume() }
+            asked = []
+            await withCheckedContinuation { gate.append($0) }
+        }
+        if let failure { throw failure }
+        orders.append(order)
+        return "\(orders.count)-0"
+    }
+
+    func fail(_ reason: String?) { failure = reason.map { PublishFailure(description: $0) } }
+    func closeGate() { isGated = true }
+
+    func openGate() {
+        isGated = false
+        for waiter in gate { waiter.resume() }
+        gate = []
+    }
+
+    /// Returns when somebody stands at the gate.
+    func waitForSomebody() async {
+        if !gate.isEmpty { return }
+        await withCheckedContinuation { asked.append($0) }
+    }
+}

@@ -1,0 +1,48 @@
+import Testing
+
+@testable import thumbcached_oidc
+
+@Suite struct TokenRulesTests {
+    private func claims(issuedAt: Double, expires: Double) throws -> LogoutClaims {
+        let events = "{\"\(LogoutClaims.event)\":{}}"
+        let members = [
+            "\"iss\":\"https://id.example.org/realms/staff\"", "\"aud\":\"thumbnails\"", "\"iat\":\(issuedAt)",
+            "\"exp\":\(expires)", "\"jti\":\"1\"", "\"events\":\(events)", "\"sub\":\"alice\"",
+        ]
+        return try LogoutClaims(Array("{\(members.joined(separator: ","))}".utf8))
+    }
+
+    /// A maximum age of 300 s and 60 s of skew: issued, expires, the last second in which it is taken.
+    @Test(arguments: [
+        (1_000.0, 1_120.0, Int64(1_180)), (1_000, 1_300, 1_360), (1_000, 9_000, 1_360), (1_000.5, 1_120.25, 1_181),
+    ])
+    func `F83: an id is kept for as long as its token is taken`(_ issued: Double, _ expires: Double, _ end: Int64)
+        throws
+    {
+        let (rules, claims) = (TokenRules.ofTests, try claims(issuedAt: issued, expires: expires))
+        #expect(try rules.check(claims, at: issued) == end)
+        // From first to last: a little before it is from the future.
+        #expect(throws: LogoutFailure.self) { try rules.check(claims, at: issued - 60.1) }
+        #expect(try rules.check(claims, at: issued - 60) == end)
+        for step in 0...40_000 {
+            let now = issued - 20 + Double(step) / 50
+            let isTaken = (try? rules.check(claims, at: now)) != nil
+            #expect(isTaken == (now < min(expires + 60, issued + 360) || now == issued + 360 && expires + 60 > now))
+            if isTaken { #expect(Int64(now) <= end) }
+        }
+    }
+
+    @Test func `texts are compared by their bytes`() throws {
+        var rules = TokenRules.ofTests
+        rules.clientID = "caf\u{E9}"
+        let claims = try LogoutClaims(
+            Array(
+                """
+                {"iss": "\(rules.issuer)", "aud": "cafe\u{301}", "iat": 1000, "exp": 1100, "jti": "1", "sub": "a",
+                 "events": {"\(LogoutClaims.event)": {}}}
+                """.utf8))
+        #expect(throws: LogoutFailure.invalid("the logout token's aud lacks oidc.client-id")) {
+            try rules.check(claims, at: 1_000)
+        }
+    }
+}
