@@ -54,7 +54,7 @@ import Testing
             "wrong number of arguments for 'client': CLIENT ID|LIST|GETNAME|SETNAME name|SETINFO LIB-NAME|LIB-VER value"
                 + "|CAPA name [name ...]"
         ),
-        ("COMMAND COUNT x", "wrong number of arguments for 'command': COMMAND COUNT|INFO [name ...]|DOCS [name ...]"),
+        ("COMMAND COUNT x", "wrong number of arguments for 'command|count': COMMAND COUNT"),
         // Options.
         ("GET alice bob CACHED NOWAIT", "bad option 'NOWAIT' for 'get': CACHED and NOWAIT exclude each other"),
         ("MGET alice 1 bob NOWAIT CACHED", "bad option 'CACHED' for 'mget': CACHED and NOWAIT exclude each other"),

@@ -126,9 +126,12 @@ extension Request {
     public var isPlainGet: Bool { count == 3 && withBytes(of: 0) { Word($0) } == "GET" }
 
     /// - Parameter counts: how many arguments the command may have, its name included.
-    func requireCount(_ counts: ClosedRange<Int>, of command: CommandName) throws(CommandError) {
+    func requireCount(
+        _ counts: ClosedRange<Int>, of command: @autoclosure () -> CommandSpecification
+    ) throws(CommandError) {
         guard counts.contains(count) else {
-            throw CommandError(.err, "wrong number of arguments for '\(command.name)': \(command.specification.syntax)")
+            let command = command()
+            throw CommandError(.err, "wrong number of arguments for '\(command.name)': \(command.syntax)")
         }
     }
 
@@ -140,7 +143,7 @@ extension Request {
             throw CommandError(
                 .err, "unknown subcommand '\(shown(at: 1))' of '\(command.name)': expected \(alternatives(words))")
         }
-        try requireCount(all[index].counts, of: command)
+        try requireCount(all[index].counts, of: all[index])
         return words[index]
     }
 

@@ -11,7 +11,7 @@ extension Command {
         guard let name = CommandName(request.withBytes(of: 0) { Word($0) }) else {
             throw CommandError(.err, "unknown command '\(request.shown(at: 0))', see COMMAND")
         }
-        try request.requireCount(name.counts, of: name)
+        try request.requireCount(name.counts, of: name.specification)
         var arguments = Arguments(request, of: name, limits)
         switch name {
         case .get: self = .get(try GetCommand(arguments))

@@ -22,8 +22,8 @@ import Testing
         (["client", "capa", "redirect", "what is to come"], "+OK\r\n", "+OK\r\n"),
         (
             ["CLIENT", "CAPA"],
-            "-ERR wrong number of arguments for 'client': CLIENT CAPA name [name ...]\r\n",
-            "-ERR wrong number of arguments for 'client': CLIENT CAPA name [name ...]\r\n"
+            "-ERR wrong number of arguments for 'client|capa': CLIENT CAPA name [name ...]\r\n",
+            "-ERR wrong number of arguments for 'client|capa': CLIENT CAPA name [name ...]\r\n"
         ),
         (["COMMAND", "COUNT"], ":21\r\n", ":21\r\n"),
         (["COMMAND", "INFO", "nonesuch"], "*1\r\n$-1\r\n", "*1\r\n_\r\n"),

@@ -87,8 +87,10 @@ extension EndToEnd {
                             environment: [
                                 "PATH": path, "SOCKET": daemon.socket, "THUMBCACHED_SOCKET": daemon.socket,
                             ], directory: work, within: seconds)
-                        let lines = finished.text.split(separator: "\n", omittingEmptySubsequences: false).map(
-                            String.init)
+                        // INFO ends its lines as Redis does, with CR and LF.
+                        let lines = finished.text.split(
+                            omittingEmptySubsequences: false, whereSeparator: \.isNewline
+                        ).map(String.init)
                         let output = lines.last == "" ? lines.dropLast() : lines[...]
                         #expect(
                             Self.matches(output, step.output[...]),

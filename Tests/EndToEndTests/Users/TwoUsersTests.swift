@@ -148,9 +148,9 @@ extension EndToEnd {
                     #expect(clients.contains("connections_accepted:"), "\(clients)")
                 } else {
                     #expect(logout.hasPrefix("DENIED UID 0: you are uid 50000"), "\(logout)")
-                    // How many its own are, and nothing of what others do.
+                    // How many its own are and how many of them wait, and nothing of what others do.
                     let names = clients.split(whereSeparator: \.isNewline).map { $0.prefix { $0 != ":" } }
-                    #expect(names == ["# Clients", "connected_clients"])
+                    #expect(names == ["# Clients", "connected_clients", "blocked_clients"])
                 }
             }
         }
