@@ -5,7 +5,8 @@
 
 PROGRAMS is the directory that holds thumbcached and FloorServer (`make bench` builds them and calls this). A ratio that
 misses its goal is no failure: the status tells only whether every row is there. `--quick` does a small part of the
-work, to see that it runs.
+work, to see that it runs. `--only` measures the parts that have these rows; a document then gets the tables that are
+whole.
 """
 
 import argparse

@@ -11,8 +11,7 @@ import plot
 from rows.floods import FLOODS
 
 #: What every run has to have, "P4 cores" aside, which a machine with one core lacks. A run without one of them has
-#: failed, whatever
-#: the others say.
+#: failed, whatever the others say.
 EXPECTED = [f"P{number}" for number in [*range(1, 12), 13, 14]] + [f"R{number}" for number in range(1, 7)] + [
     "P2 limit",
     "P3 limit",
@@ -38,13 +37,19 @@ EXPECTED_OF_ROOT = [
     for name in [flood.name for flood in FLOODS]
     + ["quiet", "limit", "limit, 1 core", "limit, all cores", "limit, disk"]
 ]
-BEGIN, END = "<!-- begin: written by make bench -->", "<!-- end: written by make bench -->"
+#: The tables of performance.md, each between two marks that bear its name, with a plot of that name beside it. A run
+#: of some rows alone (`--only`) writes the tables that it has all rows of.
+TABLES = ("performance", "performance-more")
 
 
-def missing(rows):
-    return [
-        id for id in EXPECTED + (EXPECTED_OF_ROOT if os.geteuid() == 0 else []) if id not in {row.id for row in rows}
-    ]
+def table_of(id):
+    """The client library, events and renditions have a table of their own: they have other peers."""
+    return TABLES[1] if id.startswith(("P13", "P14", "R")) else TABLES[0]
+
+
+def missing(rows, tables=TABLES):
+    expected = EXPECTED + (EXPECTED_OF_ROOT if os.geteuid() == 0 else [])
+    return [id for id in expected if table_of(id) in tables and id not in {row.id for row in rows}]
 
 
 def verdict(row):
@@ -123,14 +128,20 @@ def from_json(text):
 
 
 def write_document(directory, rows, described, rounds):
-    """Puts the table into performance.md between its two marks, and the plot beside it."""
-    (directory / "performance.svg").write_text(plot.svg(rows))
+    """Puts each table that is whole into performance.md between its two marks, and the plot beside it."""
     document = directory / "performance.md"
-    text = document.read_text()
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ValueError(f"{document} has to hold each of the marks {BEGIN} and {END} once")
-    part = f"{BEGIN}\n{markdown(rows, described, rounds)}\n{END}"
-    document.write_text(re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: part, text, flags=re.DOTALL))
+    for name in TABLES:
+        if lacking := missing(rows, [name]):
+            print(f"bench: the table {name} stays as it is: no figures for {', '.join(lacking)}")
+            continue
+        its = [row for row in rows if table_of(row.id) == name]
+        (directory / f"{name}.svg").write_text(plot.svg(its))
+        begin, end = (f"<!-- {place}: written by make bench: {name} -->" for place in ("begin", "end"))
+        text = document.read_text()
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise ValueError(f"{document} has to hold each of the marks {begin} and {end} once")
+        part = f"{begin}\n{markdown(name, its, described, rounds)}\n{end}"
+        document.write_text(re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: part, text, flags=re.DOTALL))
 
 
 def of_lines(rows):
@@ -145,14 +156,14 @@ def of_lines(rows):
     return lines
 
 
-def markdown(rows, described, rounds):
+def markdown(name, rows, described, rounds):
     lines = [
         prose(
             f"{machine.in_words(described)}. Medians of {rounds} rounds, or of as many as the row says, "
             "lowest and highest in brackets."
         ),
         "",
-        "![Each row's ratio against its goal](performance.svg)",
+        f"![Each row's ratio against its goal]({name}.svg)",
         "",
         "| # | what | against | ratio | goal | met |",
         "| --- | --- | --- | --- | --- | --- |",

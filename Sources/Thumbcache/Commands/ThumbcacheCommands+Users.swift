@@ -63,15 +63,13 @@ extension ThumbcacheCommands {
 
     /// Removes a user's images, or those of some profiles, in every size. The user stays logged in.
     /// - Parameters:
-    ///   - profiles: whose; all without any.
+    ///   - profiles: whose; nil for everybody's. An empty list is refused: who has nobody to name means nobody.
     ///   - uid: of another account, for admins.
     public func purge(
-        _ user: ThumbcacheID, profiles: [ThumbcacheID] = [], uid: UInt32? = nil
+        _ user: ThumbcacheID, profiles: [ThumbcacheID]? = nil, uid: UInt32? = nil
     ) async throws(ThumbcacheError) -> Receipt {
-        var request = ThumbcacheRequest("PURGE", try user.asUser)
-        if !profiles.isEmpty { request.append(counted: profiles) }
+        var request = try ThumbcacheRequest.purge(user, profiles)
         request.append("UID", uid)
-        request.change = profiles.count == 1 ? .gone(user, profile: profiles[0]) : .of(user)
         return try Receipt(try await reply(to: request).value)
     }
 
@@ -87,12 +85,10 @@ extension ThumbcacheCommands {
     /// Removes a user's images, or those of some profiles, in every uid of the machine; only for admins. As
     /// ``logOutInEveryUID(_:session:)`` otherwise.
     public func purgeInEveryUID(
-        _ user: ThumbcacheID, profiles: [ThumbcacheID] = []
+        _ user: ThumbcacheID, profiles: [ThumbcacheID]? = nil
     ) async throws(ThumbcacheError) -> Receipt {
-        var request = ThumbcacheRequest("PURGE", try user.asUser)
-        if !profiles.isEmpty { request.append(counted: profiles) }
+        var request = try ThumbcacheRequest.purge(user, profiles)
         request.append("UID", "*")
-        request.change = profiles.count == 1 ? .gone(user, profile: profiles[0]) : .of(user)
         return try Receipt(try await reply(to: request).value)
     }
 
@@ -119,6 +115,19 @@ extension ThumbcacheCommands {
 }
 
 extension ThumbcacheRequest {
+    static func purge(
+        _ user: ThumbcacheID, _ profiles: [ThumbcacheID]?
+    ) throws(ThumbcacheError) -> ThumbcacheRequest {
+        var request = ThumbcacheRequest("PURGE", try user.asUser)
+        if profiles?.isEmpty == true {
+            throw .invalidRequest("a purge of no profiles: name some, or leave the list out to purge all")
+        }
+        if let profiles { request.append(counted: profiles) }
+        request.change =
+            if let profiles, profiles.count == 1 { .gone(user, profile: profiles[0]) } else { .of(user) }
+        return request
+    }
+
     static func logIn(
         _ user: ThumbcacheID, _ session: ThumbcacheID?, _ origin: String?, _ token: String?, _ refreshToken: String?,
         holds: Bool

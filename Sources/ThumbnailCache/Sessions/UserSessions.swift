@@ -1,5 +1,6 @@
 import Logging
 import NIOConcurrencyHelpers
+import Synchronization
 
 /// Who is logged in. The way from an owner to the one cache that is theirs.
 ///
@@ -11,6 +12,9 @@ public final class UserSessions: Sendable {
     /// For what a uid may do all the time.
     public let uidLog: UIDLog
     private let directory = NIOLockedValueBox(Directory())
+    /// The most hits that ``figures(of:)`` ever told of all. A cache that ends between its looks is missing from both,
+    /// and a count that falls means a restart to whoever reads it.
+    private let hitsTold = Atomic<Int>(0)
 
     private struct Directory {
         var uids: [UInt32: UsersOfUID] = [:]
@@ -142,13 +146,15 @@ public final class UserSessions: Sendable {
     /// - Parameter uid: nil for all, with the hits of caches that have ended.
     public func figures(of uid: UInt32?) -> Figures {
         let ended = uid == nil ? services.counters[.memoryHits] : 0
-        return entries(of: uid).reduce(into: Figures(memoryHits: ended)) { figures, entry in
+        var figures = entries(of: uid).reduce(into: Figures(memoryHits: ended)) { figures, entry in
             if case .broken = entry.phase { figures.endingsOwed += 1 }
             guard let cache = entry.cache else { return }
             figures.openCaches += 1
             figures.memoryHits += cache.memoryHits
             if uid != nil { figures.usage = figures.usage + (cache.usage ?? Usage()) }
         }
+        if uid == nil { figures.memoryHits = hitsTold.max(figures.memoryHits, ordering: .relaxed).newValue }
+        return figures
     }
 
     /// The last epoch of a uid's.

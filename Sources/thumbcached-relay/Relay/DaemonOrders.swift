@@ -23,7 +23,8 @@ struct DaemonOrders: OrderTaker {
         do throws(ThumbcacheError) {
             switch order {
             case .logOut(let user, let session): _ = try await client.logOutInEveryUID(user, session: session)
-            case .purge(let user, let profiles): _ = try await client.purgeInEveryUID(user, profiles: profiles)
+            case .purge(let user, let profiles):
+                _ = try await client.purgeInEveryUID(user, profiles: profiles.isEmpty ? nil : profiles)
             case .logOutEverybody: _ = try await client.logOutEverybody()
             case .purgeEverybody: _ = try await client.purgeEverybody()
             }

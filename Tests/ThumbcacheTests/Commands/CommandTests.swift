@@ -168,4 +168,14 @@ import Testing
         ]
         for failure in failures { #expect(failure == .invalidRequest("'*' is no user")) }
     }
+
+    @Test func `a purge of an empty list of profiles is not one of all`() async throws {
+        let client = ThumbcacheClient(path: "/nonexistent")
+        let failures = [
+            await error { () async throws(ThumbcacheError) in try await client.purge("alice", profiles: []) },
+            await error { () async throws(ThumbcacheError) in try await client.purgeInEveryUID("alice", profiles: []) },
+        ]
+        let reason = "a purge of no profiles: name some, or leave the list out to purge all"
+        for failure in failures { #expect(failure == .invalidRequest(reason)) }
+    }
 }
