@@ -50,8 +50,8 @@ SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*
 SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service \
     thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
-.PHONY: help demo demo-fleet test test-examples check release install deb lint-deb security-table test-system tsan \
-    asan fuzz history-test fleet-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean
+.PHONY: help demo demo-fleet test test-examples check release site install deb lint-deb security-table test-system \
+    tsan asan fuzz history-test fleet-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -110,6 +110,10 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 	for program in $(HELPERS); do strip -o "dist/$$program" "$$bin/$$program" || exit 1; done
 	$(EPOCH) tools/make-manuals dist dist/man
 
+site: ## the documents as a site that needs no network to be read, in dist/site; a broken link fails
+	@tools/install-dependencies site
+	tools/make-site
+
 # `make release` as yourself, then `sudo make install`: root then needs no toolchain on its PATH. Units name the
 # programs where they are installed; documents lie beside what they link to. The configuration has every key with its
 # default, none of them set but the exporter's right, so that an upgrade's better defaults count; one that is there
@@ -146,7 +150,7 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	chmod 644 $(DESTDIR)$(DOCUMENTS)/examples/README.md
 	for document in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md; do \
 	    sed -E -e 's,\]\((\.\./)?(config|docs)/,](,g' -e 's,\]\(\.\./examples/,](examples/,g' \
-	        -e 's,\bdocs/([a-z]+\.(md|svg)),\1,g' \
+	        -e 's,\bdocs/([a-z-]+\.(md|svg)),\1,g' \
 	        "$$document" > "$(DESTDIR)$(DOCUMENTS)/$${document##*/}" || exit 1; done
 	chmod 644 $(DESTDIR)$(DOCUMENTS)/*.md
 	test -e "$(CONFIGURATION)" || install -D -m 644 /dev/null "$(CONFIGURATION)"
