@@ -41,7 +41,7 @@ html_theme_options = {"top_of_page_buttons": []}
 
 
 def parts(app, name, source):
-    """Says in the first document what follows, and in the library's what DocC says in its own words."""
+    """Adds what follows to the first document, and turns DocC's own ways of naming things into Markdown's."""
     if name == root_doc:
         for caption, names in PARTS.items():
             source[0] += "\n\n```{toctree}\n:hidden:\n:caption: %s\n%s\n```\n" % (
@@ -50,5 +50,13 @@ def parts(app, name, source):
     source[0] = re.sub(r"<doc:([\w-]+)>", lambda link: f"[{link[1].replace('-', ' ')}]({link[1]}.md)", source[0])
 
 
+def break_paths(app, name, template, context, tree):
+    """A path in a narrow column is broken behind a slash, rather than anywhere."""
+    if context.get("body"):
+        context["body"] = re.sub(
+            r'(?<=<span class="pre">)[^<]+(?=</span>)', lambda piece: piece[0].replace("/", "/<wbr>"), context["body"])
+
+
 def setup(app):
     app.connect("source-read", parts)
+    app.connect("html-page-context", break_paths)
