@@ -50,6 +50,18 @@ extension EndToEnd {
             }
         }
 
+        @Test func `every type that the design names is in the sources`() throws {
+            let text = try String(decoding: read("\(Files.repository)/docs/design.md"), as: UTF8.self)
+            let names = Set(text.matches(of: /`([A-Z][a-z]+[A-Z][A-Za-z]+)`/).map { String($0.output.1) })
+            #expect(names.count > 20)
+            var missing = names.filter { !Files.exists("\(Files.repository)/Sources/\($0)") }
+            for path in Files.under("\(Files.repository)/Sources") where path.hasSuffix(".swift") {
+                let source = String(decoding: try read(path), as: UTF8.self)
+                missing = missing.filter { !source.contains($0) }
+            }
+            #expect(missing.isEmpty)
+        }
+
         private static func documents() throws -> [String] {
             try ["", "docs/", "examples/"].flatMap { folder in
                 try FileManager.default.contentsOfDirectory(atPath: "\(Files.repository)/\(folder)")
