@@ -50,8 +50,8 @@ SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*
 SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service \
     thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
-.PHONY: help demo demo-fleet test test-examples check release install deb lint-deb security-table test-system tsan \
-    asan fuzz history-test fleet-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean
+.PHONY: help demo demo-fleet test test-examples check release site install install-documents deb lint-deb security-table \
+    test-system tsan asan fuzz history-test fleet-test power-cut-test failing-calls-test mutation-test soak bench bench-docs format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -87,7 +87,8 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	$(OWN_TMPDIR) swift build --build-tests
 	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!/bin/sh' config/*/* examples/*/* packaging/debian/*); do sh -n "$$script" || exit 1; done
-	for script in $$(grep -lsE '^#!.*python3' tools/* config/*/* examples/*/*) tools/lib/*.py bench/*.py bench/*/*.py Tests/EndToEndTests/python/*.py \
+	for script in $$(grep -lsE '^#!.*python3' tools/* tools/site/* config/*/* examples/*/*) \
+	    tools/lib/*.py tools/site/*.py bench/*.py bench/*/*.py Tests/EndToEndTests/python/*.py \
 	    $$(find Tests/SystemTests Tests/FleetTests -name '*.py'); do \
 	    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$$script" || exit 1; done
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
@@ -110,14 +111,17 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 	for program in $(HELPERS); do strip -o "dist/$$program" "$$bin/$$program" || exit 1; done
 	$(EPOCH) tools/make-manuals dist dist/man
 
+site: ## the documents as a site that needs no network to be read, in dist/site; a broken link fails
+	@tools/install-dependencies site
+	tools/make-site
+
 # `make release` as yourself, then `sudo make install`: root then needs no toolchain on its PATH. Units name the
 # programs where they are installed; documents lie beside what they link to. The configuration has every key with its
 # default, none of them set but the exporter's right, so that an upgrade's better defaults count; one that is there
 # already stays as it is.
 install: ## programs, units, configuration, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
 	test -x dist/thumbcached -a -x dist/thumbcached-renderer -a -d dist/man -a -d dist/completions || $(MAKE) release
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec $(UNITS)/user-.slice.d $(DESTDIR)$(DOCUMENTS)/hooks \
-	    $(DESTDIR)$(DOCUMENTS)/application $(DESTDIR)$(DOCUMENTS)/monitoring
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec $(UNITS)/user-.slice.d
 	install -m 755 $(addprefix dist/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(addprefix dist/,$(HELPERS)) $(DESTDIR)$(PREFIX)/libexec
 	cd systemd && for unit in *.service *.socket *.path user-.slice.d/*.conf; do \
@@ -139,19 +143,25 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	    install -D -m 644 dist/completions/$$program.zsh $(DESTDIR)$(PREFIX)/share/zsh/$(ZSH)/_$$program && \
 	    install -D -m 644 dist/completions/$$program.fish \
 	        $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish || exit 1; done
+	$(MAKE) --no-print-directory install-documents
+	test -e "$(CONFIGURATION)" || install -D -m 644 /dev/null "$(CONFIGURATION)"
+	test -s "$(CONFIGURATION)" || sed -E -e 's/^([a-z-]+ = )/# \1/' \
+	    -e 's/^# observers = \[\]$$/observers = ["thumbcached-exporter"]/' config/thumbcached.toml > "$(CONFIGURATION)"
+
+# What is brought to be read and to be copied from. A document leads to the others where it lies in the sources, and so
+# it does here, where all of them are in one folder.
+install-documents:
+	install -d $(addprefix $(DESTDIR)$(DOCUMENTS)/,hooks application monitoring)
 	install -m 644 LICENSE config/thumbcached.toml docs/*.svg docs/*.png $(DESTDIR)$(DOCUMENTS)
 	for folder in avatar contacts pictures web; do \
 	    install -D -m 644 -t $(DESTDIR)$(DOCUMENTS)/examples/$$folder examples/$$folder/*.* || exit 1; done
 	sed 's,\](\.\./docs/,](../,g' examples/README.md > $(DESTDIR)$(DOCUMENTS)/examples/README.md
 	chmod 644 $(DESTDIR)$(DOCUMENTS)/examples/README.md
 	for document in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md; do \
-	    sed -E -e 's,\]\((\.\./)?(config|docs)/,](,g' -e 's,\]\(\.\./examples/,](examples/,g' \
-	        -e 's,\bdocs/([a-z]+\.(md|svg)),\1,g' \
+	    sed -E -e 's,\]\((\.\./)?(config|docs)/,](,g' -e 's,\]\(\.\./(examples/|[A-Z][A-Z]+),](\1,g' \
+	        -e 's,\bdocs/([a-z-]+\.(md|svg)),\1,g' \
 	        "$$document" > "$(DESTDIR)$(DOCUMENTS)/$${document##*/}" || exit 1; done
 	chmod 644 $(DESTDIR)$(DOCUMENTS)/*.md
-	test -e "$(CONFIGURATION)" || install -D -m 644 /dev/null "$(CONFIGURATION)"
-	test -s "$(CONFIGURATION)" || sed -E -e 's/^([a-z-]+ = )/# \1/' \
-	    -e 's/^# observers = \[\]$$/observers = ["thumbcached-exporter"]/' config/thumbcached.toml > "$(CONFIGURATION)"
 	install -m 755 config/hooks/* $(DESTDIR)$(DOCUMENTS)/hooks
 	install -m 644 config/application/* $(DESTDIR)$(DOCUMENTS)/application
 	install -m 644 config/prometheus/* config/grafana/* $(DESTDIR)$(DOCUMENTS)/monitoring

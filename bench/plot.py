@@ -5,7 +5,8 @@ import math
 
 from figures import show
 
-WIDTH, LINE, LEFT, RIGHT, TOP = 860, 26, 330, 110, 44
+# The names of rows and their goals fit with the widest of the usual fonts.
+WIDTH, LINE, LEFT, RIGHT, TOP = 940, 26, 370, 150, 44
 GOOD, BAD, PLAIN = "#2f7d4f", "#b5452c", "#8a8a8a"
 #: The axis ends at ten times the goal and a tenth of it.
 DECADES = 1.0

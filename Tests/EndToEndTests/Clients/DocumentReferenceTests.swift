@@ -1,0 +1,179 @@
+import Foundation
+import Glibc
+import Testing
+
+extension EndToEnd {
+    /// What documents lead to is there: paths, links, headings, and the codes of faults and invariants.
+    struct DocumentReferenceTests {
+        @Test func `every code of a fault or an invariant is defined, and the suites that its definition names use it`()
+            throws
+        {
+            let guarantees = try String(decoding: read("\(Files.repository)/docs/guarantees.md"), as: UTF8.self)
+            var suites: [String: [String]] = [:]
+            for row in guarantees.split(separator: "\n") where row.hasPrefix("| ") {
+                // Code, of an invariant in bold; what goes wrong; what must happen; why it does; held by.
+                let cells = row.dropFirst(2).split(separator: " | ", omittingEmptySubsequences: false)
+                let code = String(cells[0]).replacing("*", with: "")
+                suites[code] = cells.count == 5 ? Self.paths(String(cells[4])) : []
+                guard code.wholeMatch(of: /[FI][0-9]+/) != nil else { continue }
+                let reason = code.hasPrefix("I") ? 2 : 3
+                #expect(cells.count == reason + (code.hasPrefix("I") ? 1 : 2), "\(code)")
+                #expect(Self.paths(String(cells[reason])).count == 1, "\(code) is not traced to its code")
+            }
+            let sources = Files.under("\(Files.repository)/Sources") + Files.under("\(Files.repository)/Tests")
+            for path in sources where path.hasSuffix(".swift") || path.hasSuffix(".py") {
+                for code in try Self.codes(read(path)) {
+                    #expect(suites[code] != nil, "\(path) names \(code), which docs/guarantees.md does not define")
+                }
+            }
+            for (code, named) in suites {
+                for path in named {
+                    let used = try Self.codes(read("\(Files.repository)/\(path)"))
+                    #expect(used.contains(code), "docs/guarantees.md says that \(path) holds \(code)")
+                }
+            }
+        }
+
+        @Test(arguments: try documents())
+        func `every path that a document names is there`(document: String) throws {
+            let text = try String(decoding: read("\(Files.repository)/\(document)"), as: UTF8.self)
+            for path in Self.paths(text) {
+                #expect(Files.exists("\(Files.repository)/\(path)"), "\(document) names \(path)")
+            }
+        }
+
+        @Test func `the documents name paths, so that the test of them has something to look at`() throws {
+            for document in ["CONTRIBUTING.md", "docs/design.md", "docs/guarantees.md"] {
+                #expect(try Self.documents().contains(document))
+                let text = try String(decoding: read("\(Files.repository)/\(document)"), as: UTF8.self)
+                #expect(!Self.paths(text).isEmpty, "\(document) names no path")
+            }
+        }
+
+        @Test func `every type that the design names is in the sources`() throws {
+            let text = try String(decoding: read("\(Files.repository)/docs/design.md"), as: UTF8.self)
+            let names = Set(text.matches(of: /`([A-Z][a-z]+[A-Z][A-Za-z]+)`/).map { String($0.output.1) })
+            #expect(names.count > 20)
+            var missing = names.filter { !Files.exists("\(Files.repository)/Sources/\($0)") }
+            for path in Files.under("\(Files.repository)/Sources") where path.hasSuffix(".swift") {
+                let source = String(decoding: try read(path), as: UTF8.self)
+                missing = missing.filter { !source.contains($0) }
+            }
+            #expect(missing.isEmpty)
+        }
+
+        private static func documents() throws -> [String] {
+            try ["", "docs/", "examples/"].flatMap { folder in
+                try FileManager.default.contentsOfDirectory(atPath: "\(Files.repository)/\(folder)")
+                    .filter { $0.hasSuffix(".md") }.map { folder + $0 }
+            }.sorted()
+        }
+
+        @Test func `every link of the documents leads to a file, every anchor to a heading`() throws {
+            try withMachine { machine in
+                let check = try machine.run(["\(Files.repository)/tools/check-links"])
+                #expect(check.status == 0, "\(check.everything)")
+            }
+        }
+
+        @Test func `every link of the documents leads somewhere where they are installed, too`() throws {
+            try withMachine { machine in
+                let root = try machine.makeDirectory("installed")
+                let make = try machine.run(
+                    ["make", "-C", Files.repository, "install-documents", "DESTDIR=\(root)", "PREFIX=/usr"])
+                #expect(make.status == 0, "\(make.everything)")
+                #expect(Files.exists("\(root)/usr/share/doc/thumbcached/quick-starts.md"))
+                let check = try machine.run(["\(Files.repository)/tools/check-links", root])
+                #expect(check.status == 0, "\(check.everything)")
+            }
+        }
+
+        @Test func `a link that leads nowhere is found, and what only looks like one is none`() throws {
+            try withMachine { machine in
+                let folder = try machine.makeDirectory("documents")
+                let document = """
+                    # Some `words`, and **more**
+
+                    ## More
+                    [good](#some-words-and-more) [file](other.md#more-1)
+                    ![picture](other.md "title") <https://example.org>
+                    `[code](nothing.md)` [bad](#words) [gone](gone.md) [wrong](other.md#more-2)
+                    [web](https://) [out](../../etc/passwd)
+
+                    ```sh
+                    # No heading
+                    [block](nothing.md)
+                    ```
+                    [block](#no-heading)
+                    """
+                try write(Array(document.utf8), to: "\(folder)/document.md")
+                try write(Array("# More\n\n## More\n".utf8), to: "\(folder)/other.md")
+                let check = try machine.run(["\(Files.repository)/tools/check-links", folder])
+                #expect(check.status == 1)
+                let found = check.errors.split(separator: "\n").compactMap {
+                    $0.split(separator: ": ").dropFirst(2).first
+                }
+                #expect(
+                    found.sorted() == [
+                        "#no-heading", "#words", "../../etc/passwd", "gone.md", "https://", "other.md#more-2",
+                    ], "\(check.everything)")
+            }
+        }
+
+        @Test func `every line of INFO is explained in the protocol`() throws {
+            let text = try String(decoding: read("\(Files.repository)/docs/protocol.md"), as: UTF8.self)
+            let explained = Set(text.matches(of: /`([a-z0-9_]+)`/).map { String($0.output.1) })
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let lines = try (daemon.connect().call("INFO").text ?? "").split(whereSeparator: \.isNewline)
+                let names = lines.filter { !$0.hasPrefix("#") }.compactMap { $0.split(separator: ":").first }
+                #expect(names.count > 50)
+                let missing = names.filter { !$0.hasPrefix("failed_") && !explained.contains(String($0)) }
+                #expect(missing.isEmpty)
+            }
+        }
+
+        @Test func `every line that the table of mutations turns off is there, once, and every limit is in the table`()
+            throws
+        {
+            try withMachine { machine in
+                let check = try machine.run(["\(Files.repository)/tools/mutations", "--check"])
+                #expect(check.status == 0, "\(check.everything)")
+            }
+        }
+
+        /// The codes in a text, such as F14 and I3. They are words of their own, so that 0xF5 holds none.
+        static func codes(_ text: [UInt8]) -> Set<String> {
+            let words = text.split { isalnum(CInt($0)) == 0 && $0 != UInt8(ascii: "_") }
+            var codes: Set<String> = []
+            for word in words where word.count == 2 || word.count == 3 {
+                let number = word.dropFirst()
+                guard word.first == UInt8(ascii: "F") || word.first == UInt8(ascii: "I"),
+                    number.first != UInt8(ascii: "0"), number.allSatisfy({ isdigit(CInt($0)) != 0 })
+                else { continue }
+                codes.insert(String(decoding: word, as: UTF8.self))
+            }
+            return codes
+        }
+
+        /// The paths of the repository that stand between backquotes; of a command, the program alone.
+        static func paths(_ document: String) -> [String] {
+            let folders = ["Sources/", "Tests/", "bench/", "config/", "docs/", "systemd/", "tools/"]
+            var paths: [String] = []
+            for line in document.split(separator: "\n") {
+                let pieces = line.split(separator: "`", omittingEmptySubsequences: false)
+                for (index, piece) in pieces.enumerated() where index % 2 == 1 {
+                    guard folders.contains(where: { piece.hasPrefix($0) }) else { continue }
+                    paths.append(String(piece.prefix { $0 != " " }))
+                }
+            }
+            return paths
+        }
+
+        @Test func `codes and paths are found where they stand, and nowhere else`() {
+            #expect(Self.codes([UInt8]("F14, (I3; `F2`) 0xF5 UTF8 F0 F_1 F123 I7x".utf8)) == ["F14", "I3", "F2"])
+            let document = "`Sources/RESP`, Sources/no and `swift build`\n`tools/fuzz 60`, `docs/design.md`"
+            #expect(Self.paths(document) == ["Sources/RESP", "tools/fuzz", "docs/design.md"])
+        }
+    }
+}
