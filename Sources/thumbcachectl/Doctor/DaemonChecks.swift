@@ -19,7 +19,9 @@ struct ConfigurationCheck: DoctorCheck {
             let lines = finished.lines.map { line in
                 line.hasPrefix("thumbcached: ") ? String(line.dropFirst("thumbcached: ".count)) : line
             }
-            if finished.status == 0 { return [.ok(lines.first ?? "\(file) is good")] }
+            if finished.status == 0 {
+                return [.ok(lines.first ?? "\(file) is good")] + lines.dropFirst().map { .note($0) }
+            }
             let remedy = "mend it (man thumbcached.toml), then systemctl reload thumbcached.service"
             guard !lines.isEmpty else { return [.unknown("--check-config did not end")] }
             // What the caller may not read, such as a secret, the daemon may.

@@ -1,3 +1,4 @@
+import ConfigurationReading
 import Glibc
 import LinuxSupport
 
@@ -18,16 +19,17 @@ struct ConfigurationCheck {
     let file: String?
     let environment: [String: String]
 
-    /// - Returns: what was found to be good.
+    /// - Returns: a line that says which file is good, and one for each warning.
     /// - Throws: ``ConfigurationError`` with all that is wrong; ``SystemError`` if it cannot become the service's user.
     func run() throws -> String {
         let suffix = try becomeServiceUser() ? ", read as the user \(Self.serviceUser)" : ""
         let passed = environment.merging(Self.serviceEnvironment) { own, _ in own }
         let configuration = try ConfigurationLoader(environment: passed).load(file: file)
-        let path = file ?? ConfigurationLoader.defaultFile
-        guard access(path, F_OK) == 0 else { return "there is no \(path)\(suffix); the defaults are good" }
-        let remarks = configuration.access.observers.unknown.map { "\n  access.observers: \($0), so that is nobody" }
-        return "\(path) is good\(suffix)" + remarks.joined()
+        let verdict =
+            configuration.file.map { "\($0) is good\(suffix)" }
+            ?? "there is no \(ConfigurationLoader.defaultFile)\(suffix); the defaults are good"
+        let warnings = configuration.warnings.map { "warning: \($0.key ?? "configuration"): \($0.sentence)" }
+        return ([verdict] + warnings).joined(separator: "\n")
     }
 
     /// For good: the process does nothing else.

@@ -2,8 +2,6 @@ import ConfigurationReading
 import DiskStore
 import Glibc
 import LinuxSupport
-import Origins
-import ThumbnailCache
 
 /// Makes a ``Configuration`` of a file, the environment and the defaults, or says all that is wrong with them.
 struct ConfigurationLoader: Sendable {
@@ -16,14 +14,14 @@ struct ConfigurationLoader: Sendable {
     /// The daemon's own.
     var uid = geteuid()
     var accounts = AccountDirectory.system
-    /// Throws for an origin that no download could be made from. What it throws is shown as it describes itself.
-    var validateOrigin: @Sendable (Origin) throws -> Void = { try OriginRules.validate($0) }
 
     /// - Parameter file: Nil for the default one, which need not exist.
     func load(file: String?) throws(ConfigurationError) -> Configuration {
         let path = file ?? Self.defaultFile
         let text = try read(path, mayBeMissing: file == nil)
-        return try decode(text ?? "", file: text == nil ? "" : path)
+        var configuration = try decode(text ?? "", file: text == nil ? "" : path)
+        configuration.file = text == nil ? nil : path
+        return configuration
     }
 
     /// - Parameter file: What to call the text in errors.
@@ -43,7 +41,7 @@ struct ConfigurationLoader: Sendable {
         }
         var reader = SettingReader(settings: Configuration.settings(accounts: accounts), ignoring: "origins")
         reader.read(document, into: &configuration)
-        var ofOrigins = document["origins"].map { configuration.readOrigins($0, validateOrigin) } ?? []
+        var ofOrigins = document["origins"].map { configuration.readOrigins($0) } ?? []
         if !reader.found.contains("sessions.pending-logouts"), !configuration.storage.state.isEmpty {
             // Beside the state directory and not in it: that one is the daemon's own, and this one root's.
             var state = configuration.storage.state[...]
