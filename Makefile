@@ -42,6 +42,8 @@ EPOCH = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
 CONFIGURATION = $(DESTDIR)/etc/thumbcached/thumbcached.toml
 # What systemd, man and shells look for below a prefix.
 UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
+# The same for users' own managers: enabled by whoever wants one, `systemctl --user enable`.
+USER_UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/user
 DOCUMENTS = $(PREFIX)/share/doc/thumbcached
 # Debian's zsh looks for its packages' completions in a place of their own.
 ZSH = $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
@@ -91,6 +93,7 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	    tools/lib/*.py tools/site/*.py bench/*.py bench/*/*.py Tests/EndToEndTests/python/*.py \
 	    $$(find Tests/SystemTests Tests/FleetTests -name '*.py'); do \
 	    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$$script" || exit 1; done
+	tools/make-configuration --check
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
 	echo 'thread = 1' > .build/unknown-key.toml
 	.build/debug/thumbcached --check-config --config .build/unknown-key.toml 2>&1 | grep 'thread: '
@@ -128,6 +131,10 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	    sed -e 's|/usr/bin/thumbcache|$(PREFIX)/bin/thumbcache|g' \
 	        -e 's|/usr/libexec/thumbcache|$(PREFIX)/libexec/thumbcache|g' -e 's|docs/\([a-z]*\.md\)|$(DOCUMENTS)/\1|g' \
 	        "$$unit" > "$(UNITS)/$$unit" && chmod 644 "$(UNITS)/$$unit" || exit 1; done
+	install -d $(USER_UNITS)
+	cd systemd/user && for unit in *.service *.socket; do \
+	    sed -e 's|/usr/bin/thumbcache|$(PREFIX)/bin/thumbcache|g' "$$unit" > "$(USER_UNITS)/$$unit" && \
+	        chmod 644 "$(USER_UNITS)/$$unit" || exit 1; done
 	test "$(SYSTEMD)" -lt 254 || \
 	    install -D -m 644 -t $(UNITS)/thumbcached.service.d systemd/since-254/thumbcached.service.d/10-restart.conf
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d systemd/sysusers.d/thumbcached.conf

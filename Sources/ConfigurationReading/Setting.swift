@@ -84,7 +84,7 @@ package struct SettingReader<Root> {
                 do throws(SettingError) {
                     try setting.read(node, &root)
                 } catch {
-                    complain(name + error.keySuffix, error.sentence)
+                    for flaw in error.flaws { complain(name + flaw.keySuffix, flaw.sentence) }
                 }
             } else if settings.contains(where: { $0.name.hasPrefix(name + ".") }) {
                 if case .table(let inner) = node {
@@ -175,13 +175,23 @@ package struct ConfigurationError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// What a value has against it. Whoever knows the key and the file makes a ``ConfigurationError/Problem`` of it.
+/// What a value has against it: one thing, but for lists and tables. Whoever knows the key and the file makes a
+/// ``ConfigurationError/Problem`` of each.
 package struct SettingError: Error, Equatable {
-    package let sentence: String
-    /// What to add to the key's name: `[2]` for the third element of a list.
-    package let keySuffix: String
+    /// At least one.
+    package let flaws: [Flaw]
 
-    package init(_ sentence: String, keySuffix: String = "") {
-        (self.sentence, self.keySuffix) = (sentence, keySuffix)
+    package init(_ flaws: [Flaw]) { self.flaws = flaws }
+
+    package init(_ sentence: String) { self.init([Flaw(sentence)]) }
+
+    package struct Flaw: Equatable, Sendable {
+        package let sentence: String
+        /// What to add to the key's name: `[2]` for the third element of a list.
+        package let keySuffix: String
+
+        package init(_ sentence: String, keySuffix: String = "") {
+            (self.sentence, self.keySuffix) = (sentence, keySuffix)
+        }
     }
 }

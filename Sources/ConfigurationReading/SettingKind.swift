@@ -171,8 +171,10 @@ extension SettingKind where Value: CaseIterable & RawRepresentable & Sendable, V
         Self { node throws(SettingError) in
             let list = Value.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
             let text = try string(node, as: "one of \(list)")
-            guard let match = Value(rawValue: text) else { throw SettingError("\(quoted(text)) is none of \(list)") }
-            return match
+            if let match = Value(rawValue: text) { return match }
+            let meant = closestWord(to: text.lowercased(), among: Value.allCases.map(\.rawValue))
+            throw SettingError(
+                "\(quoted(text)) is none of \(list)" + (meant.map { "; did you mean \"\($0)\"?" } ?? ""))
         }
     }
 }
@@ -185,13 +187,15 @@ extension SettingKind {
                 throw SettingError("is \(node.typeName); write a list, as in \(example)")
             }
             var values: [Element] = []
+            var flaws: [SettingError.Flaw] = []
             for (index, node) in nodes.enumerated() {
                 do throws(SettingError) {
                     values.append(try element.read(node))
                 } catch {
-                    throw SettingError(error.sentence, keySuffix: "[\(index)]" + error.keySuffix)
+                    flaws += error.flaws.map { .init($0.sentence, keySuffix: "[\(index)]" + $0.keySuffix) }
                 }
             }
+            guard flaws.isEmpty else { throw SettingError(flaws) }
             return values
         }
     }

@@ -1,6 +1,10 @@
-/// The word that somebody may have meant who wrote another: two letters away at most.
+/// The word that somebody may have meant who wrote another: two letters away at most, or else the only one that begins
+/// with it.
 public func closestWord(to word: String, among known: some Sequence<String>) -> String? {
-    known.map { (distance: editDistance(word, $0), word: $0) }.filter { $0.distance <= 2 }.min { $0 < $1 }?.word
+    let near = known.map { (distance: editDistance(word, $0), word: $0) }.filter { $0.distance <= 2 }.min { $0 < $1 }
+    if let near { return near.word }
+    let longer = known.filter { $0.hasPrefix(word) }
+    return longer.count == 1 && word.utf8.count >= 3 ? longer[0] : nil
 }
 
 /// How many letters must be inserted, removed or replaced to make one text of the other (Levenshtein).

@@ -30,12 +30,12 @@ package final class OriginRulesCache: Sendable {
 
 /// An origin as the fetcher reads it. Taking one apart costs tens of microseconds and asks nobody.
 package struct OriginRules: Sendable {
-    private let links: [Link]
+    let links: [Link]
     package let allow: AllowList
     /// Whether what is under an ``allow`` entry may be at a private address.
     private let allowsPrivateAddresses: Bool
 
-    private struct Link {
+    struct Link {
         let template: URLTemplate
         let allowsPrivateAddresses: Bool
         let showsToken: Bool
@@ -136,12 +136,7 @@ package struct OriginRules: Sendable {
     /// addresses, which are the operator's own network.
     private static func validateEndpoint(of origin: Origin) throws(OriginError) {
         guard let endpoint = origin.tokenEndpoint else { return }
-        let url: WebURL
-        do throws(CacheFailure) {
-            url = try WebURL(endpoint.url)
-        } catch {
-            throw OriginError(key: "token.endpoint", reason: error.description)
-        }
+        let url = try webURL(endpoint.url, "token.endpoint")
         // RFC 6749 section 3.2: an endpoint's URL has no fragment; WebURL would drop it without a word.
         guard !endpoint.url.utf8.contains(UInt8(ascii: "#")) else {
             throw OriginError(key: "token.endpoint", reason: "the URL of a token endpoint has no fragment")
@@ -171,7 +166,7 @@ package struct URLTemplate: Sendable {
     /// Scheme, host and port of every URL that it makes.
     package let authority: String
     /// The template with something harmless for every placeholder.
-    private let sample: WebURL
+    package let sample: WebURL
     private let pieces: [Piece]
     /// Whether it is written in the one form of a ``WebURL``, as nearly all are: then so is what is made of it.
     private let isNormal: Bool
@@ -193,9 +188,11 @@ package struct URLTemplate: Sendable {
         var rest = template[...]
         while let open = rest.firstIndex(of: "{") {
             let name = rest[rest.index(after: open)...].prefix { $0 != "}" }
-            guard name.endIndex < rest.endIndex, let placeholder = Placeholder(rawValue: String(name)) else {
-                let known = Placeholder.allCases.map { "{\($0.rawValue)}" }.joined(separator: ", ")
-                throw flaw("\"{\(name)\" begins no known placeholder; these are: \(known)")
+            guard name.endIndex < rest.endIndex else { throw flaw("a { without the } that ends a placeholder") }
+            guard let placeholder = Placeholder(rawValue: String(name)) else { throw Self.unknownPlaceholder(name) }
+            // A shell's habit: the dollar sign would be sent. Who wants one can write it as no shell would.
+            guard rest[..<open].last != "$" else {
+                throw flaw("write {\(name)} instead of ${\(name)}, and %24 where a dollar sign is meant")
             }
             pieces += [.text(rest[..<open]), .placeholder(placeholder)]
             rest = rest[rest.index(after: name.endIndex)...]
@@ -220,6 +217,20 @@ package struct URLTemplate: Sendable {
         authority = sample.authority
         isNormal = sample.string == text
         self.pieces = pieces
+    }
+
+    private static func unknownPlaceholder(_ name: Substring) -> OriginError {
+        let known = Placeholder.allCases.map(\.rawValue)
+        let meant = closestWord(to: name.lowercased(), among: known).map { "did you mean {\($0)}?" }
+        let all = known.map { "{\($0)}" }.joined(separator: ", ")
+        return flaw("{\(name)} is no placeholder; \(meant ?? "these are: \(all)")")
+    }
+
+    /// Whether it makes different URLs for different people.
+    package var tellsPeopleApart: Bool {
+        pieces.contains { piece in
+            if case .placeholder(let placeholder) = piece { placeholder != .size } else { false }
+        }
     }
 
     /// The URL for one image, in the one form of a ``WebURL``. Values are percent-encoded whole, so that they cannot

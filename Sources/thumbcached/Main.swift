@@ -23,7 +23,12 @@ struct Main: ParsableCommand {
     @Option(
         name: .customLong("config"),
         help: ArgumentHelp(
-            "The configuration file. Without it \(ConfigurationLoader.defaultFile) is read, if it exists.",
+            "The configuration file.",
+            discussion: """
+                Without it the first that exists of two is read: whoever is not root has their own, \
+                $XDG_CONFIG_HOME/thumbcached/thumbcached.toml or ~/.config/thumbcached/thumbcached.toml, and everybody \
+                \(ConfigurationLoader.defaultFile). Services that systemd made directories for read the latter alone.
+                """,
             valueName: "file"))
     var configurationFile: String?
 
@@ -32,7 +37,7 @@ struct Main: ParsableCommand {
             "Read the configuration, say whether it is good, and exit.",
             discussion: """
                 It is judged as the service would read it: root reads it as the user \
-                \(ConfigurationCheck.serviceUser), where there is one.
+                \(ConfigurationCheck.serviceUser), where there is one. Your own file is judged as your own daemon would.
                 """))
     var checkConfig = false
 
@@ -77,7 +82,8 @@ struct Main: ParsableCommand {
     private static func environment() -> [String: String] {
         [
             "CACHE_DIRECTORY", "STATE_DIRECTORY", "RUNTIME_DIRECTORY", "HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME",
-            "XDG_RUNTIME_DIR", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", "WATCHDOG_PID",
+            "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET",
+            "WATCHDOG_PID",
             "WATCHDOG_USEC", KernelFacts.bootIDVariable, Daemon.fetcherVariable, Daemon.rendererVariable,
         ].reduce(into: [:]) { values, name in
             if let value = getenv(name) { values[name] = String(cString: value) }

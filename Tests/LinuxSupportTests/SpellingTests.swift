@@ -9,4 +9,9 @@ import Testing
     func `a word that is two letters away at most may have been meant`(_ word: String, _ meant: String?) {
         #expect(closestWord(to: word, among: ["login", "logout", "get", "put", "doctor"]) == meant)
     }
+
+    @Test(arguments: [("war", "warning"), ("cri", nil), ("wa", nil), ("warningly", "warning")])
+    func `an abbreviation means what alone begins with it`(_ word: String, _ meant: String?) {
+        #expect(closestWord(to: word, among: ["warning", "critical", "criterion"]) == meant)
+    }
 }

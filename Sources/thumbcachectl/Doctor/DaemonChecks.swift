@@ -9,7 +9,7 @@ struct ConfigurationCheck: DoctorCheck {
     let name = "configuration"
 
     func look(at patient: Patient) async -> [Finding] {
-        let file = patient.namedConfiguration ?? Patient.configurationFile
+        let file = patient.configurationFile
         if access(file, F_OK) == 0, access(file, R_OK) != 0 {
             return [.unknown("\(file) may not be read", "run it as root, or as the user \(Patient.serviceUser)")]
         }
@@ -19,7 +19,9 @@ struct ConfigurationCheck: DoctorCheck {
             let lines = finished.lines.map { line in
                 line.hasPrefix("thumbcached: ") ? String(line.dropFirst("thumbcached: ".count)) : line
             }
-            if finished.status == 0 { return [.ok(lines.first ?? "\(file) is good")] }
+            if finished.status == 0 {
+                return [.ok(lines.first ?? "\(file) is good")] + lines.dropFirst().map { .note($0) }
+            }
             let remedy = "mend it (man thumbcached.toml), then systemctl reload thumbcached.service"
             guard !lines.isEmpty else { return [.unknown("--check-config did not end")] }
             // What the caller may not read, such as a secret, the daemon may.
@@ -68,7 +70,7 @@ struct OriginsCheck: DoctorCheck {
                 }
             }
             guard !names.isEmpty else {
-                return [.note("none is configured: nothing is downloaded", "name one in \(Patient.configurationFile)")]
+                return [.note("none is configured: nothing is downloaded", "name one in \(patient.configurationFile)")]
             }
             var findings: [Finding] = []
             for name in names { findings.append(Self.finding(of: name, await ask(name, patient))) }

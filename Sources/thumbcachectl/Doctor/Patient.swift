@@ -3,27 +3,35 @@ import LinuxSupport
 
 /// The daemon that is looked at, and where what belongs to it lies.
 struct Patient {
-    static let configurationFile = "/etc/thumbcached/thumbcached.toml"
+    private static let configurationFile = "/etc/thumbcached/thumbcached.toml"
     static let serviceUser = "thumbcached"
 
     let environment: Environment
     let daemon: DaemonOptions
     let socket: String
-    /// nil for the default one.
+    /// nil for the one that the daemon reads by itself.
     let namedConfiguration: String?
+    let configurationFile: String
     /// What its lines say; nil where it could not be read.
     let configuration: ConfigurationLines?
 
     init(_ environment: Environment, _ daemon: DaemonOptions, configuration: String?) throws(Failure) {
         (self.environment, self.daemon, namedConfiguration) = (environment, daemon, configuration)
         socket = try SocketPath.choose(option: daemon.socket, world: environment)
+        configurationFile = configuration ?? Self.ownConfiguration(socket, environment) ?? Self.configurationFile
         do throws(PlainFileError) {
-            self.configuration = ConfigurationLines(
-                try readTextFile(configuration ?? Self.configurationFile, limit: 1 << 20))
+            self.configuration = ConfigurationLines(try readTextFile(configurationFile, limit: 1 << 20))
         } catch {
             // That there is none is no fault; what else it is, the check of the configuration says.
             self.configuration = error.isMissing && configuration == nil ? ConfigurationLines("") : nil
         }
+    }
+
+    /// What somebody's own daemon reads before the machine's file; nil where there is none.
+    private static func ownConfiguration(_ socket: String, _ environment: Environment) -> String? {
+        guard socket != SocketPath.ofMachine, geteuid() != 0 else { return nil }
+        let file = own("XDG_CONFIG_HOME", "/.config", environment).map { "\($0)/thumbcached.toml" }
+        return file.flatMap { access($0, F_OK) == 0 ? $0 : nil }
     }
 
     /// That of the whole machine, rather than somebody's own.
@@ -61,7 +69,9 @@ struct Patient {
         return environment.variable("XDG_RUNTIME_DIR").map { "\($0)/thumbcached" }
     }
 
-    private func own(_ variable: String, _ fallback: String) -> String? {
+    private func own(_ variable: String, _ fallback: String) -> String? { Self.own(variable, fallback, environment) }
+
+    private static func own(_ variable: String, _ fallback: String, _ environment: Environment) -> String? {
         if let directory = environment.variable(variable), directory.hasPrefix("/") {
             return "\(directory)/thumbcached"
         }
@@ -75,8 +85,10 @@ struct Patient {
         let beside = "\(try Programs.ownDirectory())/\(program)"
         let found = access(beside, X_OK) == 0 ? beside : Programs.find(program, path: environment.variable("PATH"))
         guard let found else { throw SystemError("find \(program)", code: ENOENT) }
-        // What names the system's bus, the own directories and no more. Words that are read are English ones.
-        let names = ["HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_STATE_HOME", "DBUS_SYSTEM_BUS_ADDRESS"]
+        // What names the system's bus, the own directories and no more. Words that are read are English ones. The
+        // machine's daemon has no such directories, and reads no file in them.
+        let own = ["HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"]
+        let names = (isMachines ? [] : own) + ["DBUS_SYSTEM_BUS_ADDRESS"]
         var variables = ["PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"]
         for name in names { variables[name] = environment.variable(name) }
         return try Programs.run(found, arguments, environment: variables)

@@ -2,6 +2,8 @@ import ConfigurationReading
 import Glibc
 import LinuxSupport
 import NIOCore
+import Origins
+import RESP
 import ThumbnailCache
 
 extension Configuration {
@@ -43,10 +45,10 @@ extension Configuration {
     ]
 
     /// Reads `[origins]`.
-    mutating func readOrigins(_ node: TOMLNode, _ validate: (Origin) throws -> Void) -> [ConfigurationError.Problem] {
+    mutating func readOrigins(_ node: TOMLNode) -> [ConfigurationError.Problem] {
         guard case .table(let table) = node else { return [Self.noSection("origins", node)] }
         var problems: [ConfigurationError.Problem] = []
-        for (name, node) in table.sorted(by: { $0.key < $1.key }) { problems += readOrigin(name, node, validate) }
+        for (name, node) in table.sorted(by: { $0.key < $1.key }) { problems += readOrigin(name, node) }
         return problems
     }
 
@@ -55,9 +57,7 @@ extension Configuration {
         return .init(key: key, sentence: sentence)
     }
 
-    private mutating func readOrigin(
-        _ name: String, _ node: TOMLNode, _ validate: (Origin) throws -> Void
-    ) -> [ConfigurationError.Problem] {
+    private mutating func readOrigin(_ name: String, _ node: TOMLNode) -> [ConfigurationError.Problem] {
         let key = "origins.\(keyText(name))"
         guard case .table(let table) = node else { return [Self.noSection(key, node)] }
         guard (1...64).contains(name.utf8.count), name.utf8.allSatisfy(isWordByte) else {
@@ -81,10 +81,10 @@ extension Configuration {
         }
         reader.reconcile(&draft)
         guard reader.problems.isEmpty else { return reader.problems }
-        do {
-            try validate(draft.origin)
+        do throws(OriginError) {
+            try OriginRules.validate(draft.origin)
         } catch {
-            return [.init(key: key, sentence: "\(error)")]
+            return [.init(key: "\(key).\(error.key)", sentence: oneLine(error.reason))]
         }
         origins[name] = draft.origin
         fallbackFiles[name] = draft.fallback.isEmpty ? nil : draft.fallback
@@ -126,9 +126,10 @@ extension Configuration {
             if !reader.found.contains("url") {
                 reader.complain("url", "is missing; write a URL, as in \"https://avatars.example.org/{profile}\"")
             }
-            if let problem = reader.problems.first {
-                throw SettingError(problem.sentence, keySuffix: problem.key.map { ".\($0)" } ?? "")
+            let flaws = reader.problems.map { problem in
+                SettingError.Flaw(problem.sentence, keySuffix: problem.key.map { ".\($0)" } ?? "")
             }
+            guard flaws.isEmpty else { throw SettingError(flaws) }
             return link
         }
     }

@@ -114,7 +114,7 @@ extension Configuration {
         let one = SettingKind<String>.text.map { name throws(SettingError) in
             switch try AccessRule.resolve(name, with: accounts) {
             case .success(let rule): Observers(rule: rule)
-            case .failure(let reason): Observers(unknown: [reason.sentence])
+            case .failure(let reason): Observers(unknown: reason.flaws.map(\.sentence))
             }
         }
         return SettingKind<[Observers]>.list(of: one, such: "[\"prometheus\", \"@monitoring\"]").map {

@@ -8,6 +8,8 @@ import ThumbnailCache
 /// ``Limits/usersPerUID``. What each key means, and why it has its default, stands in `docs/configuration.md`. Sizes
 /// are in bytes and times in milliseconds, unless it is said otherwise; paths are absolute.
 struct Configuration: Equatable, Sendable {
+    /// Where it was read; nil where no file was.
+    var file: String?
     /// Event loops.
     var threads = 1
     var socket = Socket()

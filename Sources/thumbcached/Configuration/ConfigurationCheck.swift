@@ -1,7 +1,9 @@
+import ConfigurationReading
 import Glibc
 import LinuxSupport
 
-/// `--check-config`: judges a configuration as the service would read it, whoever asks.
+/// `--check-config`: judges a configuration as the service would read it, whoever asks; but a person's own file as that
+/// person's daemon would.
 ///
 /// Root may read what the service may not, and has other directories than it. So root becomes the service's user first,
 /// where there is one, and what systemd passes to the service is taken as passed.
@@ -14,20 +16,29 @@ struct ConfigurationCheck {
         "RUNTIME_DIRECTORY": "/run/thumbcached",
     ]
 
-    /// Nil for the default file.
+    /// Nil for the one that is read where none is named.
     let file: String?
     let environment: [String: String]
 
-    /// - Returns: what was found to be good.
+    /// - Returns: a line that says which file is good, and one for each warning.
     /// - Throws: ``ConfigurationError`` with all that is wrong; ``SystemError`` if it cannot become the service's user.
-    func run() throws -> String {
-        let suffix = try becomeServiceUser() ? ", read as the user \(Self.serviceUser)" : ""
-        let passed = environment.merging(Self.serviceEnvironment) { own, _ in own }
-        let configuration = try ConfigurationLoader(environment: passed).load(file: file)
-        let path = file ?? ConfigurationLoader.defaultFile
-        guard access(path, F_OK) == 0 else { return "there is no \(path)\(suffix); the defaults are good" }
-        let remarks = configuration.access.observers.unknown.map { "\n  access.observers: \($0), so that is nobody" }
-        return "\(path) is good\(suffix)" + remarks.joined()
+    func run() throws -> String { try report(isService: try becomeServiceUser()) }
+
+    func report(isService: Bool, uid: UInt32 = geteuid()) throws(ConfigurationError) -> String {
+        var loader = ConfigurationLoader(environment: environment, uid: uid)
+        let own = isService || file != nil ? nil : loader.ownFile
+        // One that is there and cannot be read is judged so.
+        if own.map({ access($0, F_OK) != 0 && errno == ENOENT }) ?? true {
+            let passed = environment.merging(Self.serviceEnvironment) { own, _ in own }
+            loader = ConfigurationLoader(environment: passed, uid: uid)
+        }
+        let configuration = try loader.load(file: file)
+        let suffix = isService ? ", read as the user \(Self.serviceUser)" : ""
+        let verdict =
+            configuration.file.map { "\($0) is good\(suffix)" }
+            ?? "there is no \(loader.defaultFiles.joined(separator: " and no "))\(suffix); the defaults are good"
+        let warnings = configuration.warnings.map { "warning: \($0.key ?? "configuration"): \($0.sentence)" }
+        return ([verdict] + warnings).joined(separator: "\n")
     }
 
     /// For good: the process does nothing else.

@@ -2,12 +2,10 @@ import ConfigurationReading
 import DiskStore
 import Glibc
 import LinuxSupport
-import Origins
-import ThumbnailCache
 
 /// Makes a ``Configuration`` of a file, the environment and the defaults, or says all that is wrong with them.
 struct ConfigurationLoader: Sendable {
-    /// Read when no file is named, if it exists.
+    /// The machine's. Read when no file is named, if it exists.
     static let defaultFile = "/etc/thumbcached/thumbcached.toml"
     /// Bytes. No sensible configuration comes near; a device or a log named by mistake would.
     static let maximumFileSize = 1 << 20
@@ -16,15 +14,24 @@ struct ConfigurationLoader: Sendable {
     /// The daemon's own.
     var uid = geteuid()
     var accounts = AccountDirectory.system
-    /// Throws for an origin that no download could be made from. What it throws is shown as it describes itself.
-    var validateOrigin: @Sendable (Origin) throws -> Void = { try OriginRules.validate($0) }
 
-    /// - Parameter file: Nil for the default one, which need not exist.
+    /// - Parameter file: Nil for the first of ``defaultFiles`` that exists; there need be none.
     func load(file: String?) throws(ConfigurationError) -> Configuration {
-        let path = file ?? Self.defaultFile
-        let text = try read(path, mayBeMissing: file == nil)
-        return try decode(text ?? "", file: text == nil ? "" : path)
+        for path in file.map({ [$0] }) ?? defaultFiles {
+            guard let text = try read(path, mayBeMissing: file == nil) else { continue }
+            var configuration = try decode(text, file: path)
+            configuration.file = path
+            return configuration
+        }
+        return try decode("", file: "")
     }
+
+    /// The daemon's own user's file, then the machine's. One counts, as a whole: what it leaves out has its default. One
+    /// that is there and cannot be read is an error, and no reason to take the other.
+    var defaultFiles: [String] { [ownFile, Self.defaultFile].compactMap { $0 } }
+
+    /// The file of a person who runs a daemon; nil for root and for services.
+    var ownFile: String? { StandardDirectories(environment: environment, uid: uid).ownConfiguration }
 
     /// - Parameter file: What to call the text in errors.
     func decode(_ text: String, file: String) throws(ConfigurationError) -> Configuration {
@@ -43,7 +50,7 @@ struct ConfigurationLoader: Sendable {
         }
         var reader = SettingReader(settings: Configuration.settings(accounts: accounts), ignoring: "origins")
         reader.read(document, into: &configuration)
-        var ofOrigins = document["origins"].map { configuration.readOrigins($0, validateOrigin) } ?? []
+        var ofOrigins = document["origins"].map { configuration.readOrigins($0) } ?? []
         if !reader.found.contains("sessions.pending-logouts"), !configuration.storage.state.isEmpty {
             // Beside the state directory and not in it: that one is the daemon's own, and this one root's.
             var state = configuration.storage.state[...]
@@ -96,6 +103,13 @@ struct StandardDirectories: Equatable, Sendable {
     var runtime: String?
     /// The default of `socket.path`.
     var socket: String?
+    /// A file of the daemon's own user. Nil for root, whose daemon is the machine's, and where one of the variables above
+    /// is set: then the daemon is a service, and what its account can write or its environment may lead to must not
+    /// decide who its admins and origins are.
+    var ownConfiguration: String?
+
+    /// What systemd passes to a service that it makes directories for.
+    private static let ofServices = ["CACHE_DIRECTORY", "STATE_DIRECTORY", "RUNTIME_DIRECTORY"]
 
     init(environment: [String: String], uid: UInt32) {
         // A relative path in these variables is to be ignored, says the specification; an empty one counts as unset.
@@ -119,5 +133,9 @@ struct StandardDirectories: Equatable, Sendable {
         runtime = passed ?? session ?? (isRoot ? "/run/thumbcached/keys" : nil)
         // Root's daemon serves the whole machine: it is to be found where clients look first, whoever started it.
         socket = (passed ?? (isRoot ? "/run/thumbcached" : session)).map { "\($0)/thumbcached.sock" }
+        // Set to anything: who meant to make a service of it must not get a person's file by a slip.
+        let isService = Self.ofServices.contains { environment[$0] != nil }
+        ownConfiguration =
+            isRoot || isService ? nil : own("XDG_CONFIG_HOME", under: ".config").map { "\($0)/thumbcached.toml" }
     }
 }

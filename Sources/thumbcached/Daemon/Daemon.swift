@@ -42,9 +42,8 @@ enum Daemon {
                 isJournal: Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"]),
                 metadataProvider: RequestID.metadata)
         }
-        for reason in wanted.access.observers.unknown {
-            log.warning("an observer is nobody (access.observers)", metadata: ["reason": "\(reason)"])
-        }
+        log.info("configuration read", metadata: ["file": "\(wanted.file ?? "none")"])
+        wanted.logWarnings(log)
         let accounts = LiveAccounts(log: log)
         accounts.read()
         let accountOf: @Sendable (UInt32) -> UInt32 = { accounts.account(of: $0) }

@@ -96,7 +96,8 @@ struct Reload: Sendable {
                     "some changes take effect only after a restart",
                     metadata: ["keys": "\(ignored.joined(separator: ","))"])
             }
-            log.notice("configuration read again")
+            new.logWarnings(log)
+            log.notice("configuration read again", metadata: ["file": "\(new.file ?? "none")"])
         } catch {
             log.error("the configuration is not good; the old one stays", metadata: ["reason": "\(error)"])
         }

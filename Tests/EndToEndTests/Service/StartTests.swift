@@ -272,6 +272,34 @@ extension EndToEnd {
             }
         }
 
+        @Test
+        func `F50: what is hardly meant is told by --check-config, at the start and at a reload, and keeps nobody out`()
+            throws
+        {
+            try withMachine { machine in
+                let notify = try NotifySocket(machine)
+                let daemon = try machine.daemon { daemon in
+                    daemon.environment["NOTIFY_SOCKET"] = notify.path
+                    daemon.settings["origins.default", "url"] = .string("https://a.example/me.png")
+                }
+                try notify.wait(for: "READY=1")
+                #expect(daemon.log.contains("file=\(daemon.configuration)"), "\(daemon.log)")
+                #expect(daemon.log.contains("key=origins.default.url"), "\(daemon.log)")
+
+                daemon.settings["origins.default", "url"] = .string("http://localhost/{profile}")
+                try daemon.writeConfiguration()
+                daemon.process?.signal(SIGHUP)
+                try notify.wait(for: "RELOADING=1")
+                try notify.wait(for: "READY=1")
+                #expect(daemon.log.contains("localhost is a loopback address"), "\(daemon.log)")
+                #expect(try daemon.connect().call("PING") == .simple("PONG"))
+
+                let check = try machine.run([Daemon.program, "--check-config", "--config", daemon.configuration])
+                #expect(check.status == 0 && check.text.hasPrefix("\(daemon.configuration) is good"))
+                #expect(check.text.contains("\nwarning: origins.default.url: localhost is"), "\(check.everything)")
+            }
+        }
+
         @Test func `after a start what is held is counted, also for a user who held nothing`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()

@@ -21,6 +21,9 @@ public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
         check(read.limits.connections > 0 && read.threads > 0, "nobody could connect")
         let again = try? loader.decode(text, file: "f")
         check(again == read, "the same text is read otherwise")
+        for warning in read.warnings {
+            check(!warning.sentence.contains { $0.isNewline }, "a warning takes more than one line")
+        }
     } catch {
         check(!error.problems.isEmpty, "it is refused without a reason")
         for problem in error.problems {

@@ -141,7 +141,10 @@ import Testing
                 + "\"https://avatars.example.org/{profile}\""),
         Case(
             origin + "[[origins.default.then]]\nurls = \"https://b.example\"",
-            "f.toml: origins.default.then[0].urls: unknown key; did you mean url?"),
+            """
+            f.toml: origins.default.then[0].urls: unknown key; did you mean url?
+            f.toml: origins.default.then[0].url: is missing; write a URL, as in "https://avatars.example.org/{profile}"
+            """),
         Case(
             origin + "failures = 0", "f.toml: origins.default.failures: 0 is out of range: 1 to 1000000 can be"),
         Case(
@@ -197,6 +200,13 @@ import Testing
             "[access]\nadmins = [\"root\", \"@staff\"]",
             "f.toml: access.admins[1]: this machine knows no group \"staff\""),
         Case(
+            "[access]\nadmins = [\"mallory\", \"root\", 0, \"@staff\"]",
+            """
+            f.toml: access.admins[0]: this machine knows no user "mallory"
+            f.toml: access.admins[2]: is an integer; write a text in quotes
+            f.toml: access.admins[3]: this machine knows no group "staff"
+            """),
+        Case(
             "[access]\nadmins = [\"@\"]",
             "f.toml: access.admins[0]: \"@\" names nobody: write a user, as in \"root\", or a group, as in \"@wheel\""
         ),
@@ -214,6 +224,20 @@ import Testing
             "[log]\nlevel = \"loud\"",
             "f.toml: log.level: \"loud\" is none of "
                 + "\"trace\", \"debug\", \"info\", \"notice\", \"warning\", \"error\", \"critical\""),
+        Case(
+            "[log]\nlevel = \"warn\"",
+            "f.toml: log.level: \"warn\" is none of "
+                + "\"trace\", \"debug\", \"info\", \"notice\", \"warning\", \"error\", \"critical\"; "
+                + "did you mean \"warning\"?"),
+        Case(
+            "[log]\nlevel = \"ERR\"",
+            "f.toml: log.level: \"ERR\" is none of "
+                + "\"trace\", \"debug\", \"info\", \"notice\", \"warning\", \"error\", \"critical\"; "
+                + "did you mean \"error\"?"),
+        Case(
+            origin + "renditions = \"allways\"",
+            "f.toml: origins.default.renditions: \"allways\" is none of \"auto\", \"always\", \"never\"; "
+                + "did you mean \"always\"?"),
 
         // Origins.
         Case(
@@ -228,7 +252,30 @@ import Testing
             "f.toml: origins.default.url: is not a URL that begins with http:// or https:// and names a host"),
         Case(
             "[origins.default]\nurl = \"https://a.example/{nonsense}\"",
-            "f.toml: origins.default: {nonsense} is no placeholder"),
+            "f.toml: origins.default.url: {nonsense} is no placeholder; "
+                + "these are: {profile}, {user}, {size}, {profile_sha256}, {profile_md5}"),
+        Case(
+            origin + "[[origins.default.then]]\nurl = \"https://b.example/{ID}\"",
+            "f.toml: origins.default.then[0].url: {ID} is no placeholder; "
+                + "these are: {profile}, {user}, {size}, {profile_sha256}, {profile_md5}"),
+        Case(
+            "[origins.default]\nurl = \"https://a.example/{PROFILE_MD5}\"",
+            "f.toml: origins.default.url: {PROFILE_MD5} is no placeholder; did you mean {profile_md5}?"),
+        Case(
+            "[origins.default]\nurl = \"https://a.example/${profile}?s={size}\"",
+            "f.toml: origins.default.url: "
+                + "write {profile} instead of ${profile}, and %24 where a dollar sign is meant"),
+        Case(
+            "[origins.default]\nurl = \"https://a.example/{profile\"",
+            "f.toml: origins.default.url: a { without the } that ends a placeholder"),
+        Case(
+            "[origins.default]\nurl = \"https://a.example/{a\\u001bb}\"",
+            "f.toml: origins.default.url: {a\\u{1b}b} is no placeholder; "
+                + "these are: {profile}, {user}, {size}, {profile_sha256}, {profile_md5}"),
+        Case(
+            origin + "allow = [\"https://a@b.example\"]",
+            "f.toml: origins.default.allow: "
+                + "\"https://a@b.example\": a URL must not hold a user name or a password"),
         Case(
             "[origins.\"a b\"]\nurl = \"https://a.example/\"",
             "f.toml: origins.\"a b\": the name of an origin has 1 to 64 letters, digits, - and _"),

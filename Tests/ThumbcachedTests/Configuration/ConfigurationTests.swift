@@ -59,14 +59,6 @@ import Testing
         }
     }
 
-    @Test func `the documentation names every key`() throws {
-        let document = try String(contentsOf: repository.appending(path: "docs/configuration.md"), encoding: .utf8)
-        let origins = Configuration.originSettings.map { "origins.NAME.\($0.name)" }
-        for name in Configuration.settings(accounts: .system).map(\.name) + origins {
-            #expect(document.contains("`\(name)`"), "\(name)")
-        }
-    }
-
     @Test func `every example of an origin in the documentation is good`() throws {
         let document = try String(contentsOf: repository.appending(path: "docs/origins.md"), encoding: .utf8)
         let examples = document.components(separatedBy: "```toml\n").dropFirst().map {

@@ -1,6 +1,5 @@
 import Foundation
 import LinuxSupport
-import ThumbnailCache
 
 @testable import thumbcached
 
@@ -23,17 +22,11 @@ enum Fixture {
         gid: { group throws(SystemError) in group == "wheel" ? 10 : nil })
 
     static func loader(environment: [String: String] = environment, uid: UInt32 = 0) -> ConfigurationLoader {
-        ConfigurationLoader(environment: environment, uid: uid, accounts: accounts) { origin in
-            if origin.url.contains("{nonsense}") { throw Refusal() }
-        }
+        ConfigurationLoader(environment: environment, uid: uid, accounts: accounts)
     }
 
     static func decode(_ text: String, environment: [String: String] = environment) throws -> Configuration {
         try loader(environment: environment).decode(text, file: "f.toml")
-    }
-
-    struct Refusal: Error, CustomStringConvertible {
-        var description: String { "{nonsense} is no placeholder" }
     }
 
     /// A directory of its own for the duration of `body`.

@@ -1,0 +1,79 @@
+import ConfigurationReading
+import Testing
+
+@testable import thumbcached
+
+/// What may be configured, and hardly is meant so.
+@Suite struct ConfigurationWarningsTests {
+    private static let same = "has no placeholder for whose picture it is, such as {profile}: all get the same"
+    private static func never(_ host: String, _ kind: String) -> String {
+        "\(host) is \(kind), and is never asked without allow-private-addresses = true beside it"
+    }
+
+    private static let cases: [(text: String, warnings: [String])] = [
+        ("url = \"https://a.example/{profile}\"", []),
+        ("url = \"https://a.example/{user}\"", []),
+        ("url = \"https://a.example/{profile_md5}\"\nallow = [\"https://cdn.example\"]", []),
+        // All would have one picture.
+        ("url = \"https://a.example/me.png\"", ["url: \(same)"]),
+        ("url = \"https://a.example/?s={size}\"", ["url: \(same)"]),
+        (
+            "url = \"https://a.example/{profile}\"\nthen = [{ url = \"https://b.example/{profile}\" }, "
+                + "{ url = \"https://c.example\" }]",
+            ["then[1].url: \(same); fallback is for a picture of nobody"]
+        ),
+        // Every download would be refused.
+        ("url = \"http://127.0.0.1:8080/{profile}\"", ["url: \(never("127.0.0.1", "a loopback address"))"]),
+        ("url = \"http://localhost/{profile}\"", ["url: \(never("localhost", "a loopback address"))"]),
+        ("url = \"http://a.LOCALHOST./{profile}\"", ["url: \(never("a.localhost", "a loopback address"))"]),
+        ("url = \"https://[fd00::1]/{profile}\"", ["url: \(never("[fd00::1]", "a unique local address"))"]),
+        ("url = \"https://10.1.2.3/\"", ["url: \(same)", "url: \(never("10.1.2.3", "a private address"))"]),
+        ("url = \"http://localhost/{profile}\"\nallow-private-addresses = true", []),
+        // A proxy resolves names itself; a number is judged.
+        ("url = \"http://localhost/{profile}\"\nproxy = \"http://p:1\"", []),
+        (
+            "url = \"http://10.0.0.1/{profile}\"\nproxy = \"http://p:1\"",
+            ["url: \(never("10.0.0.1", "a private address"))"]
+        ),
+        // A link's leave is for its own host.
+        (
+            "url = \"http://10.0.0.1/{profile}\"\nallow-private-addresses = true\nallow = [\"http://10.0.0.3\"]\n"
+                + "then = [{ url = \"http://10.0.0.2/{profile}\" }, { url = \"http://10.0.0.1/b/{profile}\" }]",
+            ["then[0].url: \(never("10.0.0.2", "a private address"))"]
+        ),
+        (
+            "url = \"https://a.example/{profile}\"\nallow = [\"https://b.example\", \"http://10.0.0.3\"]\n"
+                + "token = { endpoint = \"https://[::1]/token\", client-id = \"c\" }",
+            [
+                "allow[1]: \(never("10.0.0.3", "a private address"))",
+                "token.endpoint: \(never("[::1]", "a loopback address"))",
+            ]
+        ),
+    ]
+
+    @Test(arguments: cases)
+    func `F50: what no download or every person would share is warned of, and is no error`(
+        text: String, warnings: [String]
+    ) throws {
+        let found = try Fixture.decode("[origins.o]\n\(text)").warnings
+        #expect(found.map { "\($0.key ?? ""): \($0.sentence)" } == warnings.map { "origins.o.\($0)" })
+    }
+
+    @Test func `F50: observers that are nobody are warned of, and origins behind them in the order of their names`()
+        throws
+    {
+        let found = try Fixture.decode(
+            """
+            [access]
+            observers = ["mallory"]
+            [origins.b]
+            url = "https://b.example"
+            [origins.a]
+            url = "https://a.example"
+            """
+        ).warnings
+        #expect(found.map(\.key) == ["access.observers", "origins.a.url", "origins.b.url"])
+        #expect(found.first?.sentence == "this machine knows no user \"mallory\", so that is nobody")
+    }
+
+}
