@@ -35,13 +35,13 @@ extension EndToEnd {
         ) throws {
             let answer: @Sendable (GatedOrigin.Request) -> [UInt8] = { request in
                 if request.path.hasSuffix("0") { return GatedOrigin.response([], status: "404 Not Found") }
-                return GatedOrigin.response(Picture.gif(request.path, size: 5_000), headers: [Self.forTenMinutes])
+                return GatedOrigin.response(Picture.gif(request.path, size: 1_000), headers: [Self.forTenMinutes])
             }
             try withHosts(kind, hosts: 4, answer) { origin, _, hosts in
                 let sockets = hosts.map(\.socket)
                 let names = (0..<100).map { "friend-\($0)" }
                 let wanted = names.map { name in
-                    name.hasSuffix("0") ? Reply.null : .bulk(Picture.gif("/\(name)", size: 5_000))
+                    name.hasSuffix("0") ? Reply.null : .bulk(Picture.gif("/\(name)", size: 1_000))
                 }
                 func everybodyGetsAll(_ user: String) throws {
                     try concurrently(sockets.count) { number in
@@ -103,8 +103,8 @@ extension EndToEnd {
                 "validated": ["Cache-Control: no-cache, max-age=600"],
                 "cookie": ["Set-Cookie: who=one", Self.forTenMinutes],
                 "varies": ["Vary: *", Self.forTenMinutes],
-                "accel": ["Cache-Control: private", "X-Accel-Expires: 600"],
-                "surrogate": ["Cache-Control: private", "Surrogate-Control: max-age=600"],
+                "accel": ["X-Accel-Expires: 600", "Cache-Control: private"],
+                "surrogate": ["Surrogate-Control: max-age=600", "Cache-Control: private"],
                 "expires": ["Cache-Control: private", "Expires: Thu, 01 Jan 2099 00:00:00 GMT"],
             ]
             let answer: @Sendable (GatedOrigin.Request) -> [UInt8] = { request in

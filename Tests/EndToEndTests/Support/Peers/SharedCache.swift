@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 
 /// nginx or Varnish in front of an origin, as a farm has it: with the configuration that is shipped, in which nothing but
-/// addresses and places is another.
+/// addresses, places and patience is another. (A machine that runs tests is slower than an origin may be.)
 final class SharedCache {
     enum Kind: CaseIterable {
         case nginx
@@ -33,6 +33,9 @@ final class SharedCache {
                     "/etc/nginx/shared-cache.pem": files.certificate,
                     "/etc/nginx/shared-cache.key": files.key,
                     "/run/nginx-shared-cache": "\(home)/pictures",
+                    "proxy_read_timeout 3s;": "proxy_read_timeout 60s;",
+                    "proxy_cache_lock_age 3s;": "proxy_cache_lock_age 60s;",
+                    "proxy_cache_lock_timeout 3s;": "proxy_cache_lock_timeout 60s;",
                 ])
             let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
                 .map { "\($0)_temp_path \(home)/\($0);\n" }.joined()
@@ -55,7 +58,11 @@ final class SharedCache {
             (url, authority) = ("http://127.0.0.1:\(port)", nil)
             let shipped = try Self.shipped(
                 "shared-cache.vcl",
-                [#".host = "avatars.example.org""#: #".host = "127.0.0.1""#, #""80""#: "\"\(origin)\""])
+                [
+                    #".host = "avatars.example.org""#: #".host = "127.0.0.1""#,
+                    #".port = "80""#: ".port = \"\(origin)\"",
+                    "timeout = 2s;": "timeout = 60s;",
+                ])
             try write(shipped, to: "\(home)/shared-cache.vcl")
             // Without a jail: the test's directory is its user's, and that may be anybody.
             process = try machine.start(
@@ -81,9 +88,10 @@ final class SharedCache {
         return text
     }
 
-    /// As docs/fleet.md says it for a host.
+    /// As docs/fleet.md says it for a host, but for its patience.
     func configure(_ settings: inout Settings) {
         settings.setOrigin("\(url)/{profile}")
+        settings["origins.default", "timeout"] = "60s"
         if let authority { settings["origins.default", "ca-file"] = .string(authority) }
     }
 
