@@ -48,6 +48,22 @@ package struct RedisConnection: Sendable {
         try await call(words.map(ByteBuffer.init(string:)), extra: extra)
     }
 
+    /// Sends commands together and waits for the replies of all: one way there and back, and one turn of the server's,
+    /// whose system calls cost it more than most commands do. Of error replies the first is thrown.
+    @discardableResult
+    package func call(together commands: [[String]]) async throws(RedisError) -> [Value] {
+        let requests = commands.map { $0.map(ByteBuffer.init(string:)) }
+        do throws(ThumbcacheError) {
+            let replies = try await within(timeout) { [wire] () async throws(ThumbcacheError) in
+                try await wire.replies(to: requests)
+            }
+            for reply in replies { _ = try reply.orServerError() }
+            return replies
+        } catch {
+            throw RedisError(error, address)
+        }
+    }
+
     package func close() { wire.close() }
 
     /// Says who we are.

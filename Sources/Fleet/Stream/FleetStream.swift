@@ -15,18 +15,16 @@ package struct FleetStream: Sendable {
     private var incarnation: String { "\(name):incarnation" }
 
     /// Entries that one look takes.
-    private static let mostEntries = 100
+    package static let mostEntries = 100
 
     /// All that is known of it at one moment, and the next entries behind a position.
     package func look(behind position: StreamID) async throws(RedisError) -> StreamLook {
-        for command in [
+        let transaction = try await connection.call(together: [
             ["MULTI"], ["GET", incarnation], ["XINFO", "STREAM", name],
             ["XRANGE", name, "\(position)", "\(position)"],
-            ["XRANGE", name, "(\(position)", "+", "COUNT", "\(Self.mostEntries)"], ["TIME"],
-        ] {
-            try await connection.call(command.map(ByteBuffer.init(string:)))
-        }
-        let replies = try await connection.call("EXEC").elements ?? []
+            ["XRANGE", name, "(\(position)", "+", "COUNT", "\(Self.mostEntries)"], ["TIME"], ["EXEC"],
+        ])
+        let replies = transaction.last?.elements ?? []
         guard replies.count == 5 else { throw RedisError("EXEC was not answered by what was asked for") }
         var look = StreamLook(incarnation: replies[0].text, stream: nil, time: try Self.milliseconds(replies[4]))
         switch replies[1] {
@@ -89,9 +87,8 @@ package struct FleetStream: Sendable {
 
     /// Says how far a host has come. Returns what was said of it before.
     package func acknowledge(host: String, _ state: HostState) async throws(RedisError) -> HostState? {
-        let before = try await connection.call("HGET", hosts, host).text
-        try await connection.call("HSET", hosts, host, state.text)
-        return before.flatMap { HostState($0) }
+        let replies = try await connection.call(together: [["HGET", hosts, host], ["HSET", hosts, host, state.text]])
+        return replies.first?.text.flatMap { HostState($0) }
     }
 
     /// What every host has said last; also hosts that are gone.

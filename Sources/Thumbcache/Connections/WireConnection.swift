@@ -38,14 +38,38 @@ package final class WireConnection: Sendable {
             exchange.end(.failure(.cancelled))
             throw .cancelled
         }
-        channel.writeAndFlush(OutgoingRequest(frame: Self.frame(words), exchange: exchange)).whenFailure { _ in
+        write(words, exchange, flushing: true)
+        let outcome = await exchange.reply.wait()
+        if closing, case .failure(.cancelled) = outcome { close() }
+        return try outcome.get()
+    }
+
+    /// The replies to requests that are sent together, in one write; error replies included. A cancelled task closes
+    /// the connection.
+    package func replies(to requests: [[ByteBuffer]]) async throws(ThumbcacheError) -> [Value] {
+        if Task.isCancelled { throw .cancelled }
+        let exchanges = requests.enumerated().map { index, words in
+            let exchange = Exchange(by: nil, onEnd: {})
+            write(words, exchange, flushing: index == requests.count - 1)
+            return exchange
+        }
+        var replies: [Value] = []
+        for exchange in exchanges {
+            let outcome = await exchange.reply.wait()
+            if case .failure(.cancelled) = outcome { close() }
+            replies.append(try outcome.get())
+        }
+        return replies
+    }
+
+    private func write(_ words: [ByteBuffer], _ exchange: Exchange, flushing: Bool) {
+        let request = OutgoingRequest(frame: Self.frame(words), exchange: exchange)
+        let written = flushing ? channel.writeAndFlush(request) : channel.write(request)
+        written.whenFailure { _ in
             // A request that met a closed channel never reached the handler that would fail it. One that was cut off
             // in the middle may still be answered: the end of the connection decides.
             self.whenClosed.whenComplete { _ in exchange.end(.failure(.connectionLost)) }
         }
-        let outcome = await exchange.reply.wait()
-        if closing, case .failure(.cancelled) = outcome { close() }
-        return try outcome.get()
     }
 
     /// A request without a reply of its own.

@@ -88,12 +88,21 @@ struct Relay {
             case .carryOut(let entries, let then):
                 let isDone = await carryOut(entries, then)
                 try await acknowledge(stream, look, at: saved?.id ?? .zero)
-                if !isDone { await pause(after: daemonFailures) }
+                if !isDone {
+                    await pause(after: daemonFailures)
+                } else if entries.count < FleetStream.mostEntries {
+                    // Those were all. Another look at once would find nothing and say the same once more.
+                    try await waitForMore(stream)
+                }
             case .wait:
                 try await acknowledge(stream, look, at: saved?.id ?? .zero)
-                try await stream.wait(behind: saved?.id ?? .zero, .milliseconds(configuration.heartbeat))
+                try await waitForMore(stream)
             }
         }
+    }
+
+    private func waitForMore(_ stream: FleetStream) async throws(RedisError) {
+        try await stream.wait(behind: saved?.id ?? .zero, .milliseconds(configuration.heartbeat))
     }
 
     private mutating func acknowledge(_ stream: FleetStream, _ look: StreamLook, at id: StreamID)

@@ -62,6 +62,44 @@ extension EndToEnd {
             }
         }
 
+        /// The server's time is what limits how many hosts can follow one stream: `make fleet-scale`.
+        @Test func `a log-out costs the server one look and one acknowledgement of each host, in three reads`() throws {
+            let heartbeat: (FleetHost) -> Void = { $0.settings["", "heartbeat"] = "10m" }
+            try withFleet(1, heartbeat) { _, client, hosts in
+                var asked = 0
+                func ask(_ words: String...) throws -> Reply {
+                    asked += 1
+                    try client.send(words)
+                    return try client.receive()
+                }
+                func figure(_ name: String, in section: String) throws -> Int {
+                    let lines = try ask("INFO", section).text?.split(whereSeparator: \.isNewline) ?? []
+                    let line = lines.first { $0.hasPrefix("\(name):") } ?? ""
+                    return Int(line.split(whereSeparator: { ":=,".contains($0) }).first { Int($0) != nil } ?? "") ?? 0
+                }
+                let names = ["cmdstat_exec", "cmdstat_xinfo|stream", "cmdstat_hset", "cmdstat_xread"]
+                func counts() throws -> [Int] { try names.map { try figure($0, in: "commandstats") } }
+                /// Its relay waits for entries again.
+                func isBlocked() throws -> Bool { try figure("blocked_clients", in: "clients") == 1 }
+                try eventually("the relay waits") { try isBlocked() }
+                let before = try counts()
+                let (reads, own) = (try figure("total_reads_processed", in: "stats"), asked)
+                let rounds = 20
+                for _ in 0..<rounds {
+                    let id = try ask("XADD", FleetHost.stream, "*", "op", "logout", "user", "nobody").text
+                    try eventually("it is acknowledged") {
+                        let said = try ask("HGET", "\(FleetHost.stream):hosts", hosts[0].name).text
+                        return said?.split(separator: " ").first.map(String.init) == id
+                    }
+                    try eventually("the relay waits") { try isBlocked() }
+                }
+                let readsOfTheRelay = try figure("total_reads_processed", in: "stats") - reads - (asked - own)
+                let after = try counts()
+                #expect(zip(after, before).map { $0 - $1 } == names.map { _ in rounds })
+                #expect(readsOfTheRelay == 3 * rounds)
+            }
+        }
+
         @Test func `I3: what is killed while log-outs stream by has done all of them in the end`() throws {
             try withFleet { _, client, hosts in
                 let host = hosts[0]
