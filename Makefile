@@ -32,6 +32,8 @@ SOURCES = Sources Tests Package.swift
 OWN_TMPDIR = TMPDIR="$$(mkdir -p .build/tmp && cd .build/tmp && pwd)"
 
 TSAN_OPTIONS = TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan-suppressions"
+# A package makes files of the debug symbols before it strips: it sets this to : then.
+STRIP = strip
 PROGRAMS = thumbcached thumbcachectl thumbcached-exporter
 # What nobody starts by hand.
 HELPERS = thumbcached-fetcher thumbcached-renderer thumbcached-relay thumbcached-oidc
@@ -52,9 +54,9 @@ SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*
 SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service \
     thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
-.PHONY: help demo demo-fleet test test-examples check release site install install-documents deb lint-deb \
-    security-table test-system tsan asan fuzz history-test fleet-test fleet-scale power-cut-test failing-calls-test \
-    mutation-test soak bench bench-docs format clean
+.PHONY: help demo demo-fleet test test-examples check release site install install-documents vendor deb deb-source \
+    lint-deb security-table test-system tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
+    failing-calls-test mutation-test soak bench bench-docs format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -82,14 +84,15 @@ test-examples: ## every program in examples/, also those in Go and Java, the win
 	$(OWN_TMPDIR) swift build --build-tests
 	THUMBCACHED_EXAMPLES=1 tools/run-tests --filter 'EndToEndTests.*(ExampleTests|StatusPageTests)'
 
-# A program that accepted anything would pass the check of the example configuration; hence the last two lines, which
-# hand it one that it must refuse, for the right reason.
+# A program that accepted anything would pass the check of the example configuration, and so would the one that looks
+# for licences: hence each is handed something that it must refuse, for the right reason.
 check: ## formatting, a build without warnings, scripts, units, the example configuration
 	@tools/install-dependencies build release systemd
 	swift format lint --strict --recursive $(SOURCES)
 	$(OWN_TMPDIR) swift build --build-tests
 	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
-	for script in $$(grep -lsE '^#!/bin/sh' config/*/* examples/*/* packaging/debian/*); do sh -n "$$script" || exit 1; done
+	for script in $$(grep -lsE '^#!/bin/sh' config/*/* examples/*/* packaging/debian/* packaging/debian/tests/*); do \
+	    sh -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!.*python3' tools/* tools/site/* config/*/* examples/*/*) \
 	    tools/lib/*.py tools/site/*.py bench/*.py bench/*/*.py Tests/EndToEndTests/python/*.py \
 	    $$(find Tests/SystemTests Tests/FleetTests -name '*.py'); do \
@@ -100,6 +103,9 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	.build/debug/thumbcached --check-config --config .build/unknown-key.toml 2>&1 | grep 'thread: '
 	tools/check-units .build/debug
 	tools/security-table --check $(SECURITY_UNITS)
+	tools/make-notice .build/NOTICE
+	sed '/swift-log/d' packaging/debian/copyright > .build/copyright-lacks-a-package
+	tools/make-notice .build/NOTICE .build/copyright-lacks-a-package 2>&1 | grep 'the package swift-log is not in it'
 	tools/make-manuals .build/debug .build/man
 	for page in .build/man/*; do ! man --warnings --local-file "$$page" 2>&1 >/dev/null | grep . || exit 1; done
 
@@ -108,12 +114,13 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 	$(RELEASE)
 	mkdir -p dist/completions
 	bin="$$($(RELEASE) --show-bin-path)" && for program in $(PROGRAMS); do \
-	    strip -o "dist/$$program" "$$bin/$$program" || exit 1; \
+	    cp -f "$$bin/$$program" dist/ && $(STRIP) "dist/$$program" || exit 1; \
 	    for shell in bash zsh fish; do \
 	        dist/$$program --generate-completion-script $$shell > dist/completions/$$program.$$shell || exit 1; done; \
 	    sed -i '1{/^#!/d}' dist/completions/$$program.bash || exit 1; done; \
-	for program in $(HELPERS); do strip -o "dist/$$program" "$$bin/$$program" || exit 1; done
+	for program in $(HELPERS); do cp -f "$$bin/$$program" dist/ && $(STRIP) "dist/$$program" || exit 1; done
 	$(EPOCH) tools/make-manuals dist dist/man
+	tools/make-notice dist/NOTICE
 
 site: ## the documents as a site that needs no network to be read, in dist/site; a broken link fails
 	@tools/install-dependencies site
@@ -124,13 +131,14 @@ site: ## the documents as a site that needs no network to be read, in dist/site;
 # default, none of them set but the exporter's right, so that an upgrade's better defaults count; one that is there
 # already stays as it is.
 install: ## programs, units, configuration, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
-	test -x dist/thumbcached -a -x dist/thumbcached-renderer -a -d dist/man -a -d dist/completions || $(MAKE) release
+	test -x dist/thumbcached -a -x dist/thumbcached-renderer -a -d dist/man -a -d dist/completions \
+	    -a -f dist/NOTICE || $(MAKE) release
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec $(UNITS)/user-.slice.d
 	install -m 755 $(addprefix dist/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(addprefix dist/,$(HELPERS)) $(DESTDIR)$(PREFIX)/libexec
 	cd systemd && for unit in *.service *.socket *.path user-.slice.d/*.conf; do \
 	    sed -e 's|/usr/bin/thumbcache|$(PREFIX)/bin/thumbcache|g' \
-	        -e 's|/usr/libexec/thumbcache|$(PREFIX)/libexec/thumbcache|g' -e 's|docs/\([a-z]*\.md\)|$(DOCUMENTS)/\1|g' \
+	        -e 's|/usr/libexec/thumbcache|$(PREFIX)/libexec/thumbcache|g' -e 's|docs/\([a-z-]*\.md\)|$(DOCUMENTS)/\1|g' \
 	        "$$unit" > "$(UNITS)/$$unit" && chmod 644 "$(UNITS)/$$unit" || exit 1; done
 	install -d $(USER_UNITS)
 	cd systemd/user && for unit in *.service *.socket; do \
@@ -152,6 +160,7 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	    install -D -m 644 dist/completions/$$program.fish \
 	        $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish || exit 1; done
 	$(MAKE) --no-print-directory install-documents
+	install -m 644 dist/NOTICE $(DESTDIR)$(DOCUMENTS)
 	test -e "$(CONFIGURATION)" || install -D -m 644 /dev/null "$(CONFIGURATION)"
 	test -s "$(CONFIGURATION)" || sed -E -e 's/^([a-z-]+ = )/# \1/' \
 	    -e 's/^# observers = \[\]$$/observers = ["thumbcached-exporter"]/' config/thumbcached.toml > "$(CONFIGURATION)"
@@ -167,7 +176,7 @@ install-documents:
 	chmod 644 $(DESTDIR)$(DOCUMENTS)/examples/README.md
 	for document in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md; do \
 	    sed -E -e 's,\]\((\.\./)?(config|docs)/,](,g' -e 's,\]\(\.\./(examples/|[A-Z][A-Z]+),](\1,g' \
-	        -e 's,\bdocs/([a-z-]+\.(md|svg)),\1,g' \
+	        -e 's,\bdocs/([a-z-]+\.(md|svg|png)),\1,g' \
 	        "$$document" > "$(DESTDIR)$(DOCUMENTS)/$${document##*/}" || exit 1; done
 	chmod 644 $(DESTDIR)$(DOCUMENTS)/*.md
 	install -m 755 config/hooks/* $(DESTDIR)$(DOCUMENTS)/hooks
@@ -175,13 +184,23 @@ install-documents:
 	install -m 644 config/prometheus/* config/grafana/* $(DESTDIR)$(DOCUMENTS)/monitoring
 	install -D -m 644 -t $(DESTDIR)$(DOCUMENTS)/fleet config/fleet/*
 
-deb: release ## a Debian package in dist/
+deb: release ## Debian packages in dist/
 	@tools/install-dependencies deb
 	$(EPOCH) tools/make-deb
 
+# `tools/vendor use` has a fresh tree built of them.
+vendor: ## the Swift packages that are depended on in one archive in dist/, for a build without a network
+	@tools/install-dependencies build release
+	$(OWN_TMPDIR) swift package resolve
+	$(EPOCH) tools/vendor pack dist
+
+deb-source: vendor ## a Debian source package in dist/source/ of what is committed; it is built without a network
+	@tools/install-dependencies deb
+	$(EPOCH) tools/make-deb source
+
 lint-deb: ## what lintian and tools/check-package have to say of the package in dist/; errors fail
 	@tools/install-dependencies deb lint-deb
-	for package in dist/thumbcached*.deb; do tools/check-package "$$package" || exit 1; done
+	tools/check-package dist/thumbcached*.deb
 	lintian --fail-on error --allow-root --tag-display-limit 0 dist/thumbcached*.deb
 
 security-table: ## write what systemd-analyze thinks of the units into docs/operations.md
