@@ -36,7 +36,7 @@ package struct RedisConnection: Sendable {
         do throws(ThumbcacheError) {
             // A connection on which a reply is late is of no use to anybody: it is closed.
             return try await within(timeout + extra) { [wire] () async throws(ThumbcacheError) in
-                try await wire.reply(to: words, closing: true)
+                try await wire.reply(to: ThumbcacheRequest(words), closing: true)
             }.orServerError()
         } catch {
             throw RedisError(error, address)

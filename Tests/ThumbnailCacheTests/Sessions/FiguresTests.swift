@@ -1,5 +1,5 @@
 import CacheFakes
-import Synchronization
+import NIOConcurrencyHelpers
 import Testing
 
 @testable import ThumbnailCache
@@ -7,11 +7,11 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct FiguresTests {
     @Test func `Hits that are told never become fewer, also while caches that had them end`() async throws {
         let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 2)))
-        let hasEnded = Atomic(false)
+        let hasEnded = NIOLockedValueBox(false)
         let told = await withTaskGroup(of: [Int].self) { group in
             group.addTask {
                 var told: [Int] = []
-                while !hasEnded.load(ordering: .relaxed) { told.append(daemon.sessions.figures(of: nil).memoryHits) }
+                while !hasEnded.withLockedValue({ $0 }) { told.append(daemon.sessions.figures(of: nil).memoryHits) }
                 return told
             }
             group.addTask {
@@ -25,7 +25,7 @@ import Testing
                         Issue.record(error)
                     }
                 }
-                hasEnded.store(true, ordering: .relaxed)
+                hasEnded.withLockedValue { $0 = true }
                 return []
             }
             return await group.reduce(into: []) { $0 += $1 }
