@@ -33,7 +33,7 @@ private struct ReplyReader {
             let words = line.text.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
             return .error(code: String(words[0]), message: words.count > 1 ? String(words[1]) : "")
         case UInt8(ascii: ":"):
-            guard let number = Int(line.text) else { throw line.invalid("an integer") }
+            guard let number = line.number ?? Int(line.text) else { throw line.invalid("an integer") }
             return .integer(number)
         case UInt8(ascii: "_") where line.text.isEmpty: return .null
         case UInt8(ascii: "$"):
@@ -85,7 +85,7 @@ private struct ReplyReader {
             let bytes = all.prefix(most)
             guard let last = bytes.firstIndex(of: LF) else { return (nil, nil) }
             guard last >= 2, bytes[last - 1] == CR else { return (nil, last) }
-            return (Line(marker: bytes[0], text: String(decoding: bytes[1..<last - 1], as: UTF8.self)), last + 1)
+            return (Line(marker: bytes[0], rest: bytes[1..<last - 1]), last + 1)
         }
         guard let length else {
             if rest.readableBytes >= most { throw tooLong }
@@ -99,10 +99,44 @@ private struct ReplyReader {
     private var tooLong: ProtocolError { ProtocolError("a reply beyond the limits", isTooLarge: true) }
 }
 
-/// A line without its CRLF, apart from its marker.
+/// A line without its CRLF, apart from its marker. Most lines are lengths, of which no text is made.
 private struct Line {
+    private enum Content {
+        case number(Int)
+        case text(String)
+    }
+
     let marker: UInt8
-    let text: String
+    private let content: Content
+
+    init(marker: UInt8, rest: Slice<UnsafeRawBufferPointer>) {
+        self.marker = marker
+        content = Self.number(rest).map(Content.number) ?? .text(String(decoding: rest, as: UTF8.self))
+    }
+
+    /// Digits, perhaps behind a minus, and nothing else.
+    var number: Int? { if case .number(let number) = content { number } else { nil } }
+
+    var text: String {
+        switch content {
+        case .number(let number): "\(number)"
+        case .text(let text): text
+        }
+    }
+
+    private static func number(_ bytes: Slice<UnsafeRawBufferPointer>) -> Int? {
+        let isNegative = bytes.first == UInt8(ascii: "-")
+        let digits = isNegative ? bytes.dropFirst() : bytes
+        // So many digits overflow nothing; and a number is written as it is when it is made text again.
+        guard (1...18).contains(digits.count), digits.first != UInt8(ascii: "0") || !isNegative && digits.count == 1
+        else { return nil }
+        var number = 0
+        for byte in digits {
+            guard UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte else { return nil }
+            number = number &* 10 &+ Int(byte &- UInt8(ascii: "0"))
+        }
+        return isNegative ? -number : number
+    }
 
     /// Marker and text, for an error message.
     var shown: String { printableText(CollectionOfOne(marker) + Array(text.utf8)) }
@@ -111,7 +145,7 @@ private struct Line {
 
     /// - Parameter orNull: whether -1 stands here, for a null.
     func length(orNull: Bool = false) throws(ProtocolError) -> Int {
-        guard let first = text.utf8.first, first != UInt8(ascii: "+"), let length = Int(text),
+        guard let length = number ?? (text.utf8.first == UInt8(ascii: "+") ? nil : Int(text)),
             length >= (orNull ? -1 : 0)
         else { throw invalid("a length") }
         return length

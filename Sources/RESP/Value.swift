@@ -71,7 +71,7 @@ extension Value {
     }
 
     /// Whether it is a string of these bytes.
-    private func says(_ text: String) -> Bool {
+    public func says(_ text: String) -> Bool {
         switch self {
         case .bulk(let bytes):
             bytes.readableBytes == text.utf8.count

@@ -84,10 +84,10 @@ public final class ThumbcacheClient: ThumbcacheCommands {
     public func reply(to request: ThumbcacheRequest) async throws(ThumbcacheError) -> ThumbcacheReply {
         try await counted { () async throws(ThumbcacheError) in
             let limit = request.timeout ?? self.configuration.requestTimeout
-            guard request.mayWait else { return try await self.shared.reply(to: request.words, within: limit) }
+            guard request.mayWait else { return try await self.shared.reply(to: request, within: limit) }
             return try await within(limit) { () async throws(ThumbcacheError) in
                 try await self.leased { connection throws(ThumbcacheError) in
-                    try await connection.reply(to: request.words, closing: true)
+                    try await connection.reply(to: request, closing: true)
                 }
             }
         } changing: {

@@ -35,7 +35,7 @@ public final class ThumbcacheConnection: ThumbcacheCommands {
             return try await client.counted { () async throws(ThumbcacheError) in
                 try await within(request.timeout ?? self.client.configuration.requestTimeout) {
                     () async throws(ThumbcacheError) in
-                    try await self.connection.reply(to: request.words, closing: true)
+                    try await self.connection.reply(to: request, closing: true)
                 }
             } changing: {
                 request.change

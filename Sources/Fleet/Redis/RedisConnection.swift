@@ -36,7 +36,7 @@ package struct RedisConnection: Sendable {
         do throws(ThumbcacheError) {
             // A connection on which a reply is late is of no use to anybody: it is closed.
             return try await within(timeout + extra) { [wire] () async throws(ThumbcacheError) in
-                try await wire.reply(to: words, closing: true)
+                try await wire.reply(to: ThumbcacheRequest(words), closing: true)
             }.orServerError()
         } catch {
             throw RedisError(error, address)
@@ -52,7 +52,7 @@ package struct RedisConnection: Sendable {
     /// whose system calls cost it more than most commands do. Of error replies the first is thrown.
     @discardableResult
     package func call(together commands: [[String]]) async throws(RedisError) -> [Value] {
-        let requests = commands.map { $0.map(ByteBuffer.init(string:)) }
+        let requests = commands.map { ThumbcacheRequest($0.map(ByteBuffer.init(string:))) }
         do throws(ThumbcacheError) {
             let replies = try await within(timeout) { [wire] () async throws(ThumbcacheError) in
                 try await wire.replies(to: requests)

@@ -84,7 +84,7 @@ extension ThumbcacheCommands {
         timeToLive: Duration? = nil
     ) async throws(ThumbcacheError) {
         var request = ThumbcacheRequest("PUT", try user.asUser, profile)
-        request.words.append(image)
+        request.append(image)
         request.append("SIZE", size)
         request.append("TTL", timeToLive?.components.seconds)
         request.change = .updated(user, profile: profile)

@@ -26,7 +26,7 @@ extension ThumbcacheCommands {
         _ user: ThumbcacheID, session: ThumbcacheID? = nil, uid: UInt32? = nil
     ) async throws(ThumbcacheError) -> Receipt {
         var request = ThumbcacheRequest("LOGOUT", try user.asUser)
-        request.append("SESSION", session?.buffer)
+        request.append("SESSION", session)
         request.append("UID", uid)
         request.change = .of(user)
         return try Receipt(try await reply(to: request).value)
@@ -47,7 +47,7 @@ extension ThumbcacheCommands {
         _ user: ThumbcacheID, session: ThumbcacheID? = nil
     ) async throws(ThumbcacheError) -> Receipt {
         var request = ThumbcacheRequest("LOGOUT", try user.asUser)
-        request.append("SESSION", session?.buffer)
+        request.append("SESSION", session)
         request.append("UID", "*")
         request.change = .of(user)
         return try Receipt(try await reply(to: request).value)
@@ -133,7 +133,7 @@ extension ThumbcacheRequest {
         holds: Bool
     ) throws(ThumbcacheError) -> ThumbcacheRequest {
         var request = ThumbcacheRequest("LOGIN", try user.asUser)
-        request.append("SESSION", session?.buffer)
+        request.append("SESSION", session)
         if holds { request.append("HOLD") }
         request.append("ORIGIN", origin)
         request.append("TOKEN", token)
@@ -143,7 +143,7 @@ extension ThumbcacheRequest {
 
     /// A list carries its count, since an id may look like an option.
     mutating func append(counted ids: [ThumbcacheID]) {
-        append(ids.count)
-        words += ids.map(\.buffer)
+        append("\(ids.count)")
+        for id in ids { append(id) }
     }
 }

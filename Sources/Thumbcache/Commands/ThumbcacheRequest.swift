@@ -3,7 +3,9 @@ import RESP
 
 /// A command with its arguments, ready to be sent. The methods of ``ThumbcacheCommands`` make them.
 public struct ThumbcacheRequest: Sendable {
-    package var words: [ByteBuffer]
+    /// The words as they are sent, each as a bulk string.
+    private(set) var body = ByteBuffer()
+    private(set) var count = 0
     /// Whether the reply may have to wait for a download. Such a request gets a connection for itself.
     package var mayWait = false
     /// What its reply makes untrue of images that somebody keeps.
@@ -11,21 +13,39 @@ public struct ThumbcacheRequest: Sendable {
     /// Instead of the configuration's.
     package var timeout: Duration??
 
-    package init(_ words: [ByteBuffer]) { self.words = words }
+    package init(_ words: [ByteBuffer]) { for word in words { append(word) } }
 
-    init(_ name: String, _ arguments: ThumbcacheID...) { words = [ByteBuffer(string: name)] + arguments.map(\.buffer) }
+    init(_ name: String, _ arguments: ThumbcacheID...) {
+        append(name)
+        for argument in arguments { append(argument) }
+    }
 
-    mutating func append(_ argument: some CustomStringConvertible) {
-        words.append(ByteBuffer(string: argument.description))
+    mutating func append(_ word: String) {
+        body.writeBulkString(word)
+        count += 1
+    }
+
+    mutating func append(_ word: ByteBuffer) {
+        body.writeBulkString(word)
+        count += 1
+    }
+
+    mutating func append(_ id: ThumbcacheID) {
+        body.writeBulkString(id.bytes)
+        count += 1
     }
 
     /// An option with its value; nothing where there is none.
-    mutating func append(_ option: String, _ value: ByteBuffer?) {
-        if let value { words += [ByteBuffer(string: option), value] }
+    mutating func append(_ option: String, _ value: ThumbcacheID?) {
+        guard let value else { return }
+        append(option)
+        append(value)
     }
 
     mutating func append(_ option: String, _ value: (some CustomStringConvertible)?) {
-        append(option, value.map { ByteBuffer(string: $0.description) })
+        guard let value else { return }
+        append(option)
+        append(value.description)
     }
 }
 

@@ -147,7 +147,7 @@ final class Connector: Sendable {
     private func attempt(
         _ loop: any EventLoop, _ onPush: (@Sendable (Value) -> Void)?
     ) async throws(ThumbcacheError) -> WireConnection {
-        let connection = WireConnection(try await connectedChannel(loop, onPush))
+        let connection = try await connected(loop, onPush)
         do throws(ThumbcacheError) {
             try await greet(connection)
             return connection
@@ -158,13 +158,14 @@ final class Connector: Sendable {
     }
 
     private func greet(_ connection: WireConnection) async throws(ThumbcacheError) {
-        let hello = try await connection.reply(to: words("HELLO", "3"), closing: true).orServerError()
+        let hello = try await connection.reply(to: ThumbcacheRequest("HELLO", "3"), closing: true).orServerError()
         let name = hello[HelloKey.server.rawValue]?.text
         guard name == "thumbcached" else { throw .notThumbcached(name: name) }
         guard let library = configuration.libraryName else { return }
         for (key, value) in [("LIB-NAME", library), ("LIB-VER", Version.current)] {
             // For people who look at CLIENT LIST; whether it is taken is no matter.
-            _ = try await connection.reply(to: words("CLIENT", "SETINFO", key, value), closing: true)
+            let words = words("CLIENT", "SETINFO", key, value)
+            _ = try await connection.reply(to: ThumbcacheRequest(words), closing: true)
         }
     }
 }
@@ -172,16 +173,16 @@ final class Connector: Sendable {
 // MARK: - Channels
 
 extension Connector {
-    private func connectedChannel(
+    private func connected(
         _ loop: any EventLoop, _ onPush: (@Sendable (Value) -> Void)?
-    ) async throws(ThumbcacheError) -> any Channel {
+    ) async throws(ThumbcacheError) -> WireConnection {
         var attempts = 0
         while true {
             attempts += 1
-            let connected = OneShot<any Channel>()
+            let connected = OneShot<WireConnection>()
             connect(loop, onPush, connected)
             switch await connected.wait() {
-            case .success(let channel): return channel
+            case .success(let connection): return connection
             // The daemon's queue is full. A blocking connect would wait here, one that does not block may not.
             case .failure(.unreachable(_, EAGAIN)):
                 let later = OneShot<Void>()
@@ -199,7 +200,7 @@ extension Connector {
 
     /// Whoever gives up before the channel is there leaves nothing behind: a channel that nobody takes is closed.
     private func connect(
-        _ loop: any EventLoop, _ onPush: (@Sendable (Value) -> Void)?, _ connected: OneShot<any Channel>
+        _ loop: any EventLoop, _ onPush: (@Sendable (Value) -> Void)?, _ connected: OneShot<WireConnection>
     ) {
         guard path.utf8.count <= UnixAddress.longestPath else {
             connected.resolve(.failure(.unreachable(path: path, errno: ENAMETOOLONG)))
@@ -207,8 +208,7 @@ extension Connector {
         }
         let bootstrap = ClientBootstrap(group: loop).channelInitializer { channel in
             channel.eventLoop.makeCompletedFuture {
-                try channel.pipeline.syncOperations.addHandlers(
-                    ByteToMessageHandler(ReplyDecoder()), ReplyHandler(onPush: onPush))
+                try channel.pipeline.syncOperations.addHandler(ReplyHandler(onPush: onPush))
             }
         }
         bootstrap.connect(unixDomainSocketPath: path).whenComplete { [path] result in
@@ -217,8 +217,8 @@ extension Connector {
                 if !self.register(channel) {
                     connected.resolve(.failure(.notRunning))
                     channel.close(promise: nil)
-                } else if !connected.resolve(.success(channel)) {
-                    channel.close(promise: nil)
+                } else {
+                    self.hand(channel, to: connected)
                 }
             case .failure(let error as IOError):
                 connected.resolve(.failure(.unreachable(path: path, errno: error.errnoCode)))
@@ -227,6 +227,17 @@ extension Connector {
                 connected.resolve(.failure(self.isStopped ? .notRunning : .connectionLost))
             }
         }
+    }
+
+    /// On the channel's event loop.
+    private func hand(_ channel: any Channel, to connected: OneShot<WireConnection>) {
+        do {
+            if connected.resolve(.success(try WireConnection(over: channel))) { return }
+        } catch {
+            // It broke at once, and its handler is gone.
+            connected.resolve(.failure(.connectionLost))
+        }
+        channel.close(promise: nil)
     }
 
     /// False in a client that has stopped.

@@ -9,7 +9,8 @@ final class OneShot<Success: Sendable>: Sendable {
 
     private enum State {
         case pending
-        case awaited(CheckedContinuation<Outcome, Never>)
+        /// Resumed once: whoever resolves takes it out of here, under the lock.
+        case awaited(UnsafeContinuation<Outcome, Never>)
         case resolved(Outcome)
     }
 
@@ -43,7 +44,7 @@ final class OneShot<Success: Sendable>: Sendable {
     /// Waits; a cancelled task gets `cancelled`, unless the result is there before.
     func wait() async -> Outcome {
         await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
+            await withUnsafeContinuation { continuation in
                 let outcome: Outcome? = state.withLockedValue { state in
                     if case .resolved(let outcome) = state { return outcome }
                     state = .awaited(continuation)

@@ -2,24 +2,18 @@ import NIOCore
 import RESP
 
 /// Bytes of the daemon's to replies.
-struct ReplyDecoder: ByteToMessageDecoder {
+struct ReplyDecoder: NIOSingleStepByteToMessageDecoder {
     typealias InboundOut = Value
 
     /// In bytes.
-    var longestReply = 1 << 30
+    let longestReply: Int
 
-    mutating func decode(context: ChannelHandlerContext, buffer: inout ByteBuffer) throws -> DecodingState {
-        guard let value = try buffer.readReply(limit: longestReply) else { return .needMoreData }
-        context.fireChannelRead(wrapInboundOut(value))
-        return .continue
-    }
+    mutating func decode(buffer: inout ByteBuffer) throws -> Value? { try buffer.readReply(limit: longestReply) }
 
     /// What the daemon left unfinished when it closed is no reply: whoever waits for it gets `connectionLost`.
-    mutating func decodeLast(
-        context: ChannelHandlerContext, buffer: inout ByteBuffer, seenEOF: Bool
-    ) throws -> DecodingState {
-        let state = try decode(context: context, buffer: &buffer)
-        if state == .needMoreData { buffer.clear() }
-        return state
+    mutating func decodeLast(buffer: inout ByteBuffer, seenEOF: Bool) throws -> Value? {
+        let value = try decode(buffer: &buffer)
+        if value == nil { buffer.clear() }
+        return value
     }
 }

@@ -1,76 +1,70 @@
-import NIOConcurrencyHelpers
 import NIOCore
 import RESP
 
-/// A request on its way: its bytes, and who waits for the reply.
-struct OutgoingRequest: Sendable {
-    let frame: ByteBuffer
-    /// nil for SUBSCRIBE, which is confirmed by pushes.
-    let exchange: Exchange?
-}
-
-/// The wait for one reply. It ends when the reply is there or cannot come any more, also where nobody wants it now.
-final class Exchange: Sendable {
-    let reply = OneShot<Value>()
-    /// When nobody waits any more; nil for never.
-    let deadline: NIODeadline?
-    private let onEnd: NIOLockedValueBox<(@Sendable () -> Void)?>
-
-    /// - Parameter onEnd: called once.
-    init(by deadline: NIODeadline?, onEnd: @escaping @Sendable () -> Void) {
-        self.deadline = deadline.map { min($0, .distantFuture) }
-        self.onEnd = NIOLockedValueBox(onEnd)
-    }
-
-    func end(_ outcome: Result<Value, ThumbcacheError>) {
-        let onEnd = onEnd.withLockedValue { onEnd in
-            defer { onEnd = nil }
-            return onEnd
-        }
-        // First: whoever has the reply may begin another request at once.
-        onEnd?()
-        reply.resolve(outcome)
-    }
-}
-
-/// Gives replies to those who wait for them, in the order of the requests.
-final class ReplyHandler: ChannelDuplexHandler {
-    typealias InboundIn = Value
-    typealias OutboundIn = OutgoingRequest
+/// Sends requests, and gives replies to those who wait for them, in the order of the requests.
+final class ReplyHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
+    let outbox = Outbox()
+    /// Bytes of a request that are copied together with others'; more are sent from where they lie.
+    private static let copied = 4 << 10
+
+    /// nil when nothing that comes is believed any more.
+    private var replies: NIOSingleStepByteToMessageProcessor<ReplyDecoder>?
+    private var context: ChannelHandlerContext?
     private var waiting = CircularBuffer<Exchange>()
     /// The next look at the deadlines of those who wait: one timer for all, since most replies come long before.
     private var look: (due: NIODeadline, timer: Scheduled<Void>)?
-    private var isFlushing = false
     /// Replies that one read brought.
     private var answered: [(exchange: Exchange, value: Value)] = []
     private var failure = ThumbcacheError.connectionLost
     /// What comes unasked: pushes, and errors that answer a SUBSCRIBE. Called on the event loop.
     private let onPush: (@Sendable (Value) -> Void)?
 
-    init(onPush: (@Sendable (Value) -> Void)?) { self.onPush = onPush }
-
-    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        let request = unwrapOutboundIn(data)
-        if let exchange = request.exchange {
-            waiting.append(exchange)
-            if let deadline = exchange.deadline { lookAgain(at: deadline, context.eventLoop) }
-        }
-        // Whether a write fails says less than what the daemon answered before it closed: the reply, or the end of
-        // the connection, tells whoever waits.
-        context.write(wrapOutboundOut(request.frame), promise: promise)
+    /// - Parameter longestReply: in bytes.
+    init(longestReply: Int = 1 << 30, onPush: (@Sendable (Value) -> Void)? = nil) {
+        replies = NIOSingleStepByteToMessageProcessor(ReplyDecoder(longestReply: longestReply))
+        self.onPush = onPush
     }
 
-    /// What several tasks ask in one turn of the event loop goes out in one write.
-    func flush(context: ChannelHandlerContext) {
-        guard !isFlushing else { return }
-        isFlushing = true
-        context.eventLoop.assumeIsolated().execute {
-            self.isFlushing = false
-            context.flush()
-        }
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.context = nil
+        end()
     }
+
+    // MARK: Requests
+
+    /// Sends what is in the outbox, together. Whether a write fails says less than what the daemon answered before it
+    /// closed: the reply, or the end of the connection, tells whoever waits.
+    func sendAll() {
+        let requests = outbox.takeAll()
+        guard let context, context.channel.isActive else {
+            for request in requests { request.exchange?.end(.failure(failure)) }
+            return
+        }
+        var together = ByteBuffer()
+        for outgoing in requests {
+            if let exchange = outgoing.exchange {
+                waiting.append(exchange)
+                if let deadline = exchange.deadline { lookAgain(at: deadline, context.eventLoop) }
+            }
+            together.writeArrayHeader(count: outgoing.request.count)
+            if outgoing.request.body.readableBytes <= Self.copied {
+                together.writeImmutableBuffer(outgoing.request.body)
+            } else {
+                context.write(wrapOutboundOut(together), promise: nil)
+                together = ByteBuffer()
+                context.write(wrapOutboundOut(outgoing.request.body), promise: nil)
+            }
+        }
+        if together.readableBytes > 0 { context.write(wrapOutboundOut(together), promise: nil) }
+        context.flush()
+    }
+
+    // MARK: Deadlines
 
     private func lookAgain(at deadline: NIODeadline, _ loop: any EventLoop) {
         if let look {
@@ -97,8 +91,17 @@ final class ReplyHandler: ChannelDuplexHandler {
         if let next { lookAgain(at: next, loop) }
     }
 
+    // MARK: Replies
+
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        let value = unwrapInboundIn(data)
+        do {
+            try replies?.process(buffer: unwrapInboundIn(data)) { try take($0) }
+        } catch {
+            fail(error, context)
+        }
+    }
+
+    private func take(_ value: Value) throws(ProtocolError) {
         if case .push = value {
             onPush?(value)
         } else if let exchange = waiting.popFirst() {
@@ -106,7 +109,7 @@ final class ReplyHandler: ChannelDuplexHandler {
         } else if let onPush {
             onPush(value)
         } else {
-            fail(.protocolViolation("a reply that nobody asked for"), context)
+            throw ProtocolError("a reply that nobody asked for")
         }
     }
 
@@ -121,28 +124,36 @@ final class ReplyHandler: ChannelDuplexHandler {
         answered.removeAll(keepingCapacity: true)
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if let error = error as? ProtocolError {
-            fail(.protocolViolation(error.message), context)
-        } else {
-            context.close(promise: nil)
-        }
-    }
+    // MARK: The end
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
 
     func channelInactive(context: ChannelHandlerContext) {
-        look?.timer.cancel()
-        failEverybody()
+        end()
         context.fireChannelInactive()
     }
 
-    private func fail(_ error: ThumbcacheError, _ context: ChannelHandlerContext) {
-        failure = error
-        // At once: behind the first wrong byte nothing can be believed.
-        failEverybody()
+    /// At once: behind the first wrong byte nothing can be believed.
+    private func fail(_ error: any Error, _ context: ChannelHandlerContext) {
+        failEverybody(for: error)
         context.close(promise: nil)
     }
 
-    private func failEverybody() {
+    private func end() {
+        look?.timer.cancel()
+        look = nil
+        do {
+            try replies?.finishProcessing(seenEOF: true) { try take($0) }
+            failEverybody()
+        } catch {
+            failEverybody(for: error)
+        }
+        sendAll()
+    }
+
+    private func failEverybody(for error: (any Error)? = nil) {
+        if let error = error as? ProtocolError { failure = .protocolViolation(error.message) }
+        replies = nil
         endAnswered()
         while let exchange = waiting.popFirst() { exchange.end(.failure(failure)) }
     }

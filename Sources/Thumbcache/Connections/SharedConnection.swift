@@ -24,7 +24,7 @@ final class SharedConnection: Sendable {
     }
 
     /// - Parameter limit: for all of it; nil for none.
-    func reply(to words: [ByteBuffer], within limit: Duration?) async throws(ThumbcacheError) -> Value {
+    func reply(to request: ThumbcacheRequest, within limit: Duration?) async throws(ThumbcacheError) -> Value {
         let deadline = limit.map { NIODeadline.now() + TimeAmount($0) }
         let mayBegin = pipeline.acquireAtOnce()
         let connection: WireConnection
@@ -43,7 +43,8 @@ final class SharedConnection: Sendable {
             }
         }
         // Not before the reply is there, wanted or not: otherwise tasks that are cancelled could fill the pipeline.
-        return try await connection.reply(to: words, closing: false, by: deadline) { [pipeline] in pipeline.release() }
+        return try await connection.reply(to: request, closing: false, by: deadline) { [pipeline] in pipeline.release()
+        }
     }
 
     private var active: WireConnection? {

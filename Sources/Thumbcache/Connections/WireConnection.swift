@@ -4,15 +4,22 @@ import RESP
 /// A connection to a server that speaks RESP; of this library, to the daemon, and it has said HELLO.
 package final class WireConnection: Sendable {
     private let channel: any Channel
+    private let outbox: Outbox
+    private let handler: NIOLoopBound<ReplyHandler>
 
-    init(_ channel: any Channel) { self.channel = channel }
+    /// A connection over a channel that has a ``ReplyHandler``. On its event loop.
+    init(over channel: any Channel) throws {
+        let handler = try channel.pipeline.syncOperations.handler(type: ReplyHandler.self)
+        self.channel = channel
+        self.handler = NIOLoopBound(handler, eventLoop: channel.eventLoop)
+        outbox = handler.outbox
+    }
 
     /// Takes over a channel to any server, behind whatever handlers it has, such as TLS. On its event loop.
     /// - Parameter longestReply: in bytes.
     package static func take(_ channel: any Channel, longestReply: Int) throws -> WireConnection {
-        try channel.pipeline.syncOperations.addHandlers(
-            ByteToMessageHandler(ReplyDecoder(longestReply: longestReply)), ReplyHandler(onPush: nil))
-        return WireConnection(channel)
+        try channel.pipeline.syncOperations.addHandler(ReplyHandler(longestReply: longestReply))
+        return try WireConnection(over: channel)
     }
 
     package var isActive: Bool { channel.isActive }
@@ -30,7 +37,7 @@ package final class WireConnection: Sendable {
     ///   - deadline: when the wait is over, without an effect on the connection; nil for never.
     ///   - onEnd: called when the reply is there or cannot come any more, wanted or not.
     package func reply(
-        to words: [ByteBuffer], closing: Bool, by deadline: NIODeadline? = nil,
+        to request: ThumbcacheRequest, closing: Bool, by deadline: NIODeadline? = nil,
         onEnd: @escaping @Sendable () -> Void = {}
     ) async throws(ThumbcacheError) -> Value {
         let exchange = Exchange(by: deadline, onEnd: onEnd)
@@ -38,7 +45,7 @@ package final class WireConnection: Sendable {
             exchange.end(.failure(.cancelled))
             throw .cancelled
         }
-        write(words, exchange, flushing: true)
+        send([OutgoingRequest(request: request, exchange: exchange)])
         let outcome = await exchange.reply.wait()
         if closing, case .failure(.cancelled) = outcome { close() }
         return try outcome.get()
@@ -46,13 +53,10 @@ package final class WireConnection: Sendable {
 
     /// The replies to requests that are sent together, in one write; error replies included. A cancelled task closes
     /// the connection.
-    package func replies(to requests: [[ByteBuffer]]) async throws(ThumbcacheError) -> [Value] {
+    package func replies(to requests: [ThumbcacheRequest]) async throws(ThumbcacheError) -> [Value] {
         if Task.isCancelled { throw .cancelled }
-        let exchanges = requests.enumerated().map { index, words in
-            let exchange = Exchange(by: nil, onEnd: {})
-            write(words, exchange, flushing: index == requests.count - 1)
-            return exchange
-        }
+        let exchanges = requests.map { _ in Exchange(by: nil, onEnd: {}) }
+        send(zip(requests, exchanges).map { OutgoingRequest(request: $0, exchange: $1) })
         var replies: [Value] = []
         for exchange in exchanges {
             let outcome = await exchange.reply.wait()
@@ -62,24 +66,11 @@ package final class WireConnection: Sendable {
         return replies
     }
 
-    private func write(_ words: [ByteBuffer], _ exchange: Exchange, flushing: Bool) {
-        let request = OutgoingRequest(frame: Self.frame(words), exchange: exchange)
-        let written = flushing ? channel.writeAndFlush(request) : channel.write(request)
-        written.whenFailure { _ in
-            // A request that met a closed channel never reached the handler that would fail it. One that was cut off
-            // in the middle may still be answered: the end of the connection decides.
-            self.whenClosed.whenComplete { _ in exchange.end(.failure(.connectionLost)) }
-        }
-    }
-
     /// A request without a reply of its own.
-    func send(_ words: [ByteBuffer]) {
-        channel.writeAndFlush(OutgoingRequest(frame: Self.frame(words), exchange: nil), promise: nil)
-    }
+    func send(_ request: ThumbcacheRequest) { send([OutgoingRequest(request: request, exchange: nil)]) }
 
-    private static func frame(_ words: [ByteBuffer]) -> ByteBuffer {
-        var frame = ByteBuffer()
-        frame.writeRequest(words)
-        return frame
+    private func send(_ requests: [OutgoingRequest]) {
+        guard outbox.put(requests) else { return }
+        channel.eventLoop.execute { [handler] in handler.value.sendAll() }
     }
 }

@@ -51,7 +51,9 @@ final class Subscription: Sendable {
         let attempt = Attempt(channels: channels.count, sink: sink)
         let connection = try await connector.open(onPush: { attempt.take($0) })
         connection.whenClosed.whenComplete { _ in attempt.end(.connectionLost) }
-        connection.send([ByteBuffer(string: "SUBSCRIBE")] + channels.map(\.buffer))
+        var request = ThumbcacheRequest("SUBSCRIBE")
+        for channel in channels { request.append(channel) }
+        connection.send(request)
         do throws(ThumbcacheError) {
             try await within(configuration.connectTimeout) { () async throws(ThumbcacheError) in
                 try await attempt.established.wait().get()

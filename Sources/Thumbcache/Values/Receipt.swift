@@ -18,7 +18,7 @@ public struct Receipt: Sendable, Hashable {
     public let epoch: Int
 
     init(_ map: Value) throws(ThumbcacheError) {
-        let reader = ReplyReader(map)
+        var reader = ReplyReader(map)
         users = try reader.number(ReceiptKey.users.rawValue)
         images = try reader.optionalNumber(ReceiptKey.images.rawValue)
         bytes = try reader.optionalNumber(ReceiptKey.bytes.rawValue)
@@ -44,7 +44,7 @@ public struct UserStatus: Sendable, Hashable {
     public let epoch: Int
 
     init(_ map: Value) throws(ThumbcacheError) {
-        let reader = ReplyReader(map)
+        var reader = ReplyReader(map)
         images = try reader.optionalNumber(StatKey.images.rawValue)
         bytes = try reader.optionalNumber(StatKey.bytes.rawValue)
         sessions = try reader.number(StatKey.sessions.rawValue)

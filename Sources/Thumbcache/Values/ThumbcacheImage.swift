@@ -55,7 +55,11 @@ public enum ImageLookup: Sendable, Hashable {
 
 extension ImageStatus {
     init(_ map: Value) throws(ThumbcacheError) {
-        let reader = ReplyReader(map)
+        var reader = ReplyReader(map)
+        try self.init(&reader)
+    }
+
+    init(_ reader: inout ReplyReader) throws(ThumbcacheError) {
         digest = try reader.text(MetaKey.digest.rawValue)
         type = try reader.text(MetaKey.type.rawValue)
         length = try reader.number(MetaKey.length.rawValue)
@@ -73,7 +77,8 @@ extension ImageStatus {
 
 extension ThumbcacheImage {
     init(_ map: Value) throws(ThumbcacheError) {
-        bytes = try ReplyReader(map).bytes(MetaKey.image.rawValue)
-        status = try ImageStatus(map)
+        var reader = ReplyReader(map)
+        bytes = try reader.bytes(MetaKey.image.rawValue)
+        status = try ImageStatus(&reader)
     }
 }

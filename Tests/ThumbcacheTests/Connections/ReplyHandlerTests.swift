@@ -6,16 +6,18 @@ import Testing
 @testable import Thumbcache
 
 @Suite struct ReplyHandlerTests {
+    private let handler = ReplyHandler()
     private let channel: EmbeddedChannel
 
     init() throws {
-        channel = EmbeddedChannel(handler: ReplyHandler(onPush: nil))
+        channel = EmbeddedChannel(handler: handler)
         try channel.connect(to: SocketAddress(unixDomainSocketPath: "/played")).wait()
     }
 
     private func ask(by seconds: Int64? = nil) -> Exchange {
         let exchange = Exchange(by: seconds.map { channel.eventLoop.now + .seconds($0) }) {}
-        channel.writeAndFlush(OutgoingRequest(frame: ByteBuffer(string: "?"), exchange: exchange), promise: nil)
+        let isFirst = handler.outbox.put([OutgoingRequest(request: ThumbcacheRequest("?"), exchange: exchange)])
+        if isFirst { channel.embeddedEventLoop.execute { [handler] in handler.sendAll() } }
         return exchange
     }
 
@@ -23,6 +25,7 @@ import Testing
 
     @Test func `each wait ends at its own time, in whatever order they began`() throws {
         let all = [ask(by: 30), ask(), ask(by: 10), ask(by: 20)]
+        channel.embeddedEventLoop.run()
         channel.embeddedEventLoop.advanceTime(by: .seconds(9))
         #expect(isResolved(all) == [false, false, false, false])
         channel.embeddedEventLoop.advanceTime(by: .seconds(1))
@@ -38,10 +41,9 @@ import Testing
 
     @Test func `a reply that comes too late is nobody else's`() throws {
         let (late, next) = (ask(by: 1), ask(by: 5))
+        channel.embeddedEventLoop.run()
         channel.embeddedEventLoop.advanceTime(by: .seconds(1))
-        try channel.writeInbound(Value.simpleString("late"))
-        try channel.writeInbound(Value.simpleString("next"))
-        channel.pipeline.fireChannelReadComplete()
+        try channel.writeInbound(ByteBuffer(string: "+late\r\n+next\r\n"))
         #expect(late.reply.outcome == .failure(.timeout))
         #expect(next.reply.outcome == .success(.simpleString("next")))
     }
@@ -50,16 +52,55 @@ import Testing
         for _ in 0..<3 { _ = ask() }
         #expect(try channel.readOutbound(as: ByteBuffer.self) == nil)
         channel.embeddedEventLoop.run()
-        for _ in 0..<3 { #expect(try channel.readOutbound(as: ByteBuffer.self) != nil) }
+        #expect(try sent() == [String(repeating: "*1\r\n$1\r\n?\r\n", count: 3)])
         _ = ask()
         channel.embeddedEventLoop.run()
-        #expect(try channel.readOutbound(as: ByteBuffer.self) != nil)
+        #expect(try sent() == ["*1\r\n$1\r\n?\r\n"])
+    }
+
+    @Test func `what is large is sent from where it lies, in its place`() throws {
+        var large = ThumbcacheRequest("PUT")
+        large.append(ByteBuffer(repeating: UInt8(ascii: "x"), count: 5_000))
+        _ = ask()
+        _ = handler.outbox.put([OutgoingRequest(request: large, exchange: nil)])
+        _ = ask()
+        channel.embeddedEventLoop.run()
+        let all = try sent()
+        #expect(all.count == 3 && all[1].utf8.count == large.body.readableBytes)
+        #expect(all.joined() == "*1\r\n$1\r\n?\r\n*2\r\n\(String(buffer: large.body))*1\r\n$1\r\n?\r\n")
+    }
+
+    @Test func `what is asked on a connection that is gone fails`() throws {
+        channel.close(promise: nil)
+        channel.embeddedEventLoop.run()
+        let late = ask()
+        channel.embeddedEventLoop.run()
+        #expect(late.reply.outcome == .failure(.connectionLost))
+    }
+
+    @Test func `behind the first wrong byte nothing is believed`() throws {
+        let (first, second) = (ask(), ask())
+        channel.embeddedEventLoop.run()
+        try channel.writeInbound(ByteBuffer(string: "+there\r\n?\r\n+more\r\n"))
+        channel.embeddedEventLoop.run()
+        #expect(first.reply.outcome == .success(.simpleString("there")))
+        guard case .failure(.protocolViolation)? = second.reply.outcome else {
+            Issue.record("\(String(describing: second.reply.outcome))")
+            return
+        }
+    }
+
+    private func sent() throws -> [String] {
+        var all: [String] = []
+        while let bytes = try channel.readOutbound(as: ByteBuffer.self) { all.append(String(buffer: bytes)) }
+        return all
     }
 
     @Test func `a reply that came before the connection broke is had`() throws {
         let (first, second) = (ask(), ask())
+        channel.embeddedEventLoop.run()
         // Without the end of the read, which the close comes before.
-        channel.pipeline.fireChannelRead(Value.simpleString("there"))
+        channel.pipeline.fireChannelRead(ByteBuffer(string: "+there\r\n"))
         channel.close(promise: nil)
         channel.embeddedEventLoop.run()
         #expect(first.reply.outcome == .success(.simpleString("there")))
