@@ -33,10 +33,11 @@ struct ConfigurationCheck {
             loader = ConfigurationLoader(environment: passed, uid: uid)
         }
         let configuration = try loader.load(file: file)
+        let looked = (own.map { [$0] } ?? []) + [ConfigurationLoader.defaultFile]
         let suffix = isService ? ", read as the user \(Self.serviceUser)" : ""
         let verdict =
             configuration.file.map { "\($0) is good\(suffix)" }
-            ?? "there is no \(loader.defaultFiles.joined(separator: " and no "))\(suffix); the defaults are good"
+            ?? "there is no \(looked.joined(separator: " and no "))\(suffix); the defaults are good"
         let warnings = configuration.warnings.map { "warning: \($0.key ?? "configuration"): \($0.sentence)" }
         return ([verdict] + warnings).joined(separator: "\n")
     }

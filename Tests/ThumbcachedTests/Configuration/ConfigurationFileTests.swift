@@ -96,10 +96,10 @@ import Testing
                 #expect(
                     try check.report(isService: true, uid: 999)
                         == "there is no \(machines), read as the user thumbcached; the defaults are good")
-                let bare = ConfigurationCheck(file: nil, environment: environment("\(home)/.config"))
+                try FileManager.default.removeItem(atPath: file)
                 #expect(
-                    try bare.report(isService: false, uid: Self.alice)
-                        == "there is no \(machines); the defaults are good")
+                    try check.report(isService: false, uid: Self.alice)
+                        == "there is no \(file) and no \(machines); the defaults are good")
             }
         }
     }

@@ -1,5 +1,6 @@
 """A daemon of one's own, by the units of a user's manager, beside the machine's."""
 
+import contextlib
 import pathlib
 import pwd
 import shutil
@@ -10,6 +11,9 @@ from pictures import picture
 from resp import Client, Refused, ask
 from waiting import check, wait_until
 
+from scenarios.confinement import ORIGIN, served
+from scenarios.renderer import png
+
 ACCOUNT = "own@alice.example"
 # With what a log-out ends, and with a limit that shows that it is read.
 FILE = '[storage]\nkeys = "runtime"\n\n[limits]\nid = 40\n'
@@ -19,11 +23,7 @@ def begins_and_ends_with_its_user(machine):
     """A user's own socket starts a daemon that is the user's alone and goes by the user's file; the log-out ends it,
     and with runtime keys what it held"""
     alice, bob = machine.people.alice, machine.people.bob
-    configuration = pathlib.Path(f"/home/{alice.name}/.config/thumbcached/thumbcached.toml")
-    configuration.parent.mkdir(parents=True)
-    configuration.write_text(FILE, encoding="utf-8")
-    run("chown", "--recursive", f"{alice.name}:", str(configuration.parent.parent))
-    try:
+    with configured(machine, alice, FILE):
         session = machine.people.login(alice)
         own(alice, "start", SOCKET)
         check(show(alice, "ActiveState") == "inactive", "the daemon runs before anybody has called")
@@ -57,10 +57,25 @@ def begins_and_ends_with_its_user(machine):
         own(alice, "start", SOCKET)
         with Client(alice.uid, socket_of(alice)) as client:
             check(client.command("USERS") == [], "who was logged in is so after the log-out")
-    finally:
-        machine.people.end_all()
-        for folder in (".config", ".cache/thumbcached", ".local/state/thumbcached"):
-            shutil.rmtree(f"/home/{alice.name}/{folder}", ignore_errors=True)
+
+
+def downloads_and_makes_sizes(machine):
+    """A user's own daemon downloads, and has pictures of other sizes made, within what its unit lets it do"""
+    alice = machine.people.alice
+    image = png(600)
+    with served(image) as port, configured(machine, alice, ORIGIN.replace("{port}", str(port))):
+        machine.people.login(alice)
+        own(alice, "start", SOCKET)
+        with Client(alice.uid, socket_of(alice)) as client:
+            check(client.command("LOGIN", ACCOUNT) == "OK", "no log-in")
+            check(client.command("GET", ACCOUNT, "bob") == image, "the download brought something else")
+            said = client.command("GET", ACCOUNT, "bob", "SIZE", "32", "META")
+            meta = dict(zip(said[::2], said[1::2]))
+            check(meta[b"rendered"] is not None and meta[b"width"] == 32, f"the size was not made: {meta}")
+        status = pathlib.Path(f"/proc/{show(alice, 'MainPID')}/status").read_text()
+        # The unit's filter, beside the daemon's own.
+        filters = int(next(line for line in status.splitlines() if line.startswith("Seccomp_filters:")).split()[1])
+        check(filters > 1, f"the daemon has {filters} filters of system calls")
 
 
 def is_no_way_to_the_machines_daemon(machine):
@@ -81,6 +96,22 @@ def is_no_way_to_the_machines_daemon(machine):
         systemctl("unset-environment", "XDG_CONFIG_HOME", "HOME")
         for home in homes:
             shutil.rmtree(home)
+
+
+@contextlib.contextmanager
+def configured(machine, person, text):
+    """A person has a file of their own; afterwards everybody is away, and nothing of it is left."""
+    home = pathlib.Path("/home") / person.name
+    file = home / ".config/thumbcached/thumbcached.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text, encoding="utf-8")
+    run("chown", "--recursive", f"{person.name}:", str(home / ".config"))
+    try:
+        yield
+    finally:
+        machine.people.end_all()
+        for folder in (".config", ".cache/thumbcached", ".local/state/thumbcached"):
+            shutil.rmtree(home / folder, ignore_errors=True)
 
 
 def own(person, *words):
@@ -105,4 +136,4 @@ def is_refused(client, *words):
     return False
 
 
-SCENARIOS = [begins_and_ends_with_its_user, is_no_way_to_the_machines_daemon]
+SCENARIOS = [begins_and_ends_with_its_user, downloads_and_makes_sizes, is_no_way_to_the_machines_daemon]
