@@ -25,6 +25,7 @@ HARDENING = --disable-local-rpath -Xswiftc -no-toolchain-stdlib-rpath -Xlinker -
 # can pack relocations as well: it keeps all of Foundation in the daemon, 40 MB that the TOML parser only names.
 SMALLER = -Xlinker --no-export-dynamic
 SOURCES = Sources Tests Package.swift
+VERSION = $(shell sed -n 's/.*current = "\(.*\)".*/\1/p' Sources/ThumbcacheProtocol/Version.swift)
 
 # What the package manager and the compiler leave in the temporary directory goes with .build. And nobody else's is in
 # the way there: a compiler that may not write into another user's /tmp/swift-generated-sources fills the working
@@ -54,8 +55,8 @@ SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*
 SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service \
     thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
-.PHONY: help demo demo-fleet test test-examples check release site install install-documents vendor deb deb-source \
-    lint-deb security-table test-system tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
+.PHONY: help demo demo-fleet test test-examples check release site install install-documents vendor sources deb \
+    deb-source lint-deb security-table test-system tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
     failing-calls-test mutation-test soak bench bench-docs format clean
 
 help: ## this list
@@ -87,7 +88,7 @@ test-examples: ## every program in examples/, also those in Go and Java, the win
 # A program that accepted anything would pass the check of the example configuration, and so would the one that looks
 # for licences: hence each is handed something that it must refuse, for the right reason.
 check: ## formatting, a build without warnings, scripts, units, the example configuration
-	@tools/install-dependencies build release systemd
+	@tools/install-dependencies build release systemd rpm
 	swift format lint --strict --recursive $(SOURCES)
 	$(OWN_TMPDIR) swift build --build-tests
 	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
@@ -103,6 +104,8 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	.build/debug/thumbcached --check-config --config .build/unknown-key.toml 2>&1 | grep 'thread: '
 	tools/check-units .build/debug
 	tools/security-table --check $(SECURITY_UNITS)
+	grep -q '^thumbcached ($(VERSION)-' packaging/debian/changelog
+	rpmspec --query --srpm --queryformat '%{version}\n' packaging/rpm/thumbcached.spec | grep -qxF '$(VERSION)'
 	tools/make-notice .build/NOTICE
 	sed '/swift-log/d' packaging/debian/copyright > .build/copyright-lacks-a-package
 	tools/make-notice .build/NOTICE .build/copyright-lacks-a-package 2>&1 | grep 'the package swift-log is not in it'
@@ -188,13 +191,15 @@ deb: release ## Debian packages in dist/
 	@tools/install-dependencies deb
 	$(EPOCH) tools/make-deb
 
-# `tools/vendor use` has a fresh tree built of them.
 vendor: ## the Swift packages that are depended on in one archive in dist/, for a build without a network
 	@tools/install-dependencies build release
 	$(OWN_TMPDIR) swift package resolve
 	$(EPOCH) tools/vendor pack dist
 
-deb-source: vendor ## a Debian source package in dist/source/ of what is committed; it is built without a network
+sources: vendor ## what is committed, and what it depends on, as two archives in dist/: packaging/README.md
+	git archive --prefix=thumbcached-$(VERSION)/ HEAD | gzip -9n > dist/thumbcached-$(VERSION).tar.gz
+
+deb-source: sources ## a Debian source package in dist/source/ of what is committed; it is built without a network
 	@tools/install-dependencies deb
 	$(EPOCH) tools/make-deb source
 
