@@ -75,6 +75,8 @@ let package = Package(
         .target(
             name: "CCurl", cSettings: cRules, linkerSettings: [.linkedLibrary("curl"), .linkedLibrary("ssl")]),
         .target(name: "COpenSSL", cSettings: cRules, linkerSettings: [.linkedLibrary("crypto")]),
+        .target(
+            name: "CDNS", cSettings: cRules, linkerSettings: [.linkedLibrary("cares"), .linkedLibrary("resolv")]),
         .target(name: "CLinux", cSettings: cRules),
         .target(
             name: "LinuxSupport", dependencies: ["CLinux", nioCore, nioLocks, deque],
@@ -137,8 +139,8 @@ let package = Package(
         .target(
             name: "ImageFetcher",
             dependencies: [
-                "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", "LinuxSupport", "CCurl", "COpenSSL",
-                nioCore, nioLocks, logging, deque,
+                "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", "LinuxSupport", "CCurl", "CDNS",
+                "COpenSSL", nioCore, nioLocks, logging, deque,
             ],
             swiftSettings: swiftRules + fuzzRules),
 

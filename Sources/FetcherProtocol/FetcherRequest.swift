@@ -104,6 +104,7 @@ extension DownloadRequest {
         message.text(origin)
         message.text(target.url)
         message.flag(target.isNamedByClient)
+        message.optional(target.federatedDomain) { $0.text($1) }
         message.optional(token) { $0.secret($1) }
         message.integer(timeout)
         message.optional(condition) { message, condition in
@@ -116,7 +117,9 @@ extension DownloadRequest {
     fileprivate init(_ message: inout MessageReader) throws(MessageError) {
         uid = try message.integer()
         origin = try message.text()
-        target = DownloadTarget(url: try message.text(), isNamedByClient: try message.flag())
+        let (url, isNamedByClient) = (try message.text(), try message.flag())
+        let domain = try message.optional { message throws(MessageError) in try message.text() }
+        target = DownloadTarget(url: url, isNamedByClient: isNamedByClient, federatedDomain: domain)
         token = try message.optional { message throws(MessageError) in try message.secret() }
         timeout = try message.integer()
         condition = try message.optional { message throws(MessageError) in

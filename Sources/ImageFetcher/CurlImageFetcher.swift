@@ -1,4 +1,5 @@
 import CCurl
+import CDNS
 import FetcherProtocol
 import Glibc
 import LinuxSupport
@@ -12,8 +13,8 @@ import ThumbnailCache
 /// Downloads images and renews access tokens with libcurl, on one thread of its own.
 ///
 /// Reading order: ``OriginRules`` (which URL), ``TransferScheduler`` (whose turn), `TransferLoop` (the thread),
-/// `Transfer` (one request after the other), `DownloadTransfer` and `ResponseReader` (an image), `TokenTransfer` and
-/// `TokenAnswer` (an access token).
+/// `Transfer` (one request after the other), `DownloadTransfer` and `ResponseReader` (an image), `ServiceLookups` (whom
+/// a domain names for its addresses), `TokenTransfer` and `TokenAnswer` (an access token).
 ///
 /// ``start()`` comes before the first download and ``shutdown()`` after the last; a fetcher that is dropped without it
 /// leaves its thread behind.
@@ -40,6 +41,7 @@ public final class CurlImageFetcher {
         // Counted by libcurl, and never undone: a resolver's thread that was left behind may still run in it.
         let code = ccurl_global_init()
         guard code == CURLE_OK else { throw FetcherError("libcurl: \(String(cString: curl_easy_strerror(code)))") }
+        guard cdns_start() == 0 else { throw FetcherError("c-ares cannot be used") }
         let loop: SocketLoop
         do {
             loop = try SocketLoop(named: "downloads")

@@ -27,6 +27,10 @@ public struct FetcherConfiguration: Sendable {
     var resolverOverrides: @Sendable () -> [String] = { [] }
     /// Names that are looked up at once at most. Tests have other limits; else there is room for as many as requests.
     var lookups: Int?
+    /// Name servers that are asked for SRV records, as `address:port`; nil: those of resolv.conf(5). For tests.
+    var nameServers: String?
+    /// Milliseconds that a question for SRV records takes at most.
+    var longestServiceQuery: Int64 = 5_000
     /// Milliseconds that a token request has at least once it has begun, however short the origin's `timeout` is.
     var leastTokenTime: Int64 = 10_000
     /// Seconds over which an origin's lowest speed is measured.

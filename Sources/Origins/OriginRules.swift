@@ -39,6 +39,7 @@ package struct OriginRules: Sendable {
         let template: URLTemplate
         let allowsPrivateAddresses: Bool
         let showsToken: Bool
+        let federation: Federation
     }
 
     package init(_ origin: Origin) throws(OriginError) {
@@ -48,15 +49,17 @@ package struct OriginRules: Sendable {
         var links = [
             Link(
                 template: try URLTemplate(origin.url), allowsPrivateAddresses: origin.allowPrivateAddresses,
-                showsToken: origin.showsToken)
+                showsToken: origin.showsToken, federation: origin.federation)
         ]
+        try origin.federation.check(origin.url, showsToken: origin.showsToken, proxy: origin.proxy)
         for (index, link) in origin.then.enumerated() {
             do throws(OriginError) {
                 let template = try URLTemplate(link.url)
+                try link.federation.check(link.url, showsToken: link.showsToken, proxy: origin.proxy)
                 links.append(
                     Link(
                         template: template, allowsPrivateAddresses: link.allowPrivateAddresses,
-                        showsToken: link.showsToken))
+                        showsToken: link.showsToken, federation: link.federation))
             } catch {
                 throw OriginError(key: "then[\(index)].\(error.key)", reason: error.reason)
             }
@@ -93,15 +96,17 @@ package struct OriginRules: Sendable {
             do throws(CacheFailure) {
                 let url = try link.template.filled(profile: profile, user: user, size: size)
                 if targets.contains(where: { $0.url == url }) { continue }
-                targets.append(DownloadTarget(url: url, isNamedByClient: false, showsToken: link.showsToken))
+                targets.append(
+                    DownloadTarget(
+                        url: url, isNamedByClient: false, showsToken: link.showsToken,
+                        federatedDomain: link.federation.domain(of: profile)))
             } catch {
                 failure = failure ?? error
             }
         }
-        guard let first = targets.first else { throw failure ?? .invalid("the origin has no URL") }
-        if targets.count == 1 { return first }
-        return DownloadTarget(
-            url: first.url, isNamedByClient: false, showsToken: first.showsToken, others: Array(targets.dropFirst()))
+        guard var first = targets.first else { throw failure ?? .invalid("the origin has no URL") }
+        first.others = Array(targets.dropFirst())
+        return first
     }
 
     /// Whether the URL may be at a private address: where the link that was asked is, if that may, or under an `allow`
@@ -295,18 +300,25 @@ package struct URLTemplate: Sendable {
         }
     }
 
-    /// The lower-case hexadecimal digest of an id without blanks around it and in ASCII lower case, which is how
-    /// Gravatar and Libravatar derive theirs from a mail address.
+    /// The lower-case hexadecimal digest of an id as a mail address, which is how Gravatar and Libravatar derive theirs.
     private func hash(_ id: OpaqueID, _ algorithm: OpaquePointer?, _ name: String) throws(CacheFailure) -> String {
-        let blanks: Set<UInt8> = [0x20, 0x09, 0x0A, 0x0B, 0x0C, 0x0D]
-        var bytes = id.withBytes { $0.drop { blanks.contains($0) }.map(\.asciiLowercased) }
-        while let last = bytes.last, blanks.contains(last) { bytes.removeLast() }
+        let bytes = id.asMailAddress
         var digest = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
         var count: UInt32 = 0
         guard EVP_Digest(bytes, bytes.count, &digest, &count, algorithm, nil) == 1 else {
             throw .invalid("OpenSSL offers no \(name) here, which the origin's URL asks for")
         }
         return Hex.text(digest.prefix(Int(count)))
+    }
+}
+
+extension OpaqueID {
+    /// Without blanks around it and in ASCII lower case.
+    var asMailAddress: [UInt8] {
+        let blanks: Set<UInt8> = [0x20, 0x09, 0x0A, 0x0B, 0x0C, 0x0D]
+        var bytes = withBytes { $0.drop { blanks.contains($0) }.map(\.asciiLowercased) }
+        while let last = bytes.last, blanks.contains(last) { bytes.removeLast() }
+        return bytes
     }
 }
 

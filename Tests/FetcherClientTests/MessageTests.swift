@@ -22,12 +22,16 @@ import ThumbnailCache
         let download = Download(
             uid: 7, origin: origin, target: target, token: Secret("t".utf8), timeout: 11,
             condition: condition, framing: .bare)
+        let federated = Download(
+            uid: 7, origin: origin,
+            target: DownloadTarget(url: "https://c.test/z", isNamedByClient: false, federatedDomain: "e.test"),
+            token: nil, framing: .bare)
         let token = TokenRequest(
             uid: 7, origin: origin, endpoint: TokenEndpoint(url: "https://t.test/", clientID: "c"),
             refreshToken: Secret("r".utf8))
         return [
             .settings(settings), .origin(origin), .download(1, DownloadRequest(download)),
-            .token(2, TokenRefresh(token)), .cancel(3), .isAlive(4), .statistics(.max),
+            .download(5, DownloadRequest(federated)), .token(2, TokenRefresh(token)), .cancel(3), .isAlive(4), .statistics(.max),
         ]
     }
 

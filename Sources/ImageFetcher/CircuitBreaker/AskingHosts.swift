@@ -82,7 +82,7 @@ extension TransferScheduler.State {
     fileprivate mutating func reject(_ host: HostKey, of uid: UInt32?, _ why: CircuitBreaker.Rejection) {
         let entries = queues.indices.flatMap { queues[$0].removeAll(for: host, of: uid) }
         for ticket in entries.compactMap({ waiting.removeValue(forKey: $0.id) }) {
-            count(of: ticket.job) { $0.count(.failed(.rejected(host.authority, why))) }
+            count(of: ticket.job) { $0.count(.failed(.rejected(host, why))) }
             work.rejected.append((ticket, why))
         }
         if !entries.isEmpty { call() }
@@ -103,8 +103,24 @@ extension CircuitBreaker.Rejection {
 // What a request shows of its host, whatever it means for the transfer.
 
 extension Transfer {
-    /// The host of the current hop.
-    var host: HostKey { HostKey(origin: origin.name, authority: url.authority) }
+    /// The host of the current hop; before it is known, the domain that names it.
+    var host: HostKey {
+        if let domain = domainToAsk { return HostKey(origin: origin.name, namedBy: domain) }
+        return HostKey(origin: origin.name, authority: url.authority)
+    }
+
+    /// What the wait for a domain's answer shows, as that for any name that is to be resolved; nil: it was too long.
+    func finding(_ answer: ServiceAnswer?) -> CircuitBreakers.Finding {
+        switch answer {
+        case .records: .works
+        case .failed: .unreachable
+        case .busy: .nothing
+        case nil:
+            Self.finding(
+                afterTimeout: given, of: ticket.job.timeout, hasSentNothing: true, connectTimeout: origin.connectTimeout
+            )
+        }
+    }
 
     /// What the hop that libcurl ended with `code` shows, asked before ``conclude(_:)``. Nil while the hop goes on.
     func finding(_ code: CURLcode) -> CircuitBreakers.Finding? {

@@ -10,6 +10,14 @@ struct HostKey: Hashable, Sendable {
     let origin: String
     /// Scheme, host and port, as ``WebURL/authority`` has them.
     let authority: String
+
+    init(origin: String, authority: String) { (self.origin, self.authority) = (origin, authority) }
+
+    /// Whoever answers for a domain when it is asked for a service: no host's authority begins like its name.
+    init(origin: String, namedBy domain: String) { self.init(origin: origin, authority: ServiceName.of(domain)) }
+
+    /// A domain is part of an address, and not repeated.
+    var inSentences: String { authority.hasPrefix("_") ? "the name server of the address's domain" : authority }
 }
 
 /// Who may ask which host.

@@ -34,6 +34,7 @@ final class TransferLoop {
     private let multi: UnsafeMutableRawPointer
     private let pools = ConnectionPools()
     private var sockets: TransferSockets?
+    private let services: ServiceLookups
     private var context: TransferContext
     private var transfers: [UInt64: Transfer] = [:]
     /// By account, in nanoseconds.
@@ -70,6 +71,7 @@ final class TransferLoop {
         context = TransferContext(
             connections: ConnectionTable(), lookups: NameLookups(limits: configuration.lookupLimits),
             rulesCache: rulesCache, configuration: configuration)
+        services = ServiceLookups(loop: loop, names: context.lookups)
         self.multi = multi
         self.log = log
         self.loop = loop.assumeIsolated()
@@ -100,7 +102,7 @@ final class TransferLoop {
         setLimits(work.configuration)
         for ticket in work.expired { add(.tell(ticket, .failed(expired(ticket))), of: ticket.entry.uid) }
         for (ticket, why) in work.rejected {
-            add(.tell(ticket, .failed(.rejected(ticket.entry.host.authority, why))), of: ticket.entry.uid)
+            add(.tell(ticket, .failed(.rejected(ticket.entry.host, why))), of: ticket.entry.uid)
         }
         for ticket in work.begin { add(.begin(ticket), of: ticket.entry.uid) }
         for ticket in work.cancelled {
@@ -190,8 +192,10 @@ final class TransferLoop {
                 transfer.permit = try scheduler.ask(transfer.host, for: transfer.ticket.entry.uid, at: .now())
             }
         } catch {
-            return end(transfer, .failed(.rejected(transfer.url.authority, error)))
+            if transfer.goOn() { return send(transfer) }
+            return end(transfer, .failed(.rejected(transfer.host, error)))
         }
+        if let domain = transfer.domainToAsk { return askDomain(domain, for: transfer) }
         do throws(TransferFailure) {
             try transfer.prepare(at: .now())
             if transfer.ticket.job.kind == .download { try pools.attach(transfer.easy, to: transfer.origin) }
@@ -207,6 +211,22 @@ final class TransferLoop {
         if transfer.needsNudges, alarms?.nudge.deadline == nil { alarms?.nudge.set(.now() + Self.nudgeEvery) }
         // A handle that was added waits for this, and its turn is now.
         call(CURL_SOCKET_TIMEOUT, 0)
+    }
+
+    /// Asks whom a transfer is to ask, and goes on with it, or ends it, when that is known.
+    private func askDomain(_ domain: String, for transfer: Transfer) {
+        let ticket = transfer.ticket
+        let deadline = transfer.beginLookup(at: .now())
+        services.find(domain, for: ticket.job.asker, until: deadline, context.configuration) { [weak self] answer in
+            // One that was let go of meanwhile is not kept for this.
+            guard let self, let transfer = transfers[ticket.entry.id], !ticket.isCancelled else { return }
+            report(transfer, transfer.finding(answer))
+            guard let answer else {
+                return end(transfer, .failed(.timedOut("the name server of the address's domain did not answer")))
+            }
+            if let failure = transfer.take(answer) { return end(transfer, .failed(failure)) }
+            add(.send(transfer), of: ticket.entry.uid)
+        }
     }
 
     /// Tells what a request showed of its host; once for each permit.
@@ -323,6 +343,7 @@ final class TransferLoop {
         }
         for ticket in rest { ticket.end(.failed(.shuttingDown)) }
         isEnded = true
+        services.close()
         alarms = nil
         curl_multi_cleanup(multi)
         pools.close()

@@ -74,7 +74,7 @@ final class TransferScheduler: Sendable {
                 return .failure(failure)
             }
             if let why = state.breakers.rejection(of: host, for: job.uid, at: now) {
-                return refused(.rejected(host.authority, why))
+                return refused(.rejected(host, why))
             }
             state.lastID += 1
             let entry = TransferQueue.Entry(

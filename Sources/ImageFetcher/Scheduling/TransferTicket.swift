@@ -28,12 +28,13 @@ enum TransferJob: Sendable {
 
     /// Where its first request goes.
     var host: HostKey {
-        let authority =
-            switch self {
-            case .download(let download): WebURL.authority(ofNormalized: download.target.url)
-            case .token(_, let url): url.authority
-            }
-        return HostKey(origin: origin.name, authority: authority)
+        switch self {
+        case .download(let download):
+            if let domain = download.target.federatedDomain { return HostKey(origin: origin.name, namedBy: domain) }
+            return HostKey(origin: origin.name, authority: WebURL.authority(ofNormalized: download.target.url))
+        case .token(_, let url):
+            return HostKey(origin: origin.name, authority: url.authority)
+        }
     }
 
     /// Milliseconds for all of it.
@@ -87,8 +88,8 @@ enum TransferOutcome: Sendable {
 typealias TransferFailure = TokenFailure
 
 extension TransferFailure {
-    static func rejected(_ authority: String, _ why: CircuitBreaker.Rejection) -> Self {
-        .notAsked(why.sentence(about: authority))
+    static func rejected(_ host: HostKey, _ why: CircuitBreaker.Rejection) -> Self {
+        .notAsked(why.sentence(about: host.inSentences))
     }
 }
 

@@ -166,6 +166,7 @@ extension Transfer {
 
     func deniedSentence(_ address: IPAddress, _ reason: String) -> String {
         let what = "\(asked) is at \(address), \(reason)"
+        guard !isStrangers else { return "\(what): whom an address's domain names is never permitted that" }
         guard origin.allowPrivateAddresses else {
             return "\(what): the origin's allow-private-addresses would have to permit it"
         }

@@ -16,6 +16,8 @@ final class DownloadTransfer: Transfer {
     private let start: WebURL
     /// Requests made after the first.
     private(set) var redirects = 0
+    /// Whom the domain of the address names, if any is to say. Behind a redirect nobody else is tried.
+    private var federation: FederatedHosts
     /// What each redirect said that matters to a cache.
     private(set) var redirectHeaders: [ResponseHeaders] = []
     private var response: ResponseReader
@@ -35,6 +37,7 @@ final class DownloadTransfer: Transfer {
             throw .origin("the URL to fetch is none: \(error)")
         }
         self.download = download
+        federation = FederatedHosts(domain: download.target.federatedDomain)
         start = url
         response = ResponseReader(
             host: url.host, framing: download.framing, limits: .init(image: context.configuration.maximumImageBytes))
@@ -75,7 +78,25 @@ final class DownloadTransfer: Transfer {
 
     /// An origin's configuration names its templates' schemes, hosts and ports, and what is under an `allow` entry.
     /// Where a redirect leads otherwise is the origin's word and not the operator's.
-    override var isAllowedPrivately: Bool { rules.mayBePrivate(url, from: start) }
+    override var isAllowedPrivately: Bool { !federation.areStrangers && rules.mayBePrivate(url, from: start) }
+
+    override var isStrangers: Bool { federation.areStrangers }
+    override var domainToAsk: String? { federation.domainToAsk }
+
+    override func take(_ answer: ServiceAnswer) -> TransferFailure? {
+        do throws(TransferFailure) {
+            url = try federation.take(answer, for: start, draw: configuration.draw)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    override func goOn() -> Bool {
+        guard let next = federation.next() else { return false }
+        url = next
+        return true
+    }
 
     override var seenStatus: Int? { response.seenStatus }
     override func field(_ name: String) -> String? { response.field(name) }
@@ -90,7 +111,11 @@ final class DownloadTransfer: Transfer {
 
     override func outcome(_ code: CURLcode) -> TransferOutcome? {
         if let status = response.finalStatus { counts[.init(status: status)] += 1 }
-        guard let verdict = response.verdict(isWhole: code == CURLE_OK) else { return .failed(failure(code)) }
+        guard let verdict = response.verdict(isWhole: code == CURLE_OK) else {
+            // No request went out, for reasons of the host's.
+            if easy.hasSentNothing, !lookup.isRefused, !lacksSocket, goOn() { return nil }
+            return .failed(failure(code))
+        }
         switch verdict {
         case .image(let framed, let headers):
             return .download(image(framed, completed(headers)))
@@ -148,6 +173,7 @@ final class DownloadTransfer: Transfer {
             if case .denied = error { throw .denied(sentence) } else { throw .origin(sentence) }
         }
         redirects += 1
+        federation.settle()
         url = next
     }
 
@@ -160,7 +186,7 @@ final class DownloadTransfer: Transfer {
 
     /// The token, if this hop goes to the scheme, host and port of a link that it is for: nobody else sees it (F39).
     private func tokenForThisHop() throws(TransferFailure) -> Secret? {
-        guard let token = download.token, rules.showsToken(to: url) else { return nil }
+        guard !federation.areStrangers, let token = download.token, rules.showsToken(to: url) else { return nil }
         // A line end within it would begin a header field of somebody else's making.
         guard token.withBytes({ TokenText.isBearer($0) }) else {
             throw .refused("the token holds bytes that a bearer token cannot have, and was not sent to \(url.host)")

@@ -65,6 +65,14 @@ final class NameLookups {
     }
 }
 
+extension TransferJob {
+    /// Whom its look-ups count for.
+    var asker: NameLookups.Asker {
+        NameLookups.Asker(
+            uid: uid, origin: origin.name, most: origin.connections + TokenTransfer.mostAtOncePerOrigin)
+    }
+}
+
 /// The look-up of one request, if it comes to one. When the request goes while it is under way, it is given up.
 final class NameLookup {
     private let all: NameLookups

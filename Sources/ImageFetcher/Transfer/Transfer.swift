@@ -73,10 +73,7 @@ class Transfer {
     }
 
     private static func lookup(of ticket: TransferTicket, _ context: TransferContext) -> NameLookup {
-        let origin = ticket.job.origin
-        let asker = NameLookups.Asker(
-            uid: ticket.job.uid, origin: origin.name, most: origin.connections + TokenTransfer.mostAtOncePerOrigin)
-        return NameLookup(of: asker, among: context.lookups)
+        NameLookup(of: ticket.job.asker, among: context.lookups)
     }
 
     /// Whose handle that is; nil for one of libcurl's own.
@@ -100,12 +97,20 @@ class Transfer {
     var asked: String { url.host }
     /// Whether the current URL is one that the operator lets be at a private address.
     var isAllowedPrivately: Bool { origin.allowPrivateAddresses }
+    /// Whether a stranger has chosen the host of the current URL.
+    var isStrangers: Bool { false }
     /// The status of the answer, as soon as it is known.
     var seenStatus: Int? { easy.status == 0 ? nil : easy.status }
     /// The value of a field of the answer, by its name in lower case.
     func field(_ name: String) -> String? { easy.field(name) }
     /// Whether a status says that the uid is not to ask again, though the host works.
     func isRefusal(_ status: Int) -> Bool { false }
+    /// The domain to be asked who is asked; nil where that is known.
+    var domainToAsk: String? { nil }
+    /// Takes what that domain has said; a failure where nobody is to be asked.
+    func take(_ answer: ServiceAnswer) -> TransferFailure? { nil }
+    /// Goes on to another host where the current one cannot be reached. False where there is none.
+    func goOn() -> Bool { false }
     /// Sets what ``Transfer`` does not.
     func setOptions(of easy: EasyHandle) throws(TransferFailure) {}
     func receive(header line: UnsafeRawBufferPointer) -> Bool { true }
@@ -115,6 +120,13 @@ class Transfer {
     func outcome(_ code: CURLcode) -> TransferOutcome? { .failed(failure(code)) }
 
     // MARK: One hop
+
+    /// When the answer of ``domainToAsk`` is waited for no more: it is part of connecting.
+    func beginLookup(at now: NIODeadline) -> NIODeadline {
+        let end = min(deadline, now + .milliseconds(origin.connectTimeout))
+        given = max(0, (end - now).nanoseconds / 1_000_000)
+        return end
+    }
 
     /// Sets up the request for the current hop.
     func prepare(at now: NIODeadline) throws(TransferFailure) {

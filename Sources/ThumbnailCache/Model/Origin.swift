@@ -5,6 +5,8 @@ public struct Origin: Sendable, Equatable {
     public var url: String
     /// Whether ``url`` is shown the user's token.
     public var showsToken = true
+    /// Whether a domain may name another host than ``url`` for its addresses.
+    public var federation = Federation.none
     /// Whom to ask, in this order, where ``url`` and those before have no picture or fail: see ``mostLinks``.
     public var then: [OriginLink] = []
     /// What is served where nobody has a picture; nil for nothing.
@@ -58,8 +60,17 @@ public struct OriginLink: Sendable, Equatable {
     public var allowPrivateAddresses = false
     /// Whether it is shown the user's token.
     public var showsToken = false
+    /// As ``Origin/federation``, for this URL.
+    public var federation = Federation.none
 
     public init(url: String) { self.url = url }
+}
+
+/// How the domain of a mail address says who has the pictures of its addresses.
+public enum Federation: String, Sendable, CaseIterable {
+    case none
+    /// By SRV records, as Libravatar has it; the link's own URL is for domains that have none.
+    case libravatar
 }
 
 /// When the circuit breaker of an origin's host opens, and for how long.

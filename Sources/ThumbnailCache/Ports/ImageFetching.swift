@@ -31,13 +31,19 @@ public struct DownloadTarget: Hashable, Sendable {
     public let isNamedByClient: Bool
     /// Whether the user's token is for it. The fetcher looks once more at where each request goes.
     public let showsToken: Bool
+    /// The domain that may name another host for the same path and query, by ``Federation``; nil where none may.
+    public let federatedDomain: String?
     /// Whom to ask next, in this order, where this one has no picture or fails. These have none behind them.
-    public let others: [DownloadTarget]
+    public var others: [DownloadTarget]
 
-    public init(url: String, isNamedByClient: Bool, showsToken: Bool = true, others: [DownloadTarget] = []) {
+    public init(
+        url: String, isNamedByClient: Bool, showsToken: Bool = true, federatedDomain: String? = nil,
+        others: [DownloadTarget] = []
+    ) {
         self.url = url
         self.isNamedByClient = isNamedByClient
         self.showsToken = showsToken
+        self.federatedDomain = federatedDomain
         self.others = others
     }
 }

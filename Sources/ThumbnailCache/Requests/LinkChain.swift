@@ -12,18 +12,17 @@ extension DownloadTarget {
     /// The same links with the one of that URL before all others; nil where none has it.
     func beginning(at url: String) -> DownloadTarget? {
         let links = [DownloadTarget](self)
-        guard let first = links.first(where: { $0.url == url }) else { return nil }
-        return DownloadTarget(
-            url: first.url, isNamedByClient: first.isNamedByClient, showsToken: first.showsToken,
-            others: links.filter { $0.url != url })
+        guard var first = links.first(where: { $0.url == url }) else { return nil }
+        first.others = links.filter { $0.url != url }
+        return first
     }
 }
 
 extension [DownloadTarget] {
     /// All links, the first among them, each by itself.
     init(_ target: DownloadTarget) {
-        let first = DownloadTarget(
-            url: target.url, isNamedByClient: target.isNamedByClient, showsToken: target.showsToken)
+        var first = target
+        first.others = []
         self = [first] + target.others
     }
 }

@@ -19,6 +19,7 @@ extension Configuration {
     static let originSettings: [Setting<OriginDraft>] = [
         Setting("url", \.origin.url, .webURL),
         Setting("show-token", \.origin.showsToken, .flag),
+        Setting("federation", \.origin.federation, .word),
         Setting("then", \.origin.then, .list(of: link, such: "[{ url = \"https://b.example.org/{profile}\" }]")),
         Setting("fallback", \.fallback, .path(orNone: true)),
         Setting("default-size", \.origin.defaultSize, .count(1...4096)),
@@ -113,6 +114,7 @@ extension Configuration {
         Setting("url", \.url, .webURL),
         Setting("allow-private-addresses", \.allowPrivateAddresses, .flag),
         Setting("show-token", \.showsToken, .flag),
+        Setting("federation", \.federation, .word),
     ]
 
     private static var link: SettingKind<OriginLink> {

@@ -65,13 +65,21 @@ extension CurlImageFetcher {
         _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000, isNamedByClient: Bool = false,
         token: Secret? = nil, condition: DownloadCondition? = nil, framing: ReplyFraming = .bare
     ) async throws -> DownloadOutcome {
+        try await fetch(
+            DownloadTarget(url: url, isNamedByClient: isNamedByClient), of: origin.at(url), uid: uid, token: token,
+            condition: condition, framing: framing)
+    }
+
+    /// The same of a target that is more than a URL.
+    func fetch(
+        _ target: DownloadTarget, of origin: Origin, uid: UInt32 = 1000, token: Secret? = nil,
+        condition: DownloadCondition? = nil, framing: ReplyFraming = .bare
+    ) async throws -> DownloadOutcome {
         try await withCheckedThrowingContinuation { continuation in
             do {
-                let target = DownloadTarget(url: url, isNamedByClient: isNamedByClient)
                 _ = try start(
                     Download(
-                        uid: uid, origin: origin.at(url), target: target, token: token, condition: condition,
-                        framing: framing)
+                        uid: uid, origin: origin, target: target, token: token, condition: condition, framing: framing)
                 ) { continuation.resume(returning: $0) }
             } catch {
                 continuation.resume(throwing: error)

@@ -41,6 +41,7 @@ final class Nginx {
               server {
                 listen 127.0.0.1:\(plainPort);
                 listen 127.0.0.1:\(securePort) ssl http2;
+                listen 127.0.0.2:\(securePort) ssl http2;
                 listen 127.0.0.1:\(securePlainPort) ssl;
                 ssl_certificate \(directory)/server.pem; ssl_certificate_key \(directory)/server.key;
                 root \(directory)/www;

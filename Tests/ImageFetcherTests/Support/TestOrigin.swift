@@ -206,6 +206,12 @@ enum TestSocket {
         return client
     }
 
+    static func give(_ socket: Int32, address: String, port: UInt16) throws {
+        try withAddress(address, port) { address, length in
+            guard Glibc.bind(socket, address, length) == 0 else { throw TestSocketError(call: "bind") }
+        }
+    }
+
     static func port(of socket: Int32) throws -> UInt16 {
         // The port is in the same place in an IPv6 address.
         var address = sockaddr_in6()

@@ -129,7 +129,10 @@ import Testing
             [origins.other]
             url = "https://other.example.org/{profile_md5}"
             [origins.long]
-            url = "https://a.example"
+            url = "https://a.example/avatar/{profile_sha256}"
+            show-token = false
+            federation = "libravatar"
+            then = [{ url = "https://b.example/avatar/{profile_md5}", federation = "libravatar" }]
             backoff = "2h"
             [origins.short]
             url = "https://a.example"
@@ -180,7 +183,7 @@ import Testing
                 staleWhileRevalidate: 7200, staleIfError: 259_200, caFile: "/dev/null",
                 proxy: "socks5h://127.0.0.1:9050"),
             "other": Origin(name: "other", url: "https://other.example.org/{profile_md5}"),
-            "long": Origin(name: "long", url: "https://a.example"),
+            "long": Origin(name: "long", url: "https://a.example/avatar/{profile_sha256}"),
             "short": Origin(name: "short", url: "https://a.example"),
         ]
         // A default gives way.
@@ -194,6 +197,10 @@ import Testing
         var company = OriginLink(url: "http://10.0.0.1/{profile}")
         (company.allowPrivateAddresses, company.showsToken) = (true, true)
         expected.origins["work"]?.then = [OriginLink(url: "https://second.example.org/{profile}"), company]
+        expected.origins["long"]?.federation = .libravatar
+        expected.origins["long"]?.showsToken = false
+        expected.origins["long"]?.then = [OriginLink(url: "https://b.example/avatar/{profile_md5}")]
+        expected.origins["long"]?.then[0].federation = .libravatar
         expected.origins["work"]?.tokenEndpoint = TokenEndpoint(url: "https://id.example.org/token", clientID: "c")
         expected.limits = .init(
             image: 1 << 20, dimension: 100, pixels: 5_000, renditionsPerProfile: 2, id: 64, arguments: 32,

@@ -1,0 +1,105 @@
+/* CDNS: see include/cdns.h. */
+#include "cdns.h"
+
+#include <arpa/nameser.h>
+#include <resolv.h>
+#include <stddef.h>
+#include <sys/time.h>
+
+_Static_assert(sizeof(((struct cdns_srv *)0)->host) >= NS_MAXDNAME, "a host has the room that libresolv may need");
+
+int cdns_start(void) { return ares_library_init(ARES_LIB_INIT_ALL); }
+
+int cdns_open(ares_channel *channel, const char *servers, int milliseconds, ares_sock_state_cb watch, void *context) {
+  struct ares_options options = {0};
+  /* A larger answer than this is asked for over TCP; one of up to this is not cut up on its way. */
+  options.flags = ARES_FLAG_EDNS;
+  options.ednspsz = 1232;
+  /* Twice, the second time for twice as long. */
+  options.tries = 2;
+  options.timeout = milliseconds / 3 > 0 ? milliseconds / 3 : 1;
+  options.sock_state_cb = watch;
+  options.sock_state_cb_data = context;
+  int code = ares_init_options(channel, &options,
+                               ARES_OPT_FLAGS | ARES_OPT_EDNSPSZ | ARES_OPT_TRIES | ARES_OPT_TIMEOUTMS |
+                                   ARES_OPT_SOCK_STATE_CB);
+  if (code != ARES_SUCCESS || servers == NULL)
+    return code;
+  code = ares_set_servers_ports_csv(*channel, servers);
+  if (code != ARES_SUCCESS)
+    ares_destroy(*channel);
+  return code;
+}
+
+void cdns_ask_srv(ares_channel channel, const char *name, ares_callback answered, void *context) {
+  ares_query(channel, name, ns_c_in, ns_t_srv, answered, context);
+}
+
+int cdns_meaning(int code) {
+  switch (code) {
+  case ARES_SUCCESS:
+    return CDNS_ANSWERED;
+  /* The name has none of this kind, or there is no such name. */
+  case ARES_ENODATA:
+  case ARES_ENOTFOUND:
+    return CDNS_NO_RECORDS;
+  case ARES_ENOMEM:
+    return CDNS_NO_MEMORY;
+  default:
+    return CDNS_FAILED;
+  }
+}
+
+long cdns_timeout(ares_channel channel) {
+  struct timeval room;
+  struct timeval *left = ares_timeout(channel, NULL, &room);
+  return left == NULL ? -1 : (long)left->tv_sec * 1000 + (long)left->tv_usec / 1000;
+}
+
+/* RFC 2181 section 8: a lifetime with the highest bit set is none. */
+static void limit(long *seconds, unsigned long lifetime) {
+  long value = lifetime > INT32_MAX ? 0 : (long)lifetime;
+  if (*seconds < 0 || value < *seconds)
+    *seconds = value;
+}
+
+int cdns_read_srv(const unsigned char *answer, int length, struct cdns_srv *records, int most, long *seconds) {
+  ns_msg message;
+  ns_rr record;
+  int count = 0;
+  *seconds = -1;
+  if (answer == NULL || length <= 0 || ns_initparse(answer, length, &message) != 0)
+    return -1;
+  for (int index = 0; index < ns_msg_count(message, ns_s_an); index++) {
+    if (ns_parserr(&message, ns_s_an, index, &record) != 0)
+      return -1;
+    limit(seconds, ns_rr_ttl(record));
+    if (ns_rr_type(record) != ns_t_srv || ns_rr_class(record) != ns_c_in)
+      continue;
+    /* Three numbers and a name. */
+    const unsigned char *data = ns_rr_rdata(record);
+    if (ns_rr_rdlen(record) < 7)
+      return -1;
+    if (count < most) {
+      struct cdns_srv *srv = &records[count];
+      srv->priority = ns_get16(data);
+      srv->weight = ns_get16(data + 2);
+      srv->port = ns_get16(data + 4);
+      int taken = ns_name_uncompress(ns_msg_base(message), data + ns_rr_rdlen(record), data + 6, srv->host,
+                                     sizeof(srv->host));
+      if (taken != ns_rr_rdlen(record) - 6)
+        return -1;
+    }
+    count++;
+  }
+  for (int index = 0; count == 0 && index < ns_msg_count(message, ns_s_ns); index++) {
+    if (ns_parserr(&message, ns_s_ns, index, &record) != 0)
+      return -1;
+    /* Two names and five numbers, of which the last is how long "there is none" is good for. */
+    if (ns_rr_type(record) != ns_t_soa || ns_rr_rdlen(record) < 22)
+      continue;
+    limit(seconds, ns_rr_ttl(record));
+    limit(seconds, ns_get32(ns_rr_rdata(record) + ns_rr_rdlen(record) - 4));
+  }
+  return count;
+}

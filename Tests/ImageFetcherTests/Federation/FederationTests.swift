@@ -1,0 +1,354 @@
+import Testing
+
+@testable import ImageFetcher
+@testable import Origins
+@testable import ThumbnailCache
+
+/// Downloads whose host the domain of the address names: a real name server and a real server with TLS, on loopback.
+@Suite(.serialized, .timeLimit(.minutes(5))) struct FederationTests {
+    /// What each test has: whom domains name is decided by `script`.
+    private struct World {
+        let nginx: Nginx
+        let names: TestNameServer
+        let fetcher: CurlImageFetcher
+        var origin: Origin
+
+        /// The link's own URL, of a path that the server answers with a picture or not.
+        func central(_ path: String = "/avatar/bob") -> String { "https://localhost:\(nginx.securePort)\(path)?s=80" }
+        func federated(_ path: String = "/avatar/bob", host: String = "images.example") -> String {
+            "https://\(host):\(nginx.securePort)\(path)?s=80"
+        }
+
+        func fetch(
+            _ domain: String?, _ path: String = "/avatar/bob", token: Secret? = nil,
+            condition: DownloadCondition? = nil
+        ) async -> DownloadOutcome {
+            do {
+                let target = DownloadTarget(url: central(path), isNamedByClient: false, federatedDomain: domain)
+                return try await fetcher.fetch(target, of: origin, token: token, condition: condition)
+            } catch let failure as DownloadFailure {
+                return .failed(failure)
+            } catch {
+                Issue.record(error)
+                return .failed(.shuttingDown)
+            }
+        }
+    }
+
+    /// - Parameters:
+    ///   - mayReachLoopback: whether what is on loopback passes for public.
+    ///   - address: of `images.example`.
+    private func withWorld(
+        mayReachLoopback: Bool = true, imagesAt address: String = "127.0.0.1",
+        _ configure: (inout FetcherConfiguration) -> Void,
+        _ script: @escaping @Sendable (String, UInt16) -> TestNameServer.Reply, _ body: (World) async throws -> Void
+    ) async throws {
+        let locations = """
+            location /avatar/ { rewrite ^ /a.png break; default_type image/png; }
+            location = /avatar/nobody { return 404; }
+            location = /avatar/broken { return 500; }
+            location = /avatar/moved { return 302 https://images.example:$server_port/avatar/bob; }
+            location = /avatar/inward { return 302 https://localhost:$server_port/avatar/bob; }
+            location = /avatar/token { if ($http_authorization != "") { return 410; } rewrite ^ /a.png break; }
+            """
+        let nginx = try Nginx(files: ["a.png": TestImage.png], locations: locations)
+        defer { nginx.stop() }
+        let port = nginx.securePort
+        let names = try TestNameServer { script($0, port) }
+        defer { names.stop() }
+        let ports = [nginx.securePort, nginx.securePlainPort]
+        try await withFetcher {
+            $0.nameServers = names.address
+            $0.resolverOverrides = {
+                ports.flatMap { port in
+                    ["expired.example", "localhost"].map { "\($0):\(port):127.0.0.1" }
+                        + ["images.example:\(port):\(address)"]
+                }
+            }
+            if mayReachLoopback {
+                $0.addressGuard.exceptions = [.v4(0x7F00_0001)]
+                $0.addressGuard.ownExceptions = [.v4(0x7F00_0001)]
+            }
+            configure(&$0)
+        } _: { fetcher in
+            var origin = Origin.test(url: "https://localhost:\(port)/avatar/{profile_sha256}?s={size}")
+            origin.caFile = nginx.caFile
+            try await body(World(nginx: nginx, names: names, fetcher: fetcher, origin: origin))
+        }
+    }
+
+    /// The same with the settings as they are.
+    private func withWorld(
+        mayReachLoopback: Bool = true,
+        _ script: @escaping @Sendable (String, UInt16) -> TestNameServer.Reply, _ body: (World) async throws -> Void
+    ) async throws {
+        try await withWorld(mayReachLoopback: mayReachLoopback, { _ in }, script, body)
+    }
+
+    // MARK: Whom a domain names
+
+    @Test func `a picture comes from whom the domain names, and the link's path and query go there`() async throws {
+        try await withWorld { name, port in
+            .records([.init(port: port, host: "images.example")])
+        } _: { world in
+            let outcome = await world.fetch("friends.example")
+            #expect(outcome.image?.redirectedTo == world.federated(), "\(outcome)")
+            #expect(world.names.questions == ["_avatars-sec._tcp.friends.example"])
+            // There it is believed, too, that there is none.
+            #expect(await world.fetch("friends.example", "/avatar/nobody").kind == "missing")
+            #expect(await world.fetch("friends.example", "/avatar/broken").kind == "origin")
+        }
+    }
+
+    @Test(arguments: [.none(), .noName, .records([.init(port: 443, host: ".")])] as [TestNameServer.Reply])
+    func `F86: a domain that names nobody has its pictures at the link's own URL, and is not asked again soon`(
+        reply: TestNameServer.Reply
+    ) async throws {
+        try await withWorld { _, _ in
+            reply
+        } _: { world in
+            for _ in 0..<3 {
+                let outcome = await world.fetch("friends.example")
+                #expect(outcome.kind == "image" && outcome.image?.redirectedTo == nil, "\(outcome)")
+            }
+            #expect(world.names.questions.count == 1)
+        }
+    }
+
+    @Test func `what is no address asks no name server`() async throws {
+        try await withWorld { _, _ in
+            .silence
+        } _: { world in
+            #expect(await world.fetch(nil).kind == "image")
+            #expect(world.names.questions.isEmpty)
+        }
+    }
+
+    @Test func `F86: the next host is asked where one has no address, refuses connections, or has no good certificate`()
+        async throws
+    {
+        let closed = try TestSocket.freePort()
+        try await withWorld { _, port in
+            .records([
+                .init(priority: 3, port: port, host: "images.example"),
+                .init(priority: 2, port: port, host: "expired.example"),
+                .init(priority: 1, port: closed, host: "images.example"),
+            ])
+        } _: { world in
+            // The last is the one that works.
+            var origin = world.origin
+            origin.breaker = BreakerPolicy(failures: 1, backoff: 86_400_000, backoffMax: 86_400_000)
+            let another = World(nginx: world.nginx, names: world.names, fetcher: world.fetcher, origin: origin)
+            // The second time breakers keep the first two from being asked.
+            for _ in 0..<2 {
+                let outcome = await another.fetch("friends.example")
+                #expect(outcome.image?.redirectedTo == world.federated(), "\(outcome)")
+            }
+            #expect(world.fetcher.statistics.hostsOpen == 2)
+        }
+    }
+
+    @Test func `F86: where none of its hosts can be reached the link has failed, and its own URL is not asked`()
+        async throws
+    {
+        let closed = try TestSocket.freePort()
+        try await withWorld { _, _ in
+            .records([.init(port: closed, host: "images.example")])
+        } _: { world in
+            #expect(await world.fetch("friends.example").kind == "origin")
+            #expect(try world.nginx.requests().isEmpty)
+        }
+    }
+
+    // MARK: Name servers that fail
+
+    @Test(
+        arguments: [
+            .code(1), .code(2), .code(5), .altered { Array($0.prefix(20)) },
+            // Its one record is shorter than it says.
+            .altered { $0.dropLast(4) + [] },
+            .altered { $0.dropLast(11) + [1, 0x61, 0xC0, 0xFF] },
+        ] as [TestNameServer.Reply])
+    func `F86: a name server that fails, or talks nonsense, is the link's failure`(reply: TestNameServer.Reply)
+        async throws
+    {
+        try await withWorld {
+            $0.longestServiceQuery = 200
+        } _: { _, _ in
+            reply
+        } _: { world in
+            let outcome = await world.fetch("friends.example")
+            #expect(outcome.kind == "origin", "\(outcome)")
+            #expect(!outcome.sentence.contains("friends"))
+            #expect(try world.nginx.requests().isEmpty)
+        }
+    }
+
+    @Test func `F86: one that never answers takes its time, and a breaker keeps others from waiting as long`()
+        async throws
+    {
+        try await withWorld {
+            $0.longestServiceQuery = 100
+        } _: { _, _ in
+            .silence
+        } _: { world in
+            var world = world
+            world.origin.breaker = BreakerPolicy(failures: 2, backoff: 86_400_000, backoffMax: 86_400_000)
+            for _ in 0..<2 { #expect(await world.fetch("friends.example").kind == "origin") }
+            let asked = world.names.questions.count
+            let rejected = await world.fetch("friends.example")
+            #expect(rejected.isRejected && !rejected.sentence.contains("friends"), "\(rejected)")
+            #expect(world.names.questions.count == asked)
+            // Another domain, and who asks the link's own host, are not concerned.
+            #expect(await world.fetch(nil).kind == "image")
+            #expect(await world.fetch("others.example").kind == "origin")
+            #expect(world.names.questions.last == "_avatars-sec._tcp.others.example")
+        }
+    }
+
+    @Test func `F36, F86: a download waits no longer than it may connect, whatever the question takes`() async throws {
+        try await withWorld {
+            $0.longestServiceQuery = 86_400_000
+        } _: { _, _ in
+            .silence
+        } _: { world in
+            var world = world
+            world.origin.connectTimeout = 50
+            #expect(await world.fetch("friends.example").kind == "timedOut")
+            world.origin.connectTimeout = 600_000
+            world.origin.timeout = 50
+            #expect(await world.fetch("friends.example").kind == "timedOut")
+            // It is the same question that both have waited for.
+            #expect(Set(world.names.questions) == ["_avatars-sec._tcp.friends.example"])
+        }
+    }
+
+    @Test func `an answer that is too large for a datagram comes over TCP`() async throws {
+        try await withWorld { _, port in
+            .records(
+                (0..<60 as Range<UInt16>).map { number in
+                    .init(priority: number, port: port, host: number == 0 ? "images.example" : "host\(number).example")
+                })
+        } _: { world in
+            let outcome = await world.fetch("friends.example")
+            #expect(outcome.image?.redirectedTo == world.federated(), "\(outcome)")
+            #expect(world.names.overTCP == 1)
+        }
+    }
+
+    // MARK: What strangers may not
+
+    @Test func `F31, F86: a host at a private address is refused, whatever the link may reach`() async throws {
+        try await withWorld(mayReachLoopback: false) { name, port in
+            if name.hasSuffix(".nobody.example") { return .noName }
+            // The link's own host among them, which the link itself may reach.
+            return .records([.init(port: port, host: name.contains("own") ? "images.example" : "expired.example")])
+        } _: { world in
+            var world = world
+            world.origin.allow = ["https://images.example:\(world.nginx.securePort)/"]
+            world.origin.then = [OriginLink(url: world.federated("/{profile}"))]
+            world.origin.then[0].allowPrivateAddresses = true
+            for domain in ["own.example", "friends.example"] {
+                let outcome = await world.fetch(domain)
+                #expect(outcome.kind == "denied" && outcome.sentence.contains("never permitted"), "\(outcome)")
+            }
+            #expect(try world.nginx.requests().isEmpty)
+            #expect(await world.fetch("nobody.example").kind == "image")
+        }
+    }
+
+    @Test func `F31, F86: nor does a redirect of theirs lead into the network that the link may reach`() async throws {
+        // 127.0.0.2 passes for public, and 127.0.0.1, where the link's own host is, for private.
+        try await withWorld(mayReachLoopback: false, imagesAt: "127.0.0.2") {
+            $0.addressGuard.exceptions = [.v4(0x7F00_0002)]
+            $0.addressGuard.ownExceptions = [.v4(0x7F00_0002)]
+        } _: { _, port in
+            .records([.init(port: port, host: "images.example")])
+        } _: { world in
+            let outcome = await world.fetch("friends.example", "/avatar/inward")
+            #expect(outcome.kind == "denied" && outcome.sentence.contains("never permitted"), "\(outcome)")
+            #expect(await world.fetch("friends.example").image?.redirectedTo == world.federated())
+            #expect(await world.fetch("friends.example", "/avatar/moved").kind == "image")
+            #expect(await world.fetch(nil).kind == "image")
+        }
+    }
+
+    @Test func `F39, F86: no token is shown to whom a domain names, nor where that leads`() async throws {
+        try await withWorld { name, port in
+            .records([.init(port: port, host: name.contains("own") ? "localhost" : "images.example")])
+        } _: { world in
+            for domain in ["own.example", "friends.example"] {
+                let outcome = await world.fetch(domain, "/avatar/token", token: Secret("secret".utf8))
+                #expect(outcome.kind == "image", "\(outcome)")
+            }
+            // The link's own host is shown it: the server does look.
+            #expect(await world.fetch(nil, "/avatar/token", token: Secret("secret".utf8)).kind == "missing")
+        }
+    }
+
+    // MARK: Many who ask
+
+    @Test func `I6, F86: a domain is asked once, however many wait, and one who leaves takes nobody along`()
+        async throws
+    {
+        let (asked, release) = (Gate(), Gate())
+        try await withWorld { _, port in
+            asked.open()
+            release.block()
+            return .records([.init(port: port, host: "images.example")])
+        } _: { world in
+            let target = DownloadTarget(
+                url: world.central(), isNamedByClient: false, federatedDomain: "friends.example")
+            let download = Download(uid: 1, origin: world.origin, target: target, token: nil, framing: .bare)
+            let first = try world.fetcher.start(download) { _ in Issue.record("it was cancelled") }
+            await asked.opened()
+            async let others = withTaskGroup(of: DownloadOutcome.self) { group in
+                for _ in 0..<20 { group.addTask { await world.fetch("friends.example") } }
+                return await group.reduce(into: []) { $0.append($1) }
+            }
+            first.cancel()
+            while world.fetcher.statistics.inFlight < 20 { await Task.yield() }
+            release.open()
+            for outcome in await others { #expect(outcome.image?.redirectedTo == world.federated(), "\(outcome)") }
+            #expect(world.names.questions.count == 1)
+        }
+    }
+
+    @Test func `I8, F86: questions count as look-ups do, and one without room is BUSY`() async throws {
+        try await withWorld {
+            $0.lookups = 0
+        } _: { _, _ in
+            .noName
+        } _: { world in
+            var world = world
+            world.origin.breaker = BreakerPolicy(failures: 1, backoff: 86_400_000, backoffMax: 86_400_000)
+            for _ in 0..<2 { #expect(await world.fetch("friends.example").kind == "busy") }
+            #expect(world.names.questions.isEmpty)
+        }
+    }
+
+    @Test func `F86: a fetcher that is stopped meanwhile says so to who waits`() async throws {
+        let asked = Gate()
+        try await withWorld { _, _ in
+            asked.open()
+            return .silence
+        } _: { world in
+            async let outcome = world.fetch("friends.example")
+            await asked.opened()
+            world.fetcher.shutdown()
+            #expect(await outcome.kind == "shuttingDown")
+        }
+    }
+
+    @Test func `a picture that is held is asked about where it came from`() async throws {
+        try await withWorld { name, port in
+            name.contains("friends") ? .records([.init(port: port, host: "images.example")]) : .noName
+        } _: { world in
+            let etag = await world.fetch("friends.example").image?.headers["etag"]
+            let held = DownloadCondition(url: world.federated(), etag: etag, lastModified: nil)
+            #expect(await world.fetch("friends.example", condition: held).kind == "not modified")
+            // Its validators mean nothing to another host.
+            #expect(await world.fetch("nobody.example", condition: held).kind == "image")
+        }
+    }
+}

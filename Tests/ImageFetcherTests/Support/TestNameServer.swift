@@ -1,0 +1,168 @@
+import Foundation
+import Glibc
+import NIOConcurrencyHelpers
+
+/// A name server on loopback, over UDP and TCP, that says what a test tells it to and notes what it was asked.
+final class TestNameServer: Sendable {
+    enum Reply: Sendable {
+        case records([Record], ttl: UInt32 = 300)
+        /// There are no such records; with how long that is good for.
+        case none(ttl: UInt32 = 300)
+        /// There is no such name.
+        case noName
+        case code(UInt8)
+        /// What a real reply is made into.
+        case altered(@Sendable ([UInt8]) -> [UInt8])
+        case silence
+    }
+
+    struct Record: Sendable {
+        var priority: UInt16 = 10
+        var weight: UInt16 = 0
+        var port: UInt16
+        var host: String
+    }
+
+    let port: UInt16
+    private let datagrams: Int32
+    private let listener: Int32
+    private let script: @Sendable (String) -> Reply
+    private let state = NIOLockedValueBox((questions: [String](), overTCP: 0))
+
+    /// - Parameter script: given the name asked for; called on the server's threads, which it may block.
+    init(_ script: @escaping @Sendable (String) -> Reply) throws {
+        self.script = script
+        listener = try TestSocket.listen(address: "127.0.0.1", port: TestSocket.freePort(), backlog: 8)
+        port = try TestSocket.port(of: listener)
+        datagrams = socket(AF_INET, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        try TestSocket.give(datagrams, address: "127.0.0.1", port: port)
+        Thread.detachNewThread { [self] in serveDatagrams() }
+        Thread.detachNewThread { [self] in serveStreams() }
+    }
+
+    /// As `FetcherConfiguration.nameServers` has it.
+    var address: String { "127.0.0.1:\(port)" }
+    var questions: [String] { state.withLockedValue { $0.questions } }
+    /// Questions that came over TCP, behind the same over UDP.
+    var overTCP: Int { state.withLockedValue { $0.overTCP } }
+
+    func stop() {
+        shutdown(listener, Int32(SHUT_RDWR))
+        shutdown(datagrams, Int32(SHUT_RDWR))
+    }
+
+    private func serveDatagrams() {
+        defer { close(datagrams) }
+        while true {
+            var question = [UInt8](repeating: 0, count: 2048)
+            var peer = sockaddr_storage()
+            var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+            let count = withUnsafeMutableBytes(of: &peer) { bytes in
+                recvfrom(
+                    datagrams, &question, question.count, 0, bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self),
+                    &length)
+            }
+            guard count > 12 else { return }
+            guard var reply = answer(Array(question.prefix(count))) else { continue }
+            // As much as was said to fit; the rest is for TCP.
+            if reply.count > 1232 {
+                reply = Array(reply.prefix(12 + 4 + Self.lengthOfName(reply, at: 12)))
+                reply[2] |= 0x02
+                reply.replaceSubrange(6..<12, with: [0, 0, 0, 0, 0, 0])
+            }
+            withUnsafeBytes(of: &peer) { bytes in
+                _ = sendto(
+                    datagrams, reply, reply.count, 0, bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self), length)
+            }
+        }
+    }
+
+    private func serveStreams() {
+        while true {
+            let connection = accept(listener, nil, nil)
+            guard connection >= 0 else {
+                _ = close(listener)
+                return
+            }
+            var question = [UInt8](repeating: 0, count: 2048)
+            // A question is short enough to come whole.
+            let count = recv(connection, &question, question.count, 0)
+            if count > 14, let reply = answer(Array(question[2..<count])) {
+                state.withLockedValue { $0.overTCP += 1 }
+                var framed = Self.number(UInt16(reply.count)) + reply
+                while !framed.isEmpty {
+                    let sent = send(connection, framed, framed.count, Int32(MSG_NOSIGNAL))
+                    guard sent > 0 else { break }
+                    framed.removeFirst(sent)
+                }
+            }
+            close(connection)
+        }
+    }
+
+    private func answer(_ question: [UInt8]) -> [UInt8]? {
+        let end = 12 + Self.lengthOfName(question, at: 12) + 4
+        guard end <= question.count else { return nil }
+        let name = Self.name(question, at: 12)
+        state.withLockedValue { $0.questions.append(name) }
+        switch script(name) {
+        case .silence: return nil
+        case .altered(let alter):
+            return alter(Self.message(question, end, .records([Record(port: 443, host: "a.example")])))
+        case let reply: return Self.message(question, end, reply)
+        }
+    }
+
+    /// The message of a reply (RFC 1035 section 4): header, the question again, records.
+    private static func message(_ question: [UInt8], _ end: Int, _ reply: Reply) -> [UInt8] {
+        var (code, answers, authorities): (UInt8, [[UInt8]], [[UInt8]]) = (0, [], [])
+        switch reply {
+        case .records(let records, let ttl):
+            answers = records.map { record in
+                let data =
+                    number(record.priority) + number(record.weight) + number(record.port) + encoded(record.host)
+                return resource(33, ttl, data)
+            }
+        case .none(let ttl): authorities = [authority(ttl)]
+        case .noName: (code, authorities) = (3, [authority(300)])
+        case .code(let number): code = number
+        case .altered, .silence: break
+        }
+        let header = [question[0], question[1], 0x81, 0x80 | code] + number(1) + number(UInt16(answers.count))
+        return header + number(UInt16(authorities.count)) + number(0) + question[12..<end]
+            + (answers + authorities).flatMap { $0 }
+    }
+
+    /// A record of the name asked for.
+    private static func resource(_ type: UInt16, _ ttl: UInt32, _ data: [UInt8]) -> [UInt8] {
+        [0xC0, 12] + number(type) + number(1) + number(ttl) + number(UInt16(data.count)) + data
+    }
+
+    private static func authority(_ ttl: UInt32) -> [UInt8] {
+        let numbers: [UInt32] = [1, 3600, 600, 86_400, ttl]
+        return resource(6, 86_400, encoded("ns.example") + encoded("root.example") + numbers.flatMap { number($0) })
+    }
+
+    private static func number<Number: FixedWidthInteger>(_ value: Number) -> [UInt8] {
+        withUnsafeBytes(of: value.bigEndian) { Array($0) }
+    }
+
+    private static func encoded(_ name: String) -> [UInt8] {
+        name.split(separator: ".").flatMap { [UInt8($0.utf8.count)] + $0.utf8 } + [0]
+    }
+
+    private static func lengthOfName(_ message: [UInt8], at start: Int) -> Int {
+        var index = start
+        while index < message.count, message[index] > 0 { index += 1 + Int(message[index]) }
+        return index + 1 - start
+    }
+
+    private static func name(_ message: [UInt8], at start: Int) -> String {
+        var (index, labels): (Int, [String]) = (start, [])
+        while index < message.count, message[index] > 0 {
+            labels.append(String(decoding: message[(index + 1)...].prefix(Int(message[index])), as: UTF8.self))
+            index += 1 + Int(message[index])
+        }
+        return labels.joined(separator: ".")
+    }
+}

@@ -1,0 +1,91 @@
+import Testing
+import ThumbnailCache
+
+@testable import Origins
+
+/// Which domain is asked who has the pictures of an address, and which links ask at all.
+@Suite struct FederationTests {
+    static let long = (0..<4).map { _ in String(repeating: "a", count: 57) }.joined(separator: ".")
+
+    @Test(arguments: [
+        ("bob@example.org", "example.org"), (" Bob@Example.ORG \n", "example.org"), ("a@b@example.org", "example.org"),
+        ("\"a b\"@example.org", "example.org"), ("\u{e4}@example.org", "example.org"),
+        ("bob@xn--bcher-kva.example", "xn--bcher-kva.example"), ("bob@a-b.c1.example", "a-b.c1.example"),
+        ("bob@1.2.example", "1.2.example"), ("bob@\(long).eee", "\(long).eee"),
+        // No address, or none of a domain that DNS could know.
+        ("bob", nil), ("", nil), ("@", nil), ("@example.org", nil), ("bob@", nil), ("bob@example", nil),
+        ("bob@.example.org", nil), ("bob@example..org", nil), ("bob@example.org.", nil), ("bob@-a.example", nil),
+        ("bob@a-.example", nil), ("bob@a_b.example", nil), ("bob@exa mple.org", nil), ("bob@example.org\u{0}", nil),
+        ("bob@a*.example", nil), ("bob@\u{fc}.example", nil), ("bob@127.0.0.1", nil), ("bob@[127.0.0.1]", nil),
+        ("bob@[IPv6:::1]", nil), ("bob@1.2.3.0x7f", nil), ("bob@example.org/x", nil), ("bob@example.org:25", nil),
+        ("bob@printer.local", nil), ("bob@a.localhost", nil), ("bob@x.onion", nil), ("bob@x.invalid", nil),
+        ("bob@\(long).eeee", nil), ("bob@\(String(repeating: "a", count: 64)).example", nil),
+    ])
+    func `F86: a domain is what stands behind the last @, strictly`(address: String, domain: String?) {
+        #expect(Federation.libravatar.domain(of: OpaqueID(address)) == domain)
+        #expect(Federation.none.domain(of: OpaqueID(address)) == nil)
+    }
+
+    private static let url = "https://central.example/avatar/{profile_sha256}?s={size}&d=404"
+
+    private func origin(_ url: String = url) -> Origin {
+        var origin = Origin(name: "default", url: url)
+        origin.federation = .libravatar
+        origin.showsToken = false
+        return origin
+    }
+
+    @Test func `a link that federates has the domain of each address with it, and the others have not`() throws {
+        var origin = origin()
+        origin.then = [OriginLink(url: "https://b.example/{profile_md5}")]
+        let rules = try OriginRules(origin)
+        func target(_ profile: String, url: String? = nil) throws -> DownloadTarget {
+            try rules.target(
+                origin: origin, user: OpaqueID("alice"), slot: Slot(profile: OpaqueID(profile), size: 0), url: url)
+        }
+        let bob = try target("bob@friends.example")
+        #expect(bob.federatedDomain == "friends.example" && bob.others.map(\.federatedDomain) == [nil])
+        #expect(bob.url.hasPrefix("https://central.example/avatar/") && bob.url.hasSuffix("?s=128&d=404"))
+        #expect(try target("bob").federatedDomain == nil)
+
+        origin.allow = ["https://central.example/"]
+        let named = try OriginRules(origin).target(
+            origin: origin, user: OpaqueID("alice"), slot: Slot(profile: OpaqueID("bob@friends.example"), size: 0),
+            url: "https://central.example/avatar/00")
+        #expect(named.isNamedByClient && named.federatedDomain == nil)
+    }
+
+    @Test(arguments: [
+        "https://central.example/avatar/{profile_md5}", "https://central.example:8443/avatar/{profile_sha256}?d=404",
+        "HTTPS://Central.example/avatar/{profile_md5}?s={size}",
+    ])
+    func `a link may federate that any host of Libravatar's would understand`(url: String) throws {
+        _ = try OriginRules(origin(url))
+    }
+
+    @Test(arguments: [
+        "http://central.example/avatar/{profile_sha256}", "https://central.example/{profile_sha256}",
+        "https://central.example/x/avatar/{profile_sha256}", "https://central.example/avatar/{profile_sha256}/x",
+        "https://central.example/avatar/{profile}", "https://central.example/avatar/{profile_sha256}?u={user}",
+        "https://central.example/avatar/{profile_sha256}?p={profile}",
+    ])
+    func `F86: a link whose URL strangers must not be asked for does not federate`(url: String) {
+        #expect(performing: { _ = try OriginRules(origin(url)) }, throws: { ($0 as? OriginError)?.key == "federation" })
+    }
+
+    @Test func `F39, F86: neither a link with a token federates nor one behind a proxy`() {
+        var withToken = origin()
+        withToken.showsToken = true
+        var withProxy = origin()
+        withProxy.proxy = "socks5h://proxy.example"
+        var further = Origin(name: "default", url: "https://a.example/{profile}")
+        further.then = [OriginLink(url: Self.url)]
+        further.then[0].federation = .libravatar
+        further.then[0].showsToken = true
+        for (origin, key) in [
+            (withToken, "federation"), (withProxy, "federation"), (further, "then[0].federation"),
+        ] {
+            #expect(performing: { _ = try OriginRules(origin) }, throws: { ($0 as? OriginError)?.key == key })
+        }
+    }
+}
