@@ -128,14 +128,14 @@ final class TestNameServer: Sendable {
         case .code(let number): code = number
         case .altered, .silence: break
         }
-        let header = [question[0], question[1], 0x81, 0x80 | code] + number(1) + number(UInt16(answers.count))
-        return header + number(UInt16(authorities.count)) + number(0) + question[12..<end]
+        let header = [question[0], question[1], 0x81, 0x80 | code] + number(UInt16(1)) + number(UInt16(answers.count))
+        return header + number(UInt16(authorities.count)) + number(UInt16(0)) + question[12..<end]
             + (answers + authorities).flatMap { $0 }
     }
 
     /// A record of the name asked for.
     private static func resource(_ type: UInt16, _ ttl: UInt32, _ data: [UInt8]) -> [UInt8] {
-        [0xC0, 12] + number(type) + number(1) + number(ttl) + number(UInt16(data.count)) + data
+        [0xC0, 12] + number(type) + number(UInt16(1)) + number(ttl) + number(UInt16(data.count)) + data
     }
 
     private static func authority(_ ttl: UInt32) -> [UInt8] {
