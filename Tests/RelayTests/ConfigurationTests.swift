@@ -85,7 +85,11 @@ import Testing
     }
 
     @Test(arguments: [
-        ("on-gap = \"logout\"", "relay.toml: on-gap: \"logout\" is none of \"logout-all\", \"purge-all\", \"ignore\""),
+        (
+            "on-gap = \"logout\"",
+            "relay.toml: on-gap: \"logout\" is none of \"logout-all\", \"purge-all\", \"ignore\"; "
+                + "did you mean \"logout-all\"?"
+        ),
         ("on_gap = \"ignore\"", "relay.toml: on_gap: unknown key; did you mean on-gap?"),
         ("nonsense = 1", "relay.toml: nonsense: unknown key; docs/fleet.md lists all that there are"),
         (
