@@ -31,7 +31,8 @@ import ThumbnailCache
             refreshToken: Secret("r".utf8))
         return [
             .settings(settings), .origin(origin), .download(1, DownloadRequest(download)),
-            .download(5, DownloadRequest(federated)), .token(2, TokenRefresh(token)), .cancel(3), .isAlive(4), .statistics(.max),
+            .download(5, DownloadRequest(federated)), .token(2, TokenRefresh(token)), .cancel(3), .isAlive(4),
+            .statistics(.max),
         ]
     }
 
