@@ -1,6 +1,9 @@
 /* CDNS: see include/cdns.h. */
 #include "cdns.h"
 
+/* ares_query(3) and its like are called deprecated from 1.34 on; Debian 12 has 1.18, which has nothing else. */
+#define CARES_NO_DEPRECATED
+#include <ares.h>
 #include <arpa/nameser.h>
 #include <resolv.h>
 #include <stddef.h>
@@ -10,7 +13,7 @@ _Static_assert(sizeof(((struct cdns_srv *)0)->host) >= NS_MAXDNAME, "a host has 
 
 int cdns_start(void) { return ares_library_init(ARES_LIB_INIT_ALL); }
 
-int cdns_open(ares_channel *channel, const char *servers, int milliseconds, ares_sock_state_cb watch, void *context) {
+int cdns_open(cdns_channel *channel, const char *servers, int milliseconds, cdns_watch watch, void *context) {
   struct ares_options options = {0};
   /* A larger answer than this is asked for over TCP; one of up to this is not cut up on its way. */
   options.flags = ARES_FLAG_EDNS;
@@ -31,7 +34,7 @@ int cdns_open(ares_channel *channel, const char *servers, int milliseconds, ares
   return code;
 }
 
-void cdns_ask_srv(ares_channel channel, const char *name, ares_callback answered, void *context) {
+void cdns_ask_srv(cdns_channel channel, const char *name, cdns_answered answered, void *context) {
   ares_query(channel, name, ns_c_in, ns_t_srv, answered, context);
 }
 
@@ -50,7 +53,13 @@ int cdns_meaning(int code) {
   }
 }
 
-long cdns_timeout(ares_channel channel) {
+void cdns_process(cdns_channel channel, int readable, int writable) { ares_process_fd(channel, readable, writable); }
+
+void cdns_close(cdns_channel channel) { ares_destroy(channel); }
+
+const char *cdns_words(int code) { return ares_strerror(code); }
+
+long cdns_timeout(cdns_channel channel) {
   struct timeval room;
   struct timeval *left = ares_timeout(channel, NULL, &room);
   return left == NULL ? -1 : (long)left->tv_sec * 1000 + (long)left->tv_usec / 1000;

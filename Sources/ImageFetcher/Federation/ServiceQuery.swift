@@ -14,8 +14,8 @@ final class ServiceQuery {
 
     private let loop: SocketLoop
     private let onEnd: (ServiceAnswer) -> Void
-    private var channel: ares_channel?
-    private var watched: Set<ares_socket_t> = []
+    private var channel: cdns_channel?
+    private var watched: Set<CInt> = []
     private var alarm: LoopAlarm?
     private let end: NIODeadline
     private let milliseconds: Int64
@@ -58,7 +58,7 @@ final class ServiceQuery {
         alarm?.set(nil)
         alarm = nil
         guard let channel = channel.take() else { return }
-        ares_destroy(channel)
+        cdns_close(channel)
     }
 
     private static func of(_ context: UnsafeMutableRawPointer?) -> ServiceQuery? {
@@ -67,7 +67,7 @@ final class ServiceQuery {
 
     // MARK: Sockets and time
 
-    private func watch(_ socket: ares_socket_t, _ reads: Bool, _ writes: Bool) {
+    private func watch(_ socket: CInt, _ reads: Bool, _ writes: Bool) {
         guard reads || writes else {
             if watched.remove(socket) != nil { loop.stopWatching(socket) }
             return
@@ -84,13 +84,12 @@ final class ServiceQuery {
         }
     }
 
-    private func ready(_ socket: ares_socket_t, _ events: Readiness) {
+    private func ready(_ socket: CInt, _ events: Readiness) {
         // A socket that is broken is for c-ares to find broken.
         let isGone = !events.isDisjoint(with: .gone)
-        let none = ares_socket_t(-1)
         process(
-            reading: isGone || events.contains(.readable) ? socket : none,
-            writing: events.contains(.writable) ? socket : none)
+            reading: isGone || events.contains(.readable) ? socket : -1,
+            writing: events.contains(.writable) ? socket : -1)
     }
 
     private func timeIsUp() {
@@ -100,8 +99,8 @@ final class ServiceQuery {
         process(reading: -1, writing: -1)
     }
 
-    private func process(reading: ares_socket_t, writing: ares_socket_t) {
-        if answer == nil, let channel { ares_process_fd(channel, reading, writing) }
+    private func process(reading: CInt, writing: CInt) {
+        if answer == nil, let channel { cdns_process(channel, reading, writing) }
         guard let answer else {
             alarm?.set(nextDeadline)
             return
@@ -147,7 +146,7 @@ final class ServiceQuery {
     }
 
     private static func failure(_ code: CInt) -> ServiceAnswer {
-        let reason = String(cString: ares_strerror(code))
+        let reason = String(cString: cdns_words(code))
         let probe = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
         guard probe >= 0, cdns_meaning(code) != CInt(CDNS_NO_MEMORY) else {
             return .busy("no name server can be asked now")
