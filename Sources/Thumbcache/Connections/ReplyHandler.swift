@@ -142,12 +142,7 @@ final class ReplyHandler: ChannelInboundHandler {
     private func end() {
         look?.timer.cancel()
         look = nil
-        do {
-            try replies?.finishProcessing(seenEOF: true) { try take($0) }
-            failEverybody()
-        } catch {
-            failEverybody(for: error)
-        }
+        failEverybody()
         sendAll()
     }
 

@@ -111,6 +111,8 @@ struct Relay {
         let state = HostState(
             id: id, time: look.time, incarnation: look.incarnation ?? "-", skipped: skipped, process: process)
         let before = try await stream.acknowledge(host: configuration.host, state)
+        // What was carried out may have taken long.
+        outage.contact(at: now())
         if hasAcknowledged, let before, before.process != process {
             log.error(
                 "another relay has this host's name: what one of them owes does not show",

@@ -70,12 +70,22 @@ import Testing
         #expect(all.joined() == "*1\r\n$1\r\n?\r\n*2\r\n\(String(buffer: large.body))*1\r\n$1\r\n?\r\n")
     }
 
-    @Test func `what is asked on a connection that is gone fails`() throws {
+    @Test func `what is asked on a connection that is gone fails, before and behind its end`() throws {
+        let early = ask()
         channel.close(promise: nil)
-        channel.embeddedEventLoop.run()
+        // The end of the connection sends what nobody has sent.
+        #expect(early.reply.outcome == .failure(.connectionLost))
+        // The handler may be there still.
         let late = ask()
-        channel.embeddedEventLoop.run()
+        handler.sendAll()
         #expect(late.reply.outcome == .failure(.connectionLost))
+    }
+
+    @Test func `an idle connection keeps nothing of the last reply`() throws {
+        var decoder = ReplyDecoder(longestReply: 1 << 20)
+        var buffer = ByteBuffer(string: "$5\r\nimage\r\n")
+        #expect(try decoder.decode(buffer: &buffer) == .bulk(ByteBuffer(string: "image")))
+        #expect(buffer.capacity == 0)
     }
 
     @Test func `behind the first wrong byte nothing is believed`() throws {
