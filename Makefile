@@ -190,6 +190,7 @@ install-documents:
 deb: release ## Debian packages in dist/
 	@tools/install-dependencies deb
 	$(EPOCH) tools/make-deb
+	tools/check-package dist/thumbcached*.deb
 
 vendor: ## the Swift packages that are depended on in one archive in dist/, for a build without a network
 	@tools/install-dependencies build release
@@ -197,7 +198,8 @@ vendor: ## the Swift packages that are depended on in one archive in dist/, for 
 	$(EPOCH) tools/vendor pack dist
 
 sources: vendor ## what is committed, and what it depends on, as two archives in dist/: packaging/README.md
-	git archive --prefix=thumbcached-$(VERSION)/ HEAD | gzip -9n > dist/thumbcached-$(VERSION).tar.gz
+	git archive --prefix=thumbcached-$(VERSION)/ --output=dist/thumbcached-$(VERSION).tar HEAD
+	gzip -9nf dist/thumbcached-$(VERSION).tar
 
 deb-source: sources ## a Debian source package in dist/source/ of what is committed; it is built without a network
 	@tools/install-dependencies deb
@@ -205,7 +207,6 @@ deb-source: sources ## a Debian source package in dist/source/ of what is commit
 
 lint-deb: ## what lintian and tools/check-package have to say of the package in dist/; errors fail
 	@tools/install-dependencies deb lint-deb
-	tools/check-package dist/thumbcached*.deb
 	lintian --fail-on error --allow-root --tag-display-limit 0 dist/thumbcached*.deb
 
 security-table: ## write what systemd-analyze thinks of the units into docs/operations.md
@@ -259,7 +260,7 @@ fleet-scale: ## up to 10,000 relays, played, at a real Redis, ROUNDS rounds: the
 	@tools/install-dependencies build fleet-scale
 	$(RELEASE)
 	mkdir -p dist
-	tools/fleet-scale "$$($(RELEASE) --show-bin-path)" --rounds $(ROUNDS) --json dist/fleet-scale.json --document docs
+	tools/fleet-scale "$$($(RELEASE) --show-bin-path)" --rounds $(ROUNDS) --seconds 3 --json dist/fleet-scale.json --document docs
 
 power-cut-test: ## cut the power of a store on ext4, xfs and btrfs, ROUNDS times each (as root)
 	@tools/install-dependencies build power-cut

@@ -9,9 +9,9 @@ extension OriginRules {
         let open = Set(rules.links.filter(\.allowsPrivateAddresses).map(\.template.authority))
         let hasProxy = !origin.proxy.isEmpty
         var warnings: [OriginError] = []
-        func judge(_ url: WebURL, _ key: String) {
+        func judge(_ url: WebURL, _ key: String, _ place: String = "of the origin") {
             guard let kind = refusal(of: url, hasProxy: hasProxy) else { return }
-            let remedy = "is never asked without allow-private-addresses = true beside it"
+            let remedy = "is never asked without allow-private-addresses = true \(place)"
             warnings.append(OriginError(key: key, reason: "\(url.host) is \(kind), and \(remedy)"))
         }
         for (index, link) in rules.links.enumerated() {
@@ -21,10 +21,10 @@ extension OriginRules {
                 warnings.append(
                     OriginError(
                         key: key,
-                        reason: "has no placeholder for whose picture it is, such as {profile}: all get the same"
+                        reason: "has no placeholder for whose picture it is, such as {profile}: every profile gets the same"
                             + instead))
             }
-            if !open.contains(link.template.authority) { judge(link.template.sample, key) }
+            if !open.contains(link.template.authority) { judge(link.template.sample, key, "beside it") }
         }
         if origin.allowPrivateAddresses { return warnings }
         for (index, prefix) in origin.allow.enumerated() {

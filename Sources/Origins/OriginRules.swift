@@ -231,10 +231,10 @@ package struct URLTemplate: Sendable {
         return flaw("{\(name)} is no placeholder; \(meant ?? "these are: \(all)")")
     }
 
-    /// Whether it makes different URLs for different people.
+    /// Whether it makes different URLs for different profiles.
     package var tellsPeopleApart: Bool {
         pieces.contains { piece in
-            if case .placeholder(let placeholder) = piece { placeholder != .size } else { false }
+            if case .placeholder(let placeholder) = piece { ![.size, .user].contains(placeholder) } else { false }
         }
     }
 

@@ -2,6 +2,12 @@
 # What it saves, what it means for a log-out and when not to use it: docs/fleet.md, "One download for all".
 #
 #     varnishd -f /etc/varnish/shared-cache.vcl -a 10.0.0.5:80 -s malloc,256m
+#     systemctl disable --now varnishncsa.service     # Debian's package starts it: it writes every URL to a log
+#
+# On each host, in /etc/thumbcached/thumbcached.toml:
+#     [origins.default]
+#     url = "http://pictures.farm.example.org/{profile}?s={size}"
+#     allow-private-addresses = true
 #
 # Varnish speaks no TLS on either side: it is for an origin, and hosts, of one network that is trusted. Else take nginx.
 #
@@ -12,10 +18,10 @@ vcl 4.1;
 backend origin {
     .host = "avatars.example.org";                              # the origin
     .port = "80";
-    # Together below the 4 s that a host waits: it is to hear of a failure from here, and serve what it holds.
+    # Together less than the 4 s that a host waits: it is to hear of a failure from here, and serve what it holds.
     .connect_timeout = 1s;
-    .first_byte_timeout = 2s;
-    .between_bytes_timeout = 2s;
+    .first_byte_timeout = 1500ms;
+    .between_bytes_timeout = 1s;
 }
 
 # Whoever may ask learns by the time of an answer whether the farm has asked for a picture lately: only hosts may.

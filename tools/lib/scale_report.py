@@ -92,13 +92,13 @@ def markdown(found):
     lines += [f"| {' | '.join(cells(row))} |" for row in rows if not is_burst(row)]
     costs = ", ".join(f"{name.upper()} {cost:.1f}" for name, cost in per_command(found).items())
     lines += ["", prose(
-        f"Inside of commands the server spends, in µs: {costs}. EXEC is with what it runs. The rest of a turn is reading "
+        f"The server spends this inside commands, in µs: {costs}. EXEC is with what it runs. The rest of a turn is reading "
         "and writing."
     )]
     for row in rows:
         if is_burst(row):
             lines += ["", prose(
-                f"Of {row['entries']:,.0f} log-outs that {row['relays']:,} relays had to catch up with the server "
+                f"{row['relays']:,} relays caught up with {row['entries']:,.0f} log-outs. The server "
                 f"gave out {row['entries'] * row['relays'] / row['seconds']:,.0f} a second to all of them together, "
                 f"for {show(row['delivery_us'])} µs of its time each: a hundred to a turn."
             )]

@@ -5,14 +5,14 @@ import Testing
 
 /// What may be configured, and hardly is meant so.
 @Suite struct ConfigurationWarningsTests {
-    private static let same = "has no placeholder for whose picture it is, such as {profile}: all get the same"
-    private static func never(_ host: String, _ kind: String) -> String {
-        "\(host) is \(kind), and is never asked without allow-private-addresses = true beside it"
+    private static let same = "has no placeholder for whose picture it is, such as {profile}: every profile gets the same"
+    private static func never(_ host: String, _ kind: String, _ place: String = "beside it") -> String {
+        "\(host) is \(kind), and is never asked without allow-private-addresses = true \(place)"
     }
 
     private static let cases: [(text: String, warnings: [String])] = [
         ("url = \"https://a.example/{profile}\"", []),
-        ("url = \"https://a.example/{user}\"", []),
+        ("url = \"https://a.example/{user}\"", ["url: \(same)"]),
         ("url = \"https://a.example/{profile_md5}\"\nallow = [\"https://cdn.example\"]", []),
         // All would have one picture.
         ("url = \"https://a.example/me.png\"", ["url: \(same)"]),
@@ -45,8 +45,8 @@ import Testing
             "url = \"https://a.example/{profile}\"\nallow = [\"https://b.example\", \"http://10.0.0.3\"]\n"
                 + "token = { endpoint = \"https://[::1]/token\", client-id = \"c\" }",
             [
-                "allow[1]: \(never("10.0.0.3", "a private address"))",
-                "token.endpoint: \(never("[::1]", "a loopback address"))",
+                "allow[1]: \(never("10.0.0.3", "a private address", "of the origin"))",
+                "token.endpoint: \(never("[::1]", "a loopback address", "of the origin"))",
             ]
         ),
     ]

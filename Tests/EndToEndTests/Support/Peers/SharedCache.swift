@@ -33,9 +33,9 @@ final class SharedCache {
                     "/etc/nginx/shared-cache.pem": files.certificate,
                     "/etc/nginx/shared-cache.key": files.key,
                     "/run/nginx-shared-cache": "\(home)/pictures",
-                    "proxy_read_timeout 3s;": "proxy_read_timeout 60s;",
-                    "proxy_cache_lock_age 3s;": "proxy_cache_lock_age 60s;",
-                    "proxy_cache_lock_timeout 3s;": "proxy_cache_lock_timeout 60s;",
+                    "proxy_read_timeout 1500ms;": "proxy_read_timeout 60s;",
+                    "proxy_cache_lock_age 1s;": "proxy_cache_lock_age 60s;",
+                    "proxy_cache_lock_timeout 1s;": "proxy_cache_lock_timeout 60s;",
                 ])
             let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
                 .map { "\($0)_temp_path \(home)/\($0);\n" }.joined()
@@ -61,7 +61,8 @@ final class SharedCache {
                 [
                     #".host = "avatars.example.org""#: #".host = "127.0.0.1""#,
                     #".port = "80""#: ".port = \"\(origin)\"",
-                    "timeout = 2s;": "timeout = 60s;",
+                    "first_byte_timeout = 1500ms;": "first_byte_timeout = 60s;",
+                    "between_bytes_timeout = 1s;": "between_bytes_timeout = 60s;",
                 ])
             try write(shipped, to: "\(home)/shared-cache.vcl")
             // Without a jail: the test's directory is its user's, and that may be anybody.
