@@ -21,7 +21,7 @@ extension OriginRules {
                 warnings.append(
                     OriginError(
                         key: key,
-                        reason: "has no placeholder for whose picture it is, such as {profile}: every profile gets the same"
+                        reason: "has no placeholder for whose picture it is, such as {profile}: all profiles get one"
                             + instead))
             }
             if !open.contains(link.template.authority) { judge(link.template.sample, key, "beside it") }

@@ -5,7 +5,7 @@ import Testing
 
 /// What may be configured, and hardly is meant so.
 @Suite struct ConfigurationWarningsTests {
-    private static let same = "has no placeholder for whose picture it is, such as {profile}: every profile gets the same"
+    private static let same = "has no placeholder for whose picture it is, such as {profile}: all profiles get one"
     private static func never(_ host: String, _ kind: String, _ place: String = "beside it") -> String {
         "\(host) is \(kind), and is never asked without allow-private-addresses = true \(place)"
     }
