@@ -11,7 +11,7 @@ SUITE = "bookworm"
 # is installed without a network.
 PACKAGES = """
     systemd systemd-sysv dbus libpam-systemd login passwd procps util-linux
-    adduser libcurl4 libssl3 libvips42 libseccomp2 ca-certificates
+    adduser libc-ares2 libcurl4 libssl3 libvips42 libseccomp2 ca-certificates
     python3 redis-tools openssh-server openssh-client
 """.split()
 # What would run beside the scenarios by itself, at a time of its own choosing.
