@@ -50,8 +50,9 @@ extension EndToEnd {
                     let fields = (details.split(separator: " ").map(String.init) + own).sorted()
                     return (["level=info", "message=\(message)"] + fields).joined(separator: " ")
                 }
+                #expect(lines.first?.hasPrefix("level=info message=\"configuration read\" file=") == true)
                 #expect(
-                    lines.map(String.init) == [
+                    lines.dropFirst().map(String.init) == [
                         line("\"logged in\"", "sessions=1", request: 1),
                         line("\"logged in\"", "sessions=2", request: 2),
                         line("purged", "bytes=\(held) images=1 profiles=1", request: 3),

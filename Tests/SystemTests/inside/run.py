@@ -38,8 +38,9 @@ BOOTS = [
         exporter.SCENARIOS,
         renderer.SCENARIOS,
         logout.SCENARIOS,
-        managers.SCENARIOS,
+        # Before a downgrade of the package takes the renderer's along.
         own.SCENARIOS,
+        managers.SCENARIOS,
         activation.SCENARIOS,
         start.SCENARIOS,
         intruders.SCENARIOS,
