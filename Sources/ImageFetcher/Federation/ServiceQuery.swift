@@ -146,13 +146,10 @@ final class ServiceQuery {
     }
 
     private static func failure(_ code: CInt) -> ServiceAnswer {
-        let reason = String(cString: cdns_words(code))
-        let probe = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
-        guard probe >= 0, cdns_meaning(code) != CInt(CDNS_NO_MEMORY) else {
+        guard cdns_meaning(code) != CInt(CDNS_NO_MEMORY), !DescriptorShortage.isNow else {
             return .busy("no name server can be asked now")
         }
-        Glibc.close(probe)
-        return .failed(reason)
+        return .failed(String(cString: cdns_words(code)))
     }
 }
 
