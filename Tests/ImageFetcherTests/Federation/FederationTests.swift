@@ -221,6 +221,21 @@ import Testing
         }
     }
 
+    @Test func `I8, F86: three name servers are asked at most, however many there are`() async throws {
+        let failing = try (0..<3).map { _ in try TestNameServer { _ in .code(2) } }
+        defer { for server in failing { server.stop() } }
+        try await withWorld {
+            $0.longestServiceQuery = 86_400_000
+            $0.nameServers = (failing.map(\.address) + [$0.nameServers ?? ""]).joined(separator: ",")
+        } _: { _, _ in
+            .noName
+        } _: { world in
+            #expect(await world.fetch("friends.example").kind == "origin")
+            for server in failing { #expect(!server.questions.isEmpty) }
+            #expect(world.names.questions.isEmpty)
+        }
+    }
+
     /// What is an answer to no question that was asked is passed over: a forger's, it may be.
     @Test(arguments: [.silence, .altered { Array($0.prefix(20)) }] as [TestNameServer.Reply])
     func `F86: one that never answers takes its time, and a breaker keeps others from waiting as long`(

@@ -49,6 +49,14 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        (EMFILE, true), (ENFILE, true), (ENOBUFS, true), (ENOMEM, true), (EAFNOSUPPORT, false), (EPERM, false),
+        (EACCES, false),
+    ])
+    func `F15: what is forbidden is no shortage`(code: CInt, isShortage: Bool) {
+        #expect(DescriptorShortage.isShortage(code) == isShortage)
+    }
+
     @Test func `F37, F86: a name server that fails is the domain's failure`() async throws {
         let names = try TestNameServer { _ in .code(5) }
         defer { names.stop() }
