@@ -13,6 +13,22 @@ _Static_assert(sizeof(((struct cdns_srv *)0)->host) >= NS_MAXDNAME, "a host has 
 
 int cdns_start(void) { return ares_library_init(ARES_LIB_INIT_ALL); }
 
+/* c-ares would have sockets for as many as there are; resolv.conf(5) has no more either. */
+static int keep_first_servers(ares_channel channel) {
+  struct ares_addr_port_node *servers = NULL;
+  int code = ares_get_servers_ports(channel, &servers);
+  struct ares_addr_port_node *last = servers;
+  for (int count = 1; last != NULL && count < CDNS_MOST_SERVERS; count++) last = last->next;
+  if (code == ARES_SUCCESS && last != NULL && last->next != NULL) {
+    struct ares_addr_port_node *rest = last->next;
+    last->next = NULL;
+    code = ares_set_servers_ports(channel, servers);
+    last->next = rest;
+  }
+  ares_free_data(servers);
+  return code;
+}
+
 int cdns_open(cdns_channel *channel, const char *servers, int milliseconds, cdns_watch watch, void *context) {
   struct ares_options options = {0};
   /* A larger answer than this is asked for over TCP; one of up to this is not cut up on its way. */
@@ -26,9 +42,12 @@ int cdns_open(cdns_channel *channel, const char *servers, int milliseconds, cdns
   int code = ares_init_options(channel, &options,
                                ARES_OPT_FLAGS | ARES_OPT_EDNSPSZ | ARES_OPT_TRIES | ARES_OPT_TIMEOUTMS |
                                    ARES_OPT_SOCK_STATE_CB);
-  if (code != ARES_SUCCESS || servers == NULL)
+  if (code != ARES_SUCCESS)
     return code;
-  code = ares_set_servers_ports_csv(*channel, servers);
+  if (servers != NULL)
+    code = ares_set_servers_ports_csv(*channel, servers);
+  if (code == ARES_SUCCESS)
+    code = keep_first_servers(*channel);
   if (code != ARES_SUCCESS)
     ares_destroy(*channel);
   return code;
@@ -75,7 +94,7 @@ static void limit(long *seconds, unsigned long lifetime) {
 int cdns_read_srv(const unsigned char *answer, int length, struct cdns_srv *records, int most, long *seconds) {
   ns_msg message;
   ns_rr record;
-  int count = 0;
+  int count = 0, refers = 0, has_end = 0;
   *seconds = -1;
   if (answer == NULL || length <= 0 || ns_initparse(answer, length, &message) != 0)
     return -1;
@@ -104,11 +123,16 @@ int cdns_read_srv(const unsigned char *answer, int length, struct cdns_srv *reco
   for (int index = 0; count == 0 && index < ns_msg_count(message, ns_s_ns); index++) {
     if (ns_parserr(&message, ns_s_ns, index, &record) != 0)
       return -1;
+    refers |= ns_rr_type(record) == ns_t_ns;
     /* Two names and five numbers, of which the last is how long "there is none" is good for. */
     if (ns_rr_type(record) != ns_t_soa || ns_rr_rdlen(record) < 22)
       continue;
     limit(seconds, ns_rr_ttl(record));
     limit(seconds, ns_get32(ns_rr_rdata(record) + ns_rr_rdlen(record) - 4));
+    has_end = 1;
   }
+  /* Others would know (RFC 2308 section 2.2): whoever was asked has not asked them. */
+  if (refers && !has_end && ns_msg_getflag(message, ns_f_rcode) == ns_r_noerror)
+    return -1;
   return count;
 }

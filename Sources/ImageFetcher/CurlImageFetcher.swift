@@ -23,6 +23,9 @@ public final class CurlImageFetcher {
     /// host is resolved with.
     public static var tokenRequestsAtOnce: Int { TokenTransfer.mostAtOnce }
 
+    /// Sockets that a question of the domain's name server can take.
+    public static var descriptorsPerQuestion: Int { 2 * Int(CDNS_MOST_SERVERS) }
+
     private let scheduler: TransferScheduler
     private let rulesCache = OriginRulesCache()
     private let log: Logger

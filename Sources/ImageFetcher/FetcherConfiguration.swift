@@ -31,6 +31,8 @@ public struct FetcherConfiguration: Sendable {
     var nameServers: String?
     /// Milliseconds that a question for SRV records takes at most.
     var longestServiceQuery: Int64 = 5_000
+    /// Told how many wait for a domain's answer when one more does. For tests, which have others come meanwhile.
+    var onWaiting: @Sendable (Int) -> Void = { _ in }
     /// Milliseconds that a token request has at least once it has begun, however short the origin's `timeout` is.
     var leastTokenTime: Int64 = 10_000
     /// Seconds over which an origin's lowest speed is measured.

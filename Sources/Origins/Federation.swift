@@ -7,7 +7,7 @@ extension Federation {
         guard self == .libravatar else { return }
         func flaw(_ reason: String) -> OriginError { OriginError(key: "federation", reason: reason) }
         let rest = url.drop { $0 != ":" }.dropFirst(3)
-        let path = rest.drop { $0 != "/" }.prefix { $0 != "?" }
+        let path = rest.prefix { $0 != "?" }.drop { $0 != "/" }
         guard url.lowercased().hasPrefix("https://"),
             ["/avatar/{profile_sha256}", "/avatar/{profile_md5}"].contains(path)
         else {
@@ -31,7 +31,7 @@ extension Federation {
 }
 
 /// The domain of a mail address, as DNS can be asked for it.
-enum MailDomain {
+package enum MailDomain {
     /// Bytes. A name in DNS has 253, and what is put in front of this has 18 (``ServiceName``).
     static let longest = 235
     private static let longestLabel = 63
@@ -48,9 +48,14 @@ enum MailDomain {
         let labels = domain.split(separator: ".", omittingEmptySubsequences: false)
         guard labels.count > 1, labels.allSatisfy({ isLabel($0.utf8) }), let top = labels.last,
             // An IPv4 address, or something like it, ends in a number.
-            let first = top.utf8.first, !isDigit(first), !notInDNS.contains(top)
+            let first = top.utf8.first, !isDigit(first), isInDNS(domain)
         else { return nil }
         return domain
+    }
+
+    /// - Parameter name: in lower case, without a dot at its end.
+    package static func isInDNS(_ name: String) -> Bool {
+        !notInDNS.contains(name.split(separator: ".").last ?? "")
     }
 
     private static func isDigit(_ byte: UInt8) -> Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) }

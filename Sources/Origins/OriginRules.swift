@@ -56,10 +56,11 @@ package struct OriginRules: Sendable {
             do throws(OriginError) {
                 let template = try URLTemplate(link.url)
                 try link.federation.check(link.url, showsToken: link.showsToken, proxy: origin.proxy)
-                links.append(
-                    Link(
-                        template: template, allowsPrivateAddresses: link.allowPrivateAddresses,
-                        showsToken: link.showsToken, federation: link.federation))
+                let link = Link(
+                    template: template, allowsPrivateAddresses: link.allowPrivateAddresses,
+                    showsToken: link.showsToken, federation: link.federation)
+                try Self.check(link, behind: links)
+                links.append(link)
             } catch {
                 throw OriginError(key: "then[\(index)].\(error.key)", reason: error.reason)
             }
@@ -67,6 +68,19 @@ package struct OriginRules: Sendable {
         self.links = links
         allow = try AllowList(origin.allow)
         allowsPrivateAddresses = origin.allowPrivateAddresses
+    }
+
+    /// To a cache a picture is its URL's. Of two links with the same only one would ever be asked, and without a word.
+    private static func check(_ link: Link, behind others: [Link]) throws(OriginError) {
+        let isTaken = others.contains { other in
+            (link.federation != .none || other.federation != .none) && link.template.makesSameURLs(as: other.template)
+        }
+        guard !isTaken else {
+            throw OriginError(
+                key: "url",
+                reason: "a link before it has the same, and one of them has federation; leave one of the two out: "
+                    + "a link with federation asks its own url where the domain names nobody")
+        }
     }
 
     /// What only the fetcher can tell of an origin before it is asked: whether its URLs are such. Numbers, files and
@@ -229,6 +243,21 @@ package struct URLTemplate: Sendable {
         let meant = closestWord(to: name.lowercased(), among: known).map { "did you mean {\($0)}?" }
         let all = known.map { "{\($0)}" }.joined(separator: ", ")
         return flaw("{\(name)} is no placeholder; \(meant ?? "these are: \(all)")")
+    }
+
+    /// Whether both make the same URL of whatever they are filled in with.
+    func makesSameURLs(as other: URLTemplate) -> Bool { normalized == other.normalized }
+
+    /// In the one form of a URL, with a word for each placeholder that nobody writes instead.
+    private var normalized: String {
+        let text = pieces.reduce(into: "") { text, piece in
+            switch piece {
+            case .text(let part): text += part
+            case .placeholder(let placeholder): text += "placeholder-\(placeholder.rawValue)"
+            }
+        }
+        // One that is too long is so for all.
+        do { return try WebURL(text).string } catch { return text }
     }
 
     /// Whether it makes different URLs for different profiles.

@@ -14,8 +14,11 @@ import ThumbcacheProtocol
 enum FetcherProgram {
     /// Descriptors beside those of downloads: standard streams, the connection, the event loop's, files of authorities.
     private static var fixedDescriptors: Int { 64 }
-    /// Sockets that one download or token request can take: its own, and what libcurl resolves its host with.
-    private static var descriptorsPerTransfer: Int { 2 }
+    /// Sockets that a token request can take: its own, and what libcurl resolves its host with.
+    private static var descriptorsPerTokenRequest: Int { 2 }
+    /// The same of a download; but before it has either, a domain may be asked for it: over UDP and TCP, at each name
+    /// server. A question has somebody who waits for it, so that there are no more of them than of downloads.
+    private static var descriptorsPerDownload: Int { max(2, CurlImageFetcher.descriptorsPerQuestion) }
 
     // MARK: Being started
 
@@ -118,7 +121,8 @@ enum FetcherProgram {
     /// No more downloads at once than there are descriptors for.
     private static func fit(_ settings: FetcherSettings, _ log: Logger) throws(SystemError) -> FetcherSettings {
         func needed(_ downloads: Int) -> Int {
-            fixedDescriptors + descriptorsPerTransfer * (downloads + CurlImageFetcher.tokenRequestsAtOnce)
+            fixedDescriptors + descriptorsPerDownload * downloads
+                + descriptorsPerTokenRequest * CurlImageFetcher.tokenRequestsAtOnce
         }
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()
@@ -131,7 +135,7 @@ enum FetcherProgram {
         let allowed = Int(min(limit.rlim_cur, rlim_t(Int32.max)))
         guard allowed < Int(wanted) else { return settings }
         var fitting = settings
-        fitting.downloads = max(1, (allowed - needed(0)) / descriptorsPerTransfer)
+        fitting.downloads = max(1, (allowed - needed(0)) / descriptorsPerDownload)
         fitting.downloadsPerUID = min(fitting.downloadsPerUID, fitting.downloads)
         log.warning(
             "the process may have too few open files; raise LimitNOFILE= in the unit",

@@ -68,9 +68,30 @@ import ThumbnailCache
         "https://central.example/x/avatar/{profile_sha256}", "https://central.example/avatar/{profile_sha256}/x",
         "https://central.example/avatar/{profile}", "https://central.example/avatar/{profile_sha256}?u={user}",
         "https://central.example/avatar/{profile_sha256}?p={profile}",
+        "https://central.example?p=/avatar/{profile_sha256}", "https://central.example/?p=/avatar/{profile_sha256}",
     ])
     func `F86: a link whose URL strangers must not be asked for does not federate`(url: String) {
         #expect(performing: { _ = try OriginRules(origin(url)) }, throws: { ($0 as? OriginError)?.key == "federation" })
+    }
+
+    @Test(arguments: [false, true], [url, "https://Central.example:443/avatar/{profile_sha256}?s={size}&d=404"])
+    func `F86: a link that federates has its URL for itself, and no other link is dropped for it`(
+        isFirst: Bool, other: String
+    ) throws {
+        var origin = isFirst ? origin() : Origin(name: "default", url: Self.url)
+        origin.then = [OriginLink(url: "https://b.example/{profile}"), OriginLink(url: other)]
+        if !isFirst { origin.then[1].federation = .libravatar }
+        #expect {
+            _ = try OriginRules(origin)
+        } throws: { error in
+            let error = error as? OriginError
+            return error?.key == "then[1].url" && error?.reason.contains("where the domain names nobody") == true
+        }
+        // Another digest is another URL, and equal links without federation are one.
+        origin.then[1].url = "https://central.example/avatar/{profile_md5}?s={size}&d=404"
+        _ = try OriginRules(origin)
+        (origin.federation, origin.then[1]) = (.none, OriginLink(url: Self.url))
+        _ = try OriginRules(origin)
     }
 
     @Test func `F39, F86: neither a link with a token federates nor one behind a proxy`() {

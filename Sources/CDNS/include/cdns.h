@@ -20,6 +20,9 @@ typedef void (*cdns_answered)(void *context, int code, int timeouts, unsigned ch
 /* Once for a process, before the first channel. 0, or an error of c-ares. */
 int cdns_start(void);
 
+/* Name servers of a channel, of which each takes a socket over UDP and one over TCP at most. */
+enum { CDNS_MOST_SERVERS = 3 };
+
 /* A channel for one question. servers: addresses with ports and commas between; NULL for those of resolv.conf(5).
  * milliseconds: for all that asking again may take, with one server. 0, or an error of c-ares. */
 int cdns_open(cdns_channel *channel, const char *servers, int milliseconds, cdns_watch watch, void *context);
@@ -51,8 +54,9 @@ struct cdns_srv {
 };
 
 /* The SRV records of an answer, which glibc's parser takes apart (libresolv; c-ares's gives no lifetimes). Returns how
- * many there are, of which at most `most` are written, or -1 for what is no answer. seconds: how long it is good for:
- * the least lifetime in it, or what RFC 2308 section 5 gives an answer without records; -1 where it does not say. */
+ * many there are, of which at most `most` are written, or -1 for what is no answer, such as the names of others to ask.
+ * seconds: how long it is good for: the least lifetime in it, or what RFC 2308 section 5 gives an answer without
+ * records; -1 where it does not say. */
 int cdns_read_srv(const unsigned char *answer, int length, struct cdns_srv *records, int most, long *seconds);
 
 #endif

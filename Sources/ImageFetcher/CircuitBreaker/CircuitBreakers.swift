@@ -16,7 +16,7 @@ struct HostKey: Hashable, Sendable {
     /// Whoever answers for a domain when it is asked for a service: no host's authority begins like its name.
     init(origin: String, namedBy domain: String) { self.init(origin: origin, authority: ServiceName.of(domain)) }
 
-    /// A domain is part of an address, and not repeated.
+    /// A domain that is asked is part of an address, and not repeated. Hosts that it names are named as any are.
     var inSentences: String { authority.hasPrefix("_") ? "the name server of the address's domain" : authority }
 }
 

@@ -2,8 +2,9 @@ import NIOCore
 import SocketLoops
 
 /// Asks who has the pictures of a domain's addresses: one question at a time for each domain, however many wait for it,
-/// and none while an answer is good. A question counts for who asked first, as every look-up does (``NameLookups``);
-/// it goes on when nobody waits any more, since somebody soon will.
+/// and none while an answer is good. A question counts for who asked first, as every look-up does (``NameLookups``).
+/// It ends with the last who waits for it: so there are never more questions, nor sockets of theirs, than transfers that
+/// wait.
 ///
 /// Only the fetcher's thread touches it.
 final class ServiceLookups {
@@ -11,13 +12,19 @@ final class ServiceLookups {
         let query: ServiceQuery
         let lookup: NameLookup
         let uid: UInt32
-        var waiters: [Waiter] = []
+        /// By their numbers, which grow.
+        var waiters: [UInt64: Waiter] = [:]
     }
 
     private struct Waiter {
         let timer: Scheduled<Void>
-        let number: UInt64
         let then: (ServiceAnswer?) -> Void
+    }
+
+    /// What whoever waits leaves with.
+    struct Wait {
+        fileprivate let domain: String
+        fileprivate let number: UInt64
     }
 
     private let loop: SocketLoop
@@ -29,15 +36,22 @@ final class ServiceLookups {
     init(loop: SocketLoop, names: NameLookups) { (self.loop, self.names) = (loop, names) }
 
     /// - Parameter then: is called once, on the loop, maybe at once; with nil when it is `deadline`. Never after
-    ///   ``close()``.
+    ///   ``leave(_:)`` and ``close()``.
+    /// - Returns: nil where it was called at once.
     func find(
         _ domain: String, for asker: NameLookups.Asker, until deadline: NIODeadline,
         _ configuration: FetcherConfiguration, then: @escaping (ServiceAnswer?) -> Void
-    ) {
-        if let records = answers.records(of: domain, at: .now()) { return then(.records(records, seconds: 0)) }
+    ) -> Wait? {
+        if let records = answers.records(of: domain, at: .now()) {
+            then(.records(records, seconds: 0))
+            return nil
+        }
         if underWay[domain] == nil {
             let lookup = NameLookup(of: asker, among: names)
-            guard lookup.begin() else { return then(.busy(NameLookup.refusal)) }
+            guard lookup.begin() else {
+                then(.busy(NameLookup.refusal))
+                return nil
+            }
             let query = ServiceQuery(
                 nameServers: configuration.nameServers, milliseconds: configuration.longestServiceQuery, loop: loop
             ) { [weak self] in self?.answered(domain, $0) }
@@ -46,10 +60,24 @@ final class ServiceLookups {
         }
         lastNumber += 1
         let number = lastNumber
+        let wait = Wait(domain: domain, number: number)
         let timer = loop.assumeIsolated().scheduleTask(deadline: deadline) { [weak self] () -> Void in
-            self?.giveUp(domain, number)
+            self?.leave(wait)
+            then(nil)
         }
-        underWay[domain]?.waiters.append(Waiter(timer: timer, number: number, then: then))
+        underWay[domain]?.waiters[number] = Waiter(timer: timer, then: then)
+        configuration.onWaiting(underWay[domain]?.waiters.count ?? 0)
+        return wait
+    }
+
+    /// Nothing is told any more to who does. What has been told already needs none.
+    func leave(_ wait: Wait) {
+        guard let waiter = underWay[wait.domain]?.waiters.removeValue(forKey: wait.number) else { return }
+        waiter.timer.cancel()
+        guard let entry = underWay[wait.domain], entry.waiters.isEmpty else { return }
+        underWay[wait.domain] = nil
+        entry.query.close()
+        entry.lookup.end()
     }
 
     private func answered(_ domain: String, _ answer: ServiceAnswer) {
@@ -58,22 +86,17 @@ final class ServiceLookups {
         if case .records(let records, let seconds) = answer {
             answers.keep(records, of: domain, for: seconds, uid: ended.uid, at: .now())
         }
-        for waiter in ended.waiters {
+        for (_, waiter) in ended.waiters.sorted(by: { $0.key < $1.key }) {
             waiter.timer.cancel()
             waiter.then(answer)
         }
-    }
-
-    private func giveUp(_ domain: String, _ number: UInt64) {
-        guard let index = underWay[domain]?.waiters.firstIndex(where: { $0.number == number }) else { return }
-        underWay[domain]?.waiters.remove(at: index).then(nil)
     }
 
     func close() {
         for (_, entry) in underWay {
             entry.query.close()
             entry.lookup.end()
-            for waiter in entry.waiters { waiter.timer.cancel() }
+            for waiter in entry.waiters.values { waiter.timer.cancel() }
         }
         underWay = [:]
     }

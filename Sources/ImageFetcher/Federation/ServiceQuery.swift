@@ -9,7 +9,9 @@ import SocketLoops
 ///
 /// Used on the loop alone. c-ares keeps a pointer to it until ``close()``.
 final class ServiceQuery {
-    /// Records of an answer that are looked at.
+    /// Records of an answer that are read. The name server has them in any order.
+    static let mostRead = 64
+    /// Of these, those that are looked at: of the lowest priorities.
     static let mostRecords = 16
 
     private let loop: SocketLoop
@@ -124,35 +126,31 @@ final class ServiceQuery {
         switch cdns_meaning(code) {
         case CInt(CDNS_ANSWERED): answer = Self.read(bytes, count)
         case CInt(CDNS_NO_RECORDS):
-            if case .records(_, let seconds) = Self.read(bytes, count) {
-                answer = .records([], seconds: seconds)
-            } else {
-                answer = .records([], seconds: -1)
-            }
+            let read = Self.read(bytes, count)
+            // Of such a name there are none, whatever is with it.
+            if case .records(_, let seconds) = read { answer = .records([], seconds: seconds) } else { answer = read }
         default: answer = Self.failure(code)
         }
     }
 
     static func read(_ bytes: UnsafePointer<UInt8>?, _ count: CInt) -> ServiceAnswer {
         var seconds = -1
-        let found = withUnsafeTemporaryAllocation(of: cdns_srv.self, capacity: mostRecords) { room in
+        let found = withUnsafeTemporaryAllocation(of: cdns_srv.self, capacity: mostRead) { room in
             room.initialize(repeating: cdns_srv())
-            let found = cdns_read_srv(bytes, count, room.baseAddress, CInt(mostRecords), &seconds)
+            let found = cdns_read_srv(bytes, count, room.baseAddress, CInt(mostRead), &seconds)
             return found < 0 ? nil : room.prefix(Int(found)).map(ServiceRecord.init)
         }
-        guard let found else { return .failed("the answer is none") }
+        guard let found else { return .failed("what a name server said is no answer") }
         // One that says that there is no such service says so alone (RFC 2782).
-        return .records(found.filter { !$0.host.isEmpty }, seconds: seconds)
+        let records = found.filter { !$0.host.isEmpty }.sorted { $0.priority < $1.priority }
+        return .records(Array(records.prefix(mostRecords)), seconds: seconds)
     }
 
     private static func failure(_ code: CInt) -> ServiceAnswer {
-        let reason = String(cString: cdns_words(code))
-        let probe = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
-        guard probe >= 0, cdns_meaning(code) != CInt(CDNS_NO_MEMORY) else {
+        guard cdns_meaning(code) != CInt(CDNS_NO_MEMORY), !DescriptorShortage.isNow else {
             return .busy("no name server can be asked now")
         }
-        Glibc.close(probe)
-        return .failed(reason)
+        return .failed(String(cString: cdns_words(code)))
     }
 }
 

@@ -51,16 +51,21 @@ extension [ServiceRecord] {
 }
 
 extension ServiceRecord {
-    /// The host over https; nil for what is no name of a host, and for ports below 1024 but https's own: these are
-    /// other services', which are not to be called by whoever writes a record.
+    /// The host over https; nil for what is no name of a host, or of one in DNS, and where ``WebURL/hasOpenPort`` is not.
     fileprivate var base: WebURL? {
-        guard port == 443 || port >= 1024 else { return nil }
         let url: WebURL
         do { url = try WebURL("https://\(host):\(port)") } catch { return nil }
         // A label may hold what ends a host in a URL.
         let isWhole = url.host == host.lowercased() && url.port == port
-        return isWhole && url.address == nil && url.host.contains(".") ? url : nil
+        guard isWhole, url.hasOpenPort, url.address == nil, url.host.contains(".") else { return nil }
+        return MailDomain.isInDNS(url.host) ? url : nil
     }
+}
+
+extension WebURL {
+    /// Whether a stranger may choose the port: https's own, or one from 1024 on. The others are other services', which
+    /// are not to be called by whoever writes a record, or answers with a redirect.
+    var hasOpenPort: Bool { port == 443 || port >= 1024 }
 }
 
 /// What came of asking for a domain's records.

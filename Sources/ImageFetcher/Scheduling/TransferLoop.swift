@@ -11,7 +11,9 @@ import ThumbnailCache
 ///
 /// Whatever there is to do is a step of somebody's transfer, and accounts take turns: libcurl is told of one ready
 /// socket at a time. So somebody who downloads one image never waits for a step of each of somebody else's hundred.
-/// Only what libcurl's own timers bring comes all at once: a connection's or a transfer's time is up.
+/// Only two things come all at once: what libcurl's own timers bring (a connection's or a transfer's time is up), and what
+/// a name server says of a domain, which is read as it comes. Whoever has waited for that goes on in a step of its own, or
+/// fails without one.
 ///
 /// Nothing of it is ever seen by another thread, and nobody is told anything while a lock is held.
 final class TransferLoop {
@@ -217,9 +219,12 @@ final class TransferLoop {
     private func askDomain(_ domain: String, for transfer: Transfer) {
         let ticket = transfer.ticket
         let deadline = transfer.beginLookup(at: .now())
-        services.find(domain, for: ticket.job.asker, until: deadline, context.configuration) { [weak self] answer in
+        transfer.wait = services.find(
+            domain, for: ticket.job.asker, until: deadline, context.configuration
+        ) { [weak self] answer in
             // One that was let go of meanwhile is not kept for this.
             guard let self, let transfer = transfers[ticket.entry.id], !ticket.isCancelled else { return }
+            transfer.wait = nil
             report(transfer, transfer.finding(answer))
             guard let answer else {
                 return end(transfer, .failed(.timedOut("the name server of the address's domain did not answer")))
@@ -240,6 +245,7 @@ final class TransferLoop {
     /// Lets go of a cancelled transfer. It has begun, or has just been passed over by ``begin(_:)``.
     private func drop(_ ticket: TransferTicket) {
         guard let transfer = transfers.removeValue(forKey: ticket.entry.id) else { return }
+        if let wait = transfer.wait.take() { services.leave(wait) }
         curl_multi_remove_handle(multi, transfer.easy.raw)
         report(transfer, .nothing)
         scheduler.finish(ticket, nil, transfer.allCounts)

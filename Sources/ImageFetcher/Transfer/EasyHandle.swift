@@ -109,10 +109,7 @@ final class EasyHandle {
     /// it up with. libcurl and the resolver call that a name which does not resolve.
     func isUnresolvedForWantOfRoom(_ code: CURLcode) -> Bool {
         guard code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY else { return false }
-        if failureText(code).contains("thread failed to start") { return true }
-        let probe = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        if probe >= 0 { close(probe) }
-        return probe < 0
+        return failureText(code).contains("thread failed to start") || DescriptorShortage.isNow
     }
 
     /// The value of a field of the answer's header, the first where there are several; nil where it is not there.

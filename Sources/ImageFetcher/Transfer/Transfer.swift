@@ -47,6 +47,8 @@ class Transfer {
     var sent = 0
     /// Of the current hop.
     private(set) var lookup: NameLookup
+    /// While a domain is being asked for it.
+    var wait: ServiceLookups.Wait?
     /// Whether a socket was not to be had for this hop.
     var lacksSocket = false
     /// Milliseconds that this hop was given.

@@ -1,3 +1,5 @@
+import Glibc
+import NIOConcurrencyHelpers
 import Testing
 
 @testable import FetcherProtocol
@@ -58,6 +60,7 @@ import Testing
             location = /avatar/moved { return 302 https://images.example:$server_port/avatar/bob; }
             location = /avatar/outward { return 302 https://localhost:$server_port/avatar/token; }
             location = /avatar/inward { return 302 https://localhost:$server_port/avatar/bob; }
+            location = /avatar/other-service { return 302 https://images.example:1023/avatar/bob; }
             location = /avatar/token { if ($http_authorization != "") { return 410; } rewrite ^ /a.png break; }
             """
         let nginx = try Nginx(files: ["a.png": TestImage.png], locations: locations)
@@ -170,11 +173,33 @@ import Testing
         }
     }
 
+    @Test func `F36, F86: no other host is asked when the download's time is over`() async throws {
+        let silent = try TestSocket.listen(address: "127.0.0.1", port: 0, backlog: 8)
+        defer { close(silent) }
+        let silentPort = try TestSocket.port(of: silent)
+        try await withWorld {
+            let known = $0.resolverOverrides
+            $0.resolverOverrides = { known() + ["silent.example:\(silentPort):127.0.0.1"] }
+        } _: { _, port in
+            .records([
+                .init(priority: 1, port: silentPort, host: "silent.example"),
+                .init(priority: 2, port: port, host: "images.example"),
+            ])
+        } _: { world in
+            var world = world
+            world.origin.timeout = 1_000
+            let outcome = await world.fetch("friends.example")
+            #expect(outcome.kind == "timedOut" && outcome.sentence.contains("silent.example"), "\(outcome)")
+            let requests = try world.nginx.requests()
+            #expect(requests.isEmpty)
+        }
+    }
+
     // MARK: Name servers that fail
 
     @Test(
         arguments: [
-            .code(1), .code(2), .code(5), .altered { Array($0.prefix(20)) },
+            .code(1), .code(2), .code(5), .referral,
             // Its one record is shorter than it says.
             .altered { $0.dropLast(4) + [] },
             .altered { $0.dropLast(11) + [1, 0x61, 0xC0, 0xFF] },
@@ -183,29 +208,50 @@ import Testing
         async throws
     {
         try await withWorld {
-            $0.longestServiceQuery = 200
+            // So that it is the answer, and not that time is up.
+            $0.longestServiceQuery = 86_400_000
         } _: { _, _ in
             reply
         } _: { world in
             let outcome = await world.fetch("friends.example")
-            #expect(outcome.kind == "origin", "\(outcome)")
-            #expect(!outcome.sentence.contains("friends"))
+            #expect(outcome.kind == "origin" && outcome.sentence.contains("does not say who has"), "\(outcome)")
+            #expect(!outcome.sentence.contains("friends") && !outcome.sentence.contains("no name server answered"))
             let requests = try world.nginx.requests()
             #expect(requests.isEmpty)
         }
     }
 
-    @Test func `F86: one that never answers takes its time, and a breaker keeps others from waiting as long`()
-        async throws
-    {
+    @Test func `I8, F86: three name servers are asked at most, however many there are`() async throws {
+        let failing = try (0..<3).map { _ in try TestNameServer { _ in .code(2) } }
+        defer { for server in failing { server.stop() } }
+        try await withWorld {
+            $0.longestServiceQuery = 86_400_000
+            $0.nameServers = (failing.map(\.address) + [$0.nameServers ?? ""]).joined(separator: ",")
+        } _: { _, _ in
+            .noName
+        } _: { world in
+            #expect(await world.fetch("friends.example").kind == "origin")
+            for server in failing { #expect(!server.questions.isEmpty) }
+            #expect(world.names.questions.isEmpty)
+        }
+    }
+
+    /// What is an answer to no question that was asked is passed over: a forger's, it may be.
+    @Test(arguments: [.silence, .altered { Array($0.prefix(20)) }] as [TestNameServer.Reply])
+    func `F86: one that never answers takes its time, and a breaker keeps others from waiting as long`(
+        reply: TestNameServer.Reply
+    ) async throws {
         try await withWorld {
             $0.longestServiceQuery = 100
         } _: { _, _ in
-            .silence
+            reply
         } _: { world in
             var world = world
             world.origin.breaker = BreakerPolicy(failures: 2, backoff: 86_400_000, backoffMax: 86_400_000)
-            for _ in 0..<2 { #expect(await world.fetch("friends.example").kind == "origin") }
+            for _ in 0..<2 {
+                let outcome = await world.fetch("friends.example")
+                #expect(outcome.kind == "origin", "\(outcome)")
+            }
             let asked = world.names.questions.count
             let rejected = await world.fetch("friends.example")
             #expect(rejected.isRejected && !rejected.sentence.contains("friends"), "\(rejected)")
@@ -229,8 +275,9 @@ import Testing
             world.origin.connectTimeout = 600_000
             world.origin.timeout = 50
             #expect(await world.fetch("friends.example").kind == "timedOut")
-            // It is the same question that both have waited for.
-            #expect(Set(world.names.questions) == ["_avatars-sec._tcp.friends.example"])
+            // Each question was asked once, and has ended with who waited for it.
+            #expect(
+                world.names.questions == ["_avatars-sec._tcp.friends.example", "_avatars-sec._tcp.friends.example"])
         }
     }
 
@@ -238,7 +285,10 @@ import Testing
         try await withWorld { _, port in
             .records(
                 (0..<60 as Range<UInt16>).map { number in
-                    .init(priority: number, port: port, host: number == 0 ? "images.example" : "host\(number).example")
+                    // What comes first comes last.
+                    .init(
+                        priority: 60 - number, port: port,
+                        host: number == 59 ? "images.example" : "host\(number).example")
                 })
         } _: { world in
             let outcome = await world.fetch("friends.example")
@@ -285,6 +335,17 @@ import Testing
         }
     }
 
+    @Test func `F86: nor does a redirect of theirs lead to a port of other services`() async throws {
+        try await withWorld { _, port in
+            .records([.init(port: port, host: "images.example")])
+        } _: { world in
+            let outcome = await world.fetch("friends.example", "/avatar/other-service")
+            #expect(outcome.kind == "denied" && outcome.sentence.contains("port 1023"), "\(outcome)")
+            // The link's own host may lead there.
+            #expect(await world.fetch(nil, "/avatar/other-service").kind != "denied")
+        }
+    }
+
     @Test func `F39, F86: no token is shown to whom a domain names, nor where that leads`() async throws {
         try await withWorld { _, port in
             .records([.init(port: port, host: "images.example")])
@@ -307,8 +368,10 @@ import Testing
     @Test func `I6, F86: a domain is asked once, however many wait, and one who leaves takes nobody along`()
         async throws
     {
-        let (asked, release) = (Gate(), Gate())
-        try await withWorld { _, port in
+        let (asked, wait, release) = (Gate(), Gate(), Gate())
+        try await withWorld {
+            $0.onWaiting = { if $0 == 21 { wait.open() } }
+        } _: { _, port in
             asked.open()
             release.block()
             return .records([.init(port: port, host: "images.example")])
@@ -323,15 +386,49 @@ import Testing
                 for _ in 0..<20 { group.addTask { await Self.outcome(target, fetcher, origin) } }
                 return await group.reduce(into: []) { $0.append($1) }
             }
+            await wait.opened()
             first.cancel()
-            while fetcher.statistics.inFlight < 20 { await Task.yield() }
-            // In each round of its loop the fetcher takes a step at least: by then all of them wait.
-            for _ in 0..<50 {
-                await withCheckedContinuation { continuation in fetcher.whenAlive { continuation.resume() } }
-            }
+            while fetcher.statistics.inFlight > 20 { await Task.yield() }
             release.open()
             for outcome in await others { #expect(outcome.image?.redirectedTo == world.federated(), "\(outcome)") }
             #expect(world.names.questions.count == 1)
+        }
+    }
+
+    @Test func `I8, F86: whoever leaves is waited for no longer, and with the last of them the question ends`()
+        async throws
+    {
+        let (waiting, most) = (NIOLockedValueBox(Gate()), NIOLockedValueBox(0))
+        try await withWorld {
+            $0.lookups = 1
+            $0.longestServiceQuery = 86_400_000
+            $0.onWaiting = { count in
+                most.withLockedValue { $0 = max($0, count) }
+                waiting.withLockedValue { $0 }.open()
+            }
+        } _: { name, _ in
+            name.contains("silent") ? .silence : .noName
+        } _: { world in
+            let target = DownloadTarget(
+                url: world.central(), isNamedByClient: false, federatedDomain: "silent.example")
+            let download = Download(uid: 1, origin: world.origin, target: target, token: nil, framing: .bare)
+            func start() async throws -> any DownloadHandle {
+                let gate = Gate()
+                waiting.withLockedValue { $0 = gate }
+                let handle = try world.fetcher.start(download) { _ in Issue.record("it was cancelled") }
+                await gate.opened()
+                return handle
+            }
+            let first = try await start()
+            for _ in 0..<50 { try await start().cancel() }
+            // The one that stays, one that comes, and maybe one that is about to be let go of.
+            #expect(most.withLockedValue { $0 } <= 3)
+            #expect(world.names.questions.count == 1)
+            first.cancel()
+            while world.fetcher.statistics.inFlight > 0 { await Task.yield() }
+            // There is room for one question.
+            let outcome = await world.fetch("friends.example")
+            #expect(outcome.kind == "image", "\(outcome)")
         }
     }
 

@@ -8,6 +8,8 @@ final class TestNameServer: Sendable {
         case records([Record], ttl: UInt32 = 300)
         /// There are no such records; with how long that is good for.
         case none(ttl: UInt32 = 300)
+        /// Others have to be asked (RFC 2308 section 2.2): this one asks nobody.
+        case referral
         /// There is no such name.
         case noName
         case code(UInt8)
@@ -32,12 +34,27 @@ final class TestNameServer: Sendable {
     /// - Parameter script: given the name asked for; called on the server's threads, which it may block.
     init(_ script: @escaping @Sendable (String) -> Reply) throws {
         self.script = script
-        listener = try TestSocket.listen(address: "127.0.0.1", port: TestSocket.freePort(), backlog: 8)
-        port = try TestSocket.port(of: listener)
-        datagrams = socket(AF_INET, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        try TestSocket.give(datagrams, address: "127.0.0.1", port: port)
+        (datagrams, listener, port) = try Self.sockets()
         Thread.detachNewThread { [self] in serveDatagrams() }
         Thread.detachNewThread { [self] in serveStreams() }
+    }
+
+    /// Both with one number, which the kernel gives for UDP. TCP's may be another's: then another is tried.
+    private static func sockets() throws -> (datagrams: Int32, listener: Int32, port: UInt16) {
+        var failure = TestSocketError(call: "socket")
+        for _ in 0..<100 {
+            let datagrams = socket(AF_INET, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+            do {
+                try TestSocket.give(datagrams, address: "127.0.0.1", port: 0)
+                let port = try TestSocket.port(of: datagrams)
+                return (datagrams, try TestSocket.listen(address: "127.0.0.1", port: port, backlog: 8), port)
+            } catch let error as TestSocketError {
+                close(datagrams)
+                failure = error
+                guard error.number == EADDRINUSE else { break }
+            }
+        }
+        throw failure
     }
 
     /// As `FetcherConfiguration.nameServers` has it.
@@ -124,6 +141,7 @@ final class TestNameServer: Sendable {
                 return resource(33, ttl, data)
             }
         case .none(let ttl): authorities = [authority(ttl)]
+        case .referral: authorities = [resource(2, 300, encoded("ns.example"))]
         case .noName: (code, authorities) = (3, [authority(300)])
         case .code(let number): code = number
         case .altered, .silence: break
