@@ -1,5 +1,4 @@
 import CDNS
-import Glibc
 import NIOCore
 import SocketLoops
 

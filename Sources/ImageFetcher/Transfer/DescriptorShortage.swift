@@ -1,3 +1,4 @@
+// For socket(2) and its kinds, which curl.h includes: see IPAddress+Socket.swift.
 import CCurl
 import Glibc
 
