@@ -12,14 +12,19 @@ import Testing
 func withFetcher(
     _ configure: (inout FetcherConfiguration) -> Void = { _ in }, _ body: (CurlImageFetcher) async throws -> Void
 ) async throws {
-    HostileEnvironment.prepare()
-    var configuration = FetcherConfiguration(userAgent: "thumbcached-tests")
-    configure(&configuration)
-    let fetcher = CurlImageFetcher(
-        configuration: configuration, log: Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() }))
+    let fetcher = makeFetcher(configure)
     try fetcher.start()
     defer { fetcher.shutdown() }
     try await body(fetcher)
+}
+
+/// One that is to be started.
+func makeFetcher(_ configure: (inout FetcherConfiguration) -> Void) -> CurlImageFetcher {
+    HostileEnvironment.prepare()
+    var configuration = FetcherConfiguration(userAgent: "thumbcached-tests")
+    configure(&configuration)
+    return CurlImageFetcher(
+        configuration: configuration, log: Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() }))
 }
 
 extension FetcherConfiguration {

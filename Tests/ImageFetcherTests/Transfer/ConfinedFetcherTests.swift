@@ -1,6 +1,5 @@
 import Glibc
 import LinuxSupport
-import Logging
 import NIOConcurrencyHelpers
 import Testing
 
@@ -15,11 +14,7 @@ import Testing
     private func withConfinedFetcher(
         _ configure: (inout FetcherConfiguration) -> Void = { _ in }, _ body: (CurlImageFetcher) async throws -> Void
     ) async throws {
-        HostileEnvironment.prepare()
-        var configuration = FetcherConfiguration(userAgent: "thumbcached-tests")
-        configure(&configuration)
-        let fetcher = CurlImageFetcher(
-            configuration: configuration, log: Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() }))
+        let fetcher = makeFetcher(configure)
         let result = NIOLockedValueBox<Result<Void, any Error>?>(nil)
         let thread = try startThread(named: "confined") {
             let start = Result {
