@@ -47,11 +47,11 @@ let package = Package(
         .executable(name: "thumbcached", targets: ["thumbcached"]),
         .executable(name: "thumbcached-fetcher", targets: ["thumbcached-fetcher"]),
         .executable(name: "thumbcached-renderer", targets: ["thumbcached-renderer"]),
-        .executable(name: "thumbcached-relay", targets: ["thumbcached-relay"]),
-        .executable(name: "thumbcached-oidc", targets: ["thumbcached-oidc"]),
         .executable(name: "thumbcachectl", targets: ["thumbcachectl"]),
         .executable(name: "thumbcached-exporter", targets: ["thumbcached-exporter"]),
         .library(name: "Thumbcache", targets: ["Thumbcache"]),
+        // Logging, settings and confinement of a program, without the cache: for the package in `fleet`.
+        .library(name: "ProgramSupport", targets: ["ProgramSupport", "LinuxSupport", "CLinux", "RESP", "ThumbcacheProtocol"]),
         // For the tests alone: it is loaded into daemons whose peers are to be other accounts than they are.
         .library(name: "ForeignPeers", type: .dynamic, targets: ["CForeignPeers"]),
         // The same: it is loaded into a fetcher, and does what somebody would who has broken into it.
@@ -59,16 +59,10 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
-        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
-        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
-        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
-        .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
-        .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
-        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     ],
     targets: [
         // C that Swift cannot call directly.
@@ -104,9 +98,12 @@ let package = Package(
             name: "ThumbnailCache", dependencies: ["LinuxSupport", nioCore, nioLocks, logging, deque],
             swiftSettings: swiftRules + fuzzRules),
 
-        // How a program reports.
+        // Program support: logging and settings.
         .target(
-            name: "ProgramLog", dependencies: ["RESP", "LinuxSupport", nioLocks, logging],
+            name: "ProgramSupport",
+            dependencies: [
+                "RESP", "LinuxSupport", nioLocks, logging, .product(name: "TOMLKit", package: "TOMLKit"),
+            ],
             swiftSettings: swiftRules + fuzzRules),
 
         // What an origin may be asked: its URLs, the ones that clients may name, the addresses that may be reached.
@@ -153,36 +150,20 @@ let package = Package(
             ],
             swiftSettings: swiftRules),
 
-        // How a program reads its settings.
-        .target(
-            name: "ConfigurationReading",
-            dependencies: [
-                "RESP", "ThumbnailCache", "LinuxSupport", .product(name: "TOMLKit", package: "TOMLKit"),
-            ],
-            swiftSettings: swiftRules + fuzzRules),
-
-        // The stream that log-outs for many machines are published to, and connections to its server.
-        .target(
-            name: "Fleet",
-            dependencies: [
-                "RESP", "Thumbcache", "ThumbnailCache", "ConfigurationReading", "LinuxSupport", nioCore, nioPosix,
-                .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
-            ],
-            swiftSettings: swiftRules),
-
         // The programs.
         .executableTarget(
             name: "thumbcached",
             dependencies: [
                 "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "Origins", "FetcherProtocol",
-                "FetcherClient", "RendererClient", "SocketLoops", "DaemonServer", "ProgramLog", "ConfigurationReading",
+                "FetcherClient", "RendererClient", "SocketLoops", "DaemonServer", "ProgramSupport",
                 "LinuxSupport", "CLinux", nioCore, nioLocks, logging, arguments,
             ],
             swiftSettings: swiftRules),
         .executableTarget(
             name: "thumbcached-fetcher",
             dependencies: [
-                "ThumbcacheProtocol", "ThumbnailCache", "FetcherProtocol", "ImageFetcher", "SocketLoops", "ProgramLog",
+                "ThumbcacheProtocol", "ThumbnailCache", "FetcherProtocol", "ImageFetcher", "SocketLoops",
+                "ProgramSupport",
                 "LinuxSupport", "CLinux", nioCore, nioLocks, logging, arguments,
             ],
             swiftSettings: swiftRules),
@@ -195,33 +176,9 @@ let package = Package(
         .executableTarget(
             name: "thumbcached-renderer",
             dependencies: [
-                "CRenderer", "RendererProtocol", "ThumbcacheProtocol", "ProgramLog", "LinuxSupport", "CLinux", nioCore,
+                "CRenderer", "RendererProtocol", "ThumbcacheProtocol", "ProgramSupport", "LinuxSupport", "CLinux",
+                nioCore,
                 arguments,
-            ],
-            swiftSettings: swiftRules),
-
-        // Brings log-outs that were published for many machines to the daemon of this one.
-        .executableTarget(
-            name: "thumbcached-relay",
-            dependencies: [
-                "RESP", "ThumbcacheProtocol", "Thumbcache", "ThumbnailCache", "Fleet", "ConfigurationReading",
-                "ProgramLog", "LinuxSupport", "CLinux", nioCore, nioPosix, nioLocks, logging, arguments,
-            ],
-            swiftSettings: swiftRules),
-
-        // Takes log-outs from an identity provider, over HTTP, and publishes them.
-        .executableTarget(
-            name: "thumbcached-oidc",
-            dependencies: [
-                "Fleet", "Thumbcache", "ThumbnailCache", "ThumbcacheProtocol", "ConfigurationReading", "ProgramLog",
-                "LinuxSupport", "CLinux", nioCore, nioPosix, nioHTTP1, nioLocks, logging, arguments,
-                .product(name: "HummingbirdCore", package: "hummingbird"),
-                .product(name: "HummingbirdTLS", package: "hummingbird"),
-                .product(name: "JWTKit", package: "jwt-kit"),
-                .product(name: "AsyncHTTPClient", package: "async-http-client"),
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ],
             swiftSettings: swiftRules),
 
@@ -236,7 +193,8 @@ let package = Package(
         .executableTarget(
             name: "thumbcached-exporter",
             dependencies: [
-                "ThumbcacheProtocol", "Thumbcache", "ProgramLog", "LinuxSupport", "CLinux", nioCore, nioPosix, nioHTTP1,
+                "ThumbcacheProtocol", "Thumbcache", "ProgramSupport", "LinuxSupport", "CLinux", nioCore, nioPosix,
+                nioHTTP1,
                 nioLocks, logging, arguments,
             ],
             swiftSettings: swiftRules),
@@ -311,30 +269,11 @@ let package = Package(
         .testTarget(
             name: "ThumbcachedTests",
             dependencies: [
-                "CacheFakes", "ConfigurationReading", "DaemonServer", "thumbcached", "thumbcachectl", "Thumbcache",
-                "FetcherClient", "FetcherProtocol", "ProgramLog", "ThumbnailCache", "RESP", "LinuxSupport", nioCore,
+                "CacheFakes", "ProgramSupport", "DaemonServer", "thumbcached", "thumbcachectl", "Thumbcache",
+                "FetcherClient", "FetcherProtocol", "ThumbnailCache", "RESP", "LinuxSupport", nioCore,
                 nioPosix, nioLocks, logging,
             ],
             swiftSettings: swiftRules),
-        .testTarget(
-            name: "RelayTests",
-            dependencies: [
-                "thumbcached-relay", "Fleet", "ConfigurationReading", "Thumbcache", "RESP", "LinuxSupport", nioCore,
-                logging,
-            ],
-            swiftSettings: swiftRules),
-        .testTarget(
-            name: "OIDCTests",
-            dependencies: [
-                "thumbcached-oidc", "ConfigurationReading", "Fleet", "Thumbcache", nioCore, nioPosix, nioHTTP1,
-                nioLocks,
-                logging,
-                .product(name: "NIOEmbedded", package: "swift-nio"),
-                .product(name: "HummingbirdCore", package: "hummingbird"),
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
-            ],
-            exclude: ["python"], swiftSettings: swiftRules),
         .testTarget(
             name: "ExporterTests",
             dependencies: ["thumbcached-exporter", "Thumbcache", nioCore, nioPosix, nioHTTP1, nioLocks, logging],
@@ -363,8 +302,7 @@ if isFuzzing {
     package.products = []
     package.targets.removeAll { $0.isTest }
     let programs = [
-        "thumbcached", "thumbcached-fetcher", "thumbcached-renderer", "thumbcached-relay", "thumbcached-oidc",
-        "thumbcachectl", "thumbcached-exporter",
+        "thumbcached", "thumbcached-fetcher", "thumbcached-renderer", "thumbcachectl", "thumbcached-exporter",
     ]
     for program in programs {
         guard let index = package.targets.firstIndex(where: { $0.name == program }) else { continue }

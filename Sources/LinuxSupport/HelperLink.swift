@@ -2,18 +2,18 @@ import CLinux
 import Glibc
 
 /// How a process is had that does for the daemon what the daemon may not: speak with the network, or decode a picture.
-package protocol HelperLink: Sendable {
+public protocol HelperLink: Sendable {
     /// A socket that leads to one that nobody else speaks with. It does not block.
     func open() throws(SystemError) -> CInt
 }
 
 /// The one that systemd starts for whoever connects to its socket: a unit with a uid of its own.
-package struct HelperUnit: HelperLink {
+public struct HelperUnit: HelperLink {
     private let path: String
 
-    package init(path: String) { self.path = path }
+    public init(path: String) { self.path = path }
 
-    package func open() throws(SystemError) -> CInt {
+    public func open() throws(SystemError) -> CInt {
         let address = try UnixAddress(path)
         let descriptor = try retryingInterrupts("make a socket") {
             socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
@@ -32,14 +32,14 @@ package struct HelperUnit: HelperLink {
 ///
 /// The daemon gives up the right to start programs. So it starts one before, which starts a process for each socket
 /// that it is handed, and ends with the daemon.
-package final class HelperStarter: HelperLink {
+public final class HelperStarter: HelperLink {
     /// Leads to it.
     private let descriptor: CInt
     private let program: String
 
     /// - Parameter program: the path of `thumbcached-fetcher`, say.
     /// - Throws: where there is no such program, or the system starts none.
-    package init(program: String, arguments: [String] = []) throws(SystemError) {
+    public init(program: String, arguments: [String] = []) throws(SystemError) {
         let (own, its) = try Self.pair(SOCK_SEQPACKET)
         defer { close(its) }
         do throws(SystemError) {
@@ -54,7 +54,7 @@ package final class HelperStarter: HelperLink {
 
     deinit { close(descriptor) }
 
-    package func open() throws(SystemError) -> CInt {
+    public func open() throws(SystemError) -> CInt {
         let (own, its) = try Self.pair(SOCK_STREAM)
         defer { close(its) }
         guard clinux_send_descriptor(descriptor, its) == 0 else {

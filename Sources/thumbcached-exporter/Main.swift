@@ -3,7 +3,7 @@ import CLinux
 import Glibc
 import LinuxSupport
 import Logging
-import ProgramLog
+import ProgramSupport
 import ThumbcacheProtocol
 
 /// The command line: `thumbcached-exporter [--socket PATH] [--listen ADDRESS:PORT] [--host NAME …] [--version]`.

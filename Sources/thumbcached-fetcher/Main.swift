@@ -3,7 +3,7 @@ import CLinux
 import FetcherProtocol
 import Glibc
 import LinuxSupport
-import ProgramLog
+import ProgramSupport
 import ThumbcacheProtocol
 
 /// `thumbcached-fetcher`: downloads for the daemon, and holds neither keys nor store.

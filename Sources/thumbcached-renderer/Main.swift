@@ -2,7 +2,7 @@ import ArgumentParser
 import CLinux
 import Glibc
 import LinuxSupport
-import ProgramLog
+import ProgramSupport
 import ThumbcacheProtocol
 
 /// `thumbcached-renderer`: makes pictures of other sizes for the daemon, and holds nothing of anybody's.

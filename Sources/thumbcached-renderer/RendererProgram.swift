@@ -2,7 +2,7 @@ import CLinux
 import CRenderer
 import Glibc
 import LinuxSupport
-import ProgramLog
+import ProgramSupport
 
 /// The parent: it has libvips loaded, and never looks at a picture. Each connection gets a copy of it, a worker, which
 /// begins with what the parent has: a hundred libraries, and nothing of anybody's.

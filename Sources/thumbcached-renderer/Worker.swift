@@ -3,7 +3,7 @@ import CRenderer
 import Glibc
 import LinuxSupport
 import NIOCore
-import ProgramLog
+import ProgramSupport
 import RendererProtocol
 
 /// A process that makes renditions of one user's pictures, one after another, and has given up everything else before

@@ -3,7 +3,7 @@ import CLinux
 import Glibc
 import LinuxSupport
 import Logging
-import ProgramLog
+import ProgramSupport
 import RESP
 import ThumbcacheProtocol
 

@@ -1,4 +1,5 @@
 import FetcherClient
+import LinuxSupport
 import NIOCore
 import Testing
 import ThumbnailCache

@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOCore
 
 /// Downloads, as the domain needs them.

@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOCore
 
 /// Where logins and images are kept, as the domain needs it. Every call may block on the disk: none is for a loop.

@@ -1,3 +1,5 @@
+import LinuxSupport
+
 /// Access tokens, as the domain needs them: the refresh of RFC 6749 section 6.
 public protocol TokenFetching: Sendable {
     /// Asks a token endpoint for an access token. `onEnd` is called exactly once, on a thread of the fetcher's, unless

@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOConcurrencyHelpers
 
 /// One user as the daemon knows it at this moment. Whoever changes what is durable of the user has the entry's turn.

@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOConcurrencyHelpers
 
 /// Hands out the access token of one log-in to its downloads, and renews it at the origin's token endpoint. Only a

@@ -1,4 +1,5 @@
 import DequeModule
+import LinuxSupport
 
 /// The tokens of one log-in, who waits for a new one, and what is to be done about it.
 ///

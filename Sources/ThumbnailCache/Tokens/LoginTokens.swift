@@ -1,3 +1,5 @@
+import LinuxSupport
+
 /// What a log-in has to show to its origin.
 public struct LoginTokens: Sendable, Equatable {
     /// Sent with downloads as `Authorization: Bearer` (RFC 6750 section 2.1).

@@ -1,4 +1,4 @@
-import ConfigurationReading
+import ProgramSupport
 import DiskStore
 import Glibc
 import LinuxSupport

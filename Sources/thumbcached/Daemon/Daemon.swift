@@ -6,7 +6,7 @@ import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import ProgramLog
+import ProgramSupport
 import RESP
 import RendererClient
 import SocketLoops

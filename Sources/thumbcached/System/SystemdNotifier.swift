@@ -1,4 +1,4 @@
-import ConfigurationReading
+import ProgramSupport
 import Glibc
 import LinuxSupport
 

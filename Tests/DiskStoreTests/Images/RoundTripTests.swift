@@ -1,4 +1,5 @@
 import DiskStore
+import LinuxSupport
 import NIOCore
 import Testing
 import ThumbnailCache

@@ -1,5 +1,6 @@
 import DiskStore
 import Foundation
+import LinuxSupport
 import NIOConcurrencyHelpers
 import Testing
 import ThumbnailCache

@@ -1,3 +1,4 @@
+import LinuxSupport
 import ThumbnailCache
 
 @testable import ImageFetcher

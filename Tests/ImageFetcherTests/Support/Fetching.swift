@@ -1,4 +1,5 @@
 import Foundation
+import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore

@@ -1,5 +1,6 @@
 import CacheFakes
-import ConfigurationReading
+import LinuxSupport
+import ProgramSupport
 import DaemonServer
 import DiskStore
 import Foundation

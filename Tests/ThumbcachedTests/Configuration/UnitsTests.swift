@@ -1,4 +1,4 @@
-import ConfigurationReading
+import ProgramSupport
 import Testing
 
 @testable import thumbcached

@@ -4,7 +4,7 @@ import Logging
 import Synchronization
 import Testing
 
-@testable import ProgramLog
+@testable import ProgramSupport
 @testable import thumbcached
 
 @Suite struct StructuredLogTests {

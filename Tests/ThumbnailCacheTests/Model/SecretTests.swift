@@ -1,3 +1,4 @@
+import LinuxSupport
 import Testing
 
 @testable import ThumbnailCache

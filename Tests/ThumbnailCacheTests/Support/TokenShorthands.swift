@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOConcurrencyHelpers
 
 @testable import ThumbnailCache

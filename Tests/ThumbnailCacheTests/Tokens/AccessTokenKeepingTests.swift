@@ -1,4 +1,5 @@
 import CacheFakes
+import LinuxSupport
 import NIOConcurrencyHelpers
 import Testing
 

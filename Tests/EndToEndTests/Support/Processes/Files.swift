@@ -16,7 +16,7 @@ func write(_ text: String, to path: String) throws {
 
 enum Files {
     /// The repository: the directory that holds Package.swift.
-    static let repository = URL(fileURLWithPath: #filePath)
+    static let repository = URL(fileURLWithPath: #filePath).resolvingSymlinksInPath()
         .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent().path
 

@@ -1,0 +1,146 @@
+import Glibc
+import LinuxSupport
+import Logging
+import NIOConcurrencyHelpers
+import RESP
+
+/// Log records on standard error: one line, one write. Handed to each logger; nothing is registered globally.
+///
+/// To the journal (systemd sets JOURNAL_STREAM) a line begins with its priority as `<6>` and has no time, since the
+/// journal keeps its own (sd-daemon(3)); anywhere else it begins with the time. The rest is logfmt:
+/// `level=info message="…" key=value`.
+public struct StructuredLog: LogHandler {
+    let label: String
+    /// The least level that is written. Asked anew for each record, so that a reload takes effect on every logger.
+    let threshold: @Sendable () -> Logger.Level
+    let isJournal: Bool
+    var output = StandardError()
+    /// Nanoseconds since 1970.
+    var clock: @Sendable () -> Int64 = { nanoseconds(of: CLOCK_REALTIME) }
+    public var metadata: Logger.Metadata = [:]
+    public var metadataProvider: Logger.MetadataProvider?
+    /// Set on this logger alone.
+    var ownLevel: Logger.Level?
+
+    private let limit = NIOLockedValueBox(LineLimit<String>(most: most))
+
+    /// Lines of the same message in a minute. What is asked for by `debug` or `trace` has no limit.
+    static var most: Int { 100 }
+
+    public init(
+        label: String, threshold: @escaping @Sendable () -> Logger.Level, isJournal: Bool,
+        metadataProvider: Logger.MetadataProvider? = nil
+    ) {
+        (self.label, self.threshold, self.isJournal) = (label, threshold, isJournal)
+        self.metadataProvider = metadataProvider
+    }
+
+    /// The threshold, until a level is set on this logger alone.
+    public var logLevel: Logger.Level {
+        get { ownLevel ?? threshold() }
+        set { ownLevel = newValue }
+    }
+
+    public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    public func log(event: LogEvent) {
+        let message = event.message.description
+        guard event.level >= .info else { return output.write(line(event.level, message, metadata(of: event))) }
+        let (isWritten, unwritten) = limit.withLockedValue { $0.count(message, at: clock() / 1_000_000_000) }
+        for (message, count) in unwritten {
+            let fields: Logger.Metadata = ["of": "\(message)", "unwritten": "\(count)"]
+            output.write(line(.notice, "more of this than was written", fields))
+        }
+        if isWritten { output.write(line(event.level, message, metadata(of: event))) }
+    }
+
+    private func metadata(of event: LogEvent) -> Logger.Metadata {
+        var all = metadata
+        if let provided = metadataProvider?.get() { all.merge(provided) { $1 } }
+        if let own = event.metadata { all.merge(own) { $1 } }
+        if let error = event.error { all["error"] = .string("\(error)") }
+        return all
+    }
+
+    private func line(_ level: Logger.Level, _ message: String, _ metadata: Logger.Metadata) -> String {
+        var start = "<\(level.priority)>"
+        if !isJournal {
+            let (seconds, rest) = clock().quotientAndRemainder(dividingBy: 1_000_000_000)
+            start = "time=\(UTCTime.format(seconds: seconds, milliseconds: rest / 1_000_000)) "
+        }
+        let fields = metadata.sorted { $0.key < $1.key }.map { (key: $0.key, value: $0.value.description) }
+        return start + LogFormat.line([("level", level.rawValue), ("message", message)] + fields)
+    }
+}
+
+/// Standard error, or what a test takes for it.
+public struct StandardError: Sendable {
+    private let descriptor: CInt
+
+    public init(descriptor: CInt = STDERR_FILENO) { self.descriptor = descriptor }
+
+    /// Writes all of a text in one call where the system takes it at once, so that lines of several threads do not mix.
+    public func write(_ text: String) {
+        do throws(SystemError) {
+            try writeAll(Array(text.utf8), to: descriptor)
+        } catch {
+            // There is nobody left to tell.
+        }
+    }
+}
+
+extension Logger.Level {
+    /// syslog(3).
+    fileprivate var priority: Int {
+        switch self {
+        case .trace, .debug: 7
+        case .info: 6
+        case .notice: 5
+        case .warning: 4
+        case .error: 3
+        case .critical: 2
+        }
+    }
+}
+
+/// logfmt: `key=value key="a value"`, on one line whatever the values hold.
+enum LogFormat {
+    /// Characters of one value; more are cut, so that no value can flood the log.
+    static let longestValue = 2048
+
+    static func line(_ fields: [(key: String, value: String)]) -> String {
+        fields.map { "\(key($0.key))=\(value($0.value))" }.joined(separator: " ") + "\n"
+    }
+
+    private static func key(_ text: String) -> String {
+        let safe = text.unicodeScalars.map { isPlain($0) ? Character($0) : "_" }
+        return safe.isEmpty ? "_" : String(safe)
+    }
+
+    private static func value(_ text: String) -> String {
+        let scalars = text.unicodeScalars
+        if !scalars.isEmpty, scalars.allSatisfy(isPlain), scalars.count <= longestValue { return text }
+        let shown = escaped(scalars.prefix(longestValue), hidden: { oneLine(String($0)) })
+        return "\"\(shown)\(scalars.count > longestValue ? "…" : "")\""
+    }
+
+    /// Needs no quotes.
+    private static func isPlain(_ scalar: Unicode.Scalar) -> Bool {
+        ("!"..."~").contains(scalar) && scalar != "\"" && scalar != "=" && scalar != "\\"
+    }
+}
+
+enum UTCTime {
+    /// RFC 3339, of a moment since 1970: `2026-11-21T11:04:05.006Z`.
+    static func format(seconds: Int64, milliseconds: Int64) -> String {
+        var (moment, parts) = (time_t(seconds), tm())
+        gmtime_r(&moment, &parts)
+        let text = String(unsafeUninitializedCapacity: 64) {
+            $0.withMemoryRebound(to: CChar.self) { strftime($0.baseAddress, $0.count, "%04Y-%m-%dT%H:%M:%S", &parts) }
+        }
+        return "\(text).\("\(1_000 + milliseconds)".dropFirst())Z"
+    }
+}

@@ -1,0 +1,188 @@
+import RESP
+import TOMLKit
+
+/// A value of a TOML document.
+///
+/// A tree of our own: TOMLKit's decoder reports a wrong type as a missing key and traps on integers that do not fit.
+public enum TOMLNode: Equatable, Sendable {
+    case table([String: TOMLNode])
+    case array([TOMLNode])
+    case string(String)
+    case integer(Int)
+    case float(Double)
+    case boolean(Bool)
+    /// A date, a time or both: no key takes one.
+    case date
+
+    /// The type in words, with its article.
+    public var typeName: String {
+        switch self {
+        case .table: "a table"
+        case .array: "a list"
+        case .string: "a string"
+        case .integer: "an integer"
+        case .float: "a decimal number"
+        case .boolean: "true or false"
+        case .date: "a date"
+        }
+    }
+}
+
+extension TOMLNode {
+    /// Parses a whole document. Throws a problem with the line where it can.
+    public static func parse(_ text: String) throws(ConfigurationError.Problem) -> [String: TOMLNode] {
+        // TOMLKit hands strings through C: what follows a NUL would silently be ignored.
+        if let line = lineOfNUL(in: text) {
+            throw .init(line: line, key: nil, sentence: "a NUL character cannot be part of a configuration")
+        }
+        try TOMLGuard.check(text)
+        let table: TOMLTable
+        do {
+            table = try TOMLTable(string: text)
+        } catch let error as TOMLParseError {
+            throw .init(line: error.source.begin.line, key: nil, sentence: "not TOML: \(oneLine(error.description))")
+        } catch {
+            throw .init(line: nil, key: nil, sentence: "not TOML: \(error)")
+        }
+        return convert(table)
+    }
+
+    private static func lineOfNUL(in text: String) -> Int? {
+        text.split(separator: "\n", omittingEmptySubsequences: false).firstIndex { line in
+            line.utf8.contains(0) || line.contains("\\u0000") || line.contains("\\U00000000")
+        }.map { $0 + 1 }
+    }
+
+    private static func convert(_ table: TOMLTable) -> [String: TOMLNode] {
+        var nodes: [String: TOMLNode] = [:]
+        for key in table.keys {
+            if let value = table[key] { nodes[key] = convert(value) }
+        }
+        return nodes
+    }
+
+    private static func convert(_ value: any TOMLValueConvertible) -> TOMLNode {
+        if let table = value.table { return .table(convert(table)) }
+        if let array = value.array { return .array((0..<array.count).map { convert(array[$0]) }) }
+        if let string = value.string { return .string(string) }
+        if let integer = value.int { return .integer(integer) }
+        if let boolean = value.bool { return .boolean(boolean) }
+        if let float = value.double { return .float(float) }
+        return .date
+    }
+}
+
+/// Refuses what toml++ dies of instead of refusing it. It takes for impossible a section without a name, as in `[#`, a
+/// list that a table's bracket closes, as in `[1, }`, and a date with a time that is none, as in `1979-05-27T=`. It and
+/// whoever walks its tree follow depth by recursion.
+///
+/// Up to the first mistake of a document both read the same; whatever else is wrong is left to the parser.
+public struct TOMLGuard {
+    /// Parts of one key, with its dots.
+    private static let longestKey = 16
+    /// Lists and tables inside one another.
+    private static let deepestValue = 32
+
+    private var rest: Substring.UTF8View
+    private var line = 1
+    /// The brackets that are open.
+    private var open: [UInt8] = []
+    private var dots = 0
+
+    /// - Throws: the first such thing, with its line.
+    public static func check(_ text: String) throws(ConfigurationError.Problem) {
+        var scan = TOMLGuard(rest: Substring(text).utf8)
+        // A byte order mark is no part of the first line.
+        if scan.rest.starts(with: [0xef, 0xbb, 0xbf]) { scan.rest = scan.rest.dropFirst(3) }
+        try scan.run()
+    }
+
+    private mutating func run() throws(ConfigurationError.Problem) {
+        var isLineStart = true
+        while let byte = rest.popFirst() {
+            switch byte {
+            case UInt8(ascii: "\n"):
+                line += 1
+                dots = 0
+                isLineStart = true
+                continue
+            case UInt8(ascii: " "), UInt8(ascii: "\t"), UInt8(ascii: "\r"): continue
+            case UInt8(ascii: "#"): rest = rest.drop { $0 != UInt8(ascii: "\n") }
+            case UInt8(ascii: "\""), UInt8(ascii: "'"): skipString(byte)
+            case UInt8(ascii: "[") where isLineStart && open.isEmpty: try checkHeader()
+            case UInt8(ascii: "["), UInt8(ascii: "{"):
+                open.append(byte)
+                dots = 0
+                guard open.count <= Self.deepestValue else {
+                    throw problem("more than \(Self.deepestValue) lists or tables inside one another")
+                }
+            case UInt8(ascii: "]"): _ = open.popLast()
+            case UInt8(ascii: "}"):
+                if open.popLast() == UInt8(ascii: "[") { throw problem("a list ends with ], and not with }") }
+            case UInt8(ascii: ","), UInt8(ascii: "="): dots = 0
+            case UInt8(ascii: "."):
+                dots += 1
+                guard dots < Self.longestKey else { throw problem("a key of more than \(Self.longestKey) parts") }
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): try checkDate()
+            default: break
+            }
+            isLineStart = false
+        }
+    }
+
+    private mutating func checkHeader() throws(ConfigurationError.Problem) {
+        skipBlanks()
+        if rest.first == UInt8(ascii: "[") { rest = rest.dropFirst() }
+        skipBlanks()
+        guard let next = rest.first, !"]\"'".utf8.contains(next), !isWordByte(next) else { return }
+        throw problem("a section needs a name, as in [limits]")
+    }
+
+    /// Behind a digit. Whatever is joined to a date has to begin like a time.
+    private func checkDate() throws(ConfigurationError.Problem) {
+        let shape = "ddd-dd-dd"
+        let date = rest.prefix(shape.utf8.count)
+        guard date.count == shape.utf8.count,
+            zip(date, shape.utf8).allSatisfy({ $1 == UInt8(ascii: "d") ? isDigit($0) : $0 == $1 })
+        else { return }
+        let behind = rest.dropFirst(date.count)
+        let end = " \t\r\n#,]}".utf8
+        switch behind.first {
+        case UInt8(ascii: "T"), UInt8(ascii: "t"):
+            if let next = behind.dropFirst().first, isDigit(next) { return }
+        case UInt8(ascii: " "):
+            guard let next = behind.dropFirst().first, !isDigit(next), !end.contains(next) else { return }
+        default: return
+        }
+        throw problem("a date with a time is written as in 1979-05-27T07:32:00")
+    }
+
+    private func isDigit(_ byte: UInt8) -> Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) }
+
+    private mutating func skipBlanks() { rest = rest.drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") } }
+
+    /// A string in any of the four kinds of quotes, behind the first.
+    private mutating func skipString(_ quote: UInt8) {
+        let isLong = rest.starts(with: [quote, quote])
+        if isLong { rest = rest.dropFirst(2) }
+        while let byte = rest.first {
+            if byte == UInt8(ascii: "\n") {
+                // Only a long string goes on.
+                guard isLong else { return }
+                line += 1
+            }
+            rest = rest.dropFirst()
+            if byte == UInt8(ascii: "\\"), quote == UInt8(ascii: "\""), rest.first != UInt8(ascii: "\n") {
+                rest = rest.dropFirst()
+            } else if byte == quote, !isLong || rest.starts(with: [quote, quote]) {
+                // Up to two quotes may stand right before the closing three.
+                rest = isLong ? rest.drop { $0 == quote } : rest
+                return
+            }
+        }
+    }
+
+    private func problem(_ sentence: String) -> ConfigurationError.Problem {
+        .init(key: nil, sentence: "not TOML: \(sentence)")
+    }
+}

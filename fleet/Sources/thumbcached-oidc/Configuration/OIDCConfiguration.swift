@@ -1,0 +1,118 @@
+import ProgramSupport
+import Fleet
+import LinuxSupport
+import Logging
+
+/// What the program goes by. docs/fleet.md has every key.
+struct OIDCConfiguration: RedisConfigured, Equatable, Sendable {
+    var listen = ListenAddress(host: "127.0.0.1", port: 9_421)
+    /// Files in PEM; empty for plain HTTP.
+    var certificate = ""
+    var key = ""
+    var limits = HTTPLimits()
+    /// Who is believed about whom a request comes from.
+    var proxies = ["127.0.0.1", "::1"]
+    var rules = TokenRules()
+    /// Where the provider's keys are; empty where no provider is configured.
+    var jwks = ""
+    /// A file in PEM of authorities that are trusted there, instead of the system's.
+    var authorities = ""
+    var keyTimes = KeyTimes()
+    /// Milliseconds that the JWKS endpoint may take.
+    var keyTimeout: Int64 = 5_000
+    var user: IDTemplate?
+    var session: IDTemplate?
+    /// Ids of tokens that are kept at once.
+    var remembered = 65_536
+    var stream = StreamSettings()
+    var redis = RedisSettings()
+    var logLevel = Logger.Level.info
+}
+
+extension OIDCConfiguration {
+    static let defaultFile = "/etc/thumbcached/oidc.toml"
+    private static let maximumFileSize = 1 << 20
+
+    static let settings: [Setting<OIDCConfiguration>] =
+        [
+            Setting("stream", \.stream.stream, .visibleName(of: "a key")),
+            Setting("keep", \.stream.keep, .time(60_000...3650 * 86_400_000)),
+            Setting("replicas", \.stream.replicas, SettingKind<Int>.count(0...100).optional()),
+            Setting("wait", \.stream.wait, .time(1_000...600_000)),
+            Setting("oidc.issuer", \.rules.issuer, .webURL),
+            Setting("oidc.client-id", \.rules.clientID, .text.checked { $0.isEmpty ? "is empty" : nil }),
+            Setting("oidc.jwks", \.jwks, .keyURL),
+            Setting("oidc.user", \.user, .template),
+            Setting("oidc.session", \.session, .template),
+            Setting(
+                "oidc.other-audiences", \.rules.otherAudiences, .list(of: .text, such: "[\"another-client\"]")),
+            Setting(
+                "oidc.algorithms", \.rules.algorithms,
+                .list(of: .algorithm, such: "[\"RS256\"]").checked {
+                    $0.isEmpty ? "is empty: no token could be taken" : nil
+                }),
+            Setting("oidc.types", \.rules.types, .list(of: .text, such: "[\"logout+jwt\"]")),
+            Setting("oidc.max-age", \.rules.longestAge, .time(1_000...86_400_000).seconds),
+            Setting("oidc.clock-skew", \.rules.skew, .time(0...3_600_000).seconds),
+            Setting("oidc.remembered", \.remembered, .count(1...10_000_000)),
+            Setting("oidc.authorities", \.authorities, .path()),
+            Setting("oidc.keys-pause", \.keyTimes.pause, .time(1_000...3_600_000)),
+            Setting("oidc.keys-lifetime", \.keyTimes.lifetime, .time(1_000...30 * 86_400_000)),
+            Setting("oidc.keys-timeout", \.keyTimeout, .time(100...60_000)),
+            Setting("http.listen", \.listen, .listen),
+            Setting("http.certificate", \.certificate, .path()),
+            Setting("http.key", \.key, .path()),
+            Setting("http.connections", \.limits.connections, .count(1...256)),
+            Setting("http.body", \.limits.body, .size(1 << 10...1 << 20)),
+            Setting("http.request-time", \.limits.requestTime, .time(100...600_000)),
+            Setting("http.refusals", \.limits.refusals, .count(0...1_000_000)),
+            Setting("http.proxies", \.proxies, .list(of: .address, such: "[\"192.0.2.1\"]")),
+            Setting("log.level", \.logLevel, .word),
+        ] + RedisSettings.settings()
+
+    /// - Parameter file: nil for the default one, which need not exist.
+    static func load(file: String?) throws(ConfigurationError) -> OIDCConfiguration {
+        let path = file ?? defaultFile
+        let text: String
+        do throws(PlainFileError) {
+            text = try readTextFile(path, limit: maximumFileSize)
+        } catch {
+            guard error.isMissing, file == nil else {
+                throw ConfigurationError(file: path, problems: [.init(key: nil, sentence: "\(error)")])
+            }
+            return OIDCConfiguration()
+        }
+        return try decode(text, file: path)
+    }
+
+    static func decode(_ text: String, file: String) throws(ConfigurationError) -> OIDCConfiguration {
+        var configuration = OIDCConfiguration()
+        let document: [String: TOMLNode]
+        do throws(ConfigurationError.Problem) {
+            document = try TOMLNode.parse(text)
+        } catch {
+            throw ConfigurationError(file: file, problems: [error])
+        }
+        var reader = SettingReader(settings: settings, manual: "docs/fleet.md")
+        reader.read(document, into: &configuration)
+        if reader.problems.isEmpty { configuration.complain(&reader) }
+        guard reader.problems.isEmpty else { throw ConfigurationError(file: file, problems: reader.problems) }
+        return configuration
+    }
+
+    private func complain(_ reader: inout SettingReader<OIDCConfiguration>) {
+        redis.complain(&reader)
+        if certificate.isEmpty != key.isEmpty {
+            reader.complain("http.certificate", "a certificate and its key belong together: set both or neither")
+        }
+        let needed = ["oidc.issuer", "oidc.client-id", "oidc.jwks", "oidc.user"]
+        // Without any of them it is not configured yet, and says so to whoever asks.
+        guard reader.found.contains(where: { $0.hasPrefix("oidc.") }) else { return }
+        for name in needed where !reader.found.contains(name) {
+            reader.complain(name, "is missing: a provider is \(needed.joined(separator: ", "))")
+        }
+    }
+
+    /// Whether there is a provider to listen to.
+    var hasProvider: Bool { !jwks.isEmpty }
+}

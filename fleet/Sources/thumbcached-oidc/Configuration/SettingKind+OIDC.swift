@@ -1,0 +1,64 @@
+import ProgramSupport
+import NIOCore
+
+extension SettingKind<IDTemplate?> {
+    static var template: Self {
+        SettingKind<String>.text.map { text throws(SettingError) in
+            guard let template = IDTemplate(text) else {
+                throw SettingError(
+                    "\(quoted(text)) is no template: it has to have {sub} or {sid}, as in \"{sub}@example.org\", and "
+                        + "no other braces")
+            }
+            return template
+        }
+    }
+}
+
+extension SettingKind<SignatureAlgorithm> {
+    static var algorithm: Self {
+        SettingKind<String>.text.map { text throws(SettingError) in
+            guard let algorithm = SignatureAlgorithm(rawValue: text) else {
+                let names = SignatureAlgorithm.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
+                throw SettingError("\(quoted(text)) is not among those that public keys can check: \(names)")
+            }
+            return algorithm
+        }
+    }
+}
+
+extension SettingKind<String> {
+    /// Keys that came by plain HTTP would be whose the network is. From this machine there is no network.
+    static var keyURL: Self {
+        webURL.checked { url in
+            let plain = "http://"
+            guard url.lowercased().hasPrefix(plain) else { return nil }
+            let authority = url.dropFirst(plain.count).prefix { !"/?#\\".contains($0) }
+            let host = authority.prefix { $0 != ":" }
+            let isHere = host == "localhost" || host.hasPrefix("127.") && ClientAddress.normal(String(host)) != nil
+            return isHere && !authority.contains("@")
+                ? nil : "begins with http://: keys are taken by https:// from other machines than this"
+        }
+    }
+
+    /// Of a machine, in the spelling that connections have it in.
+    static var address: Self {
+        SettingKind<String>.text.map { text throws(SettingError) in
+            guard let address = ClientAddress.normal(text) else {
+                throw SettingError("\(quoted(text)) is no address: write one as in \"192.0.2.1\" or \"::1\"")
+            }
+            return address.text
+        }
+    }
+}
+
+extension SettingKind<Int64> {
+    /// Tokens count in seconds: milliseconds as whole ones.
+    var seconds: Self {
+        map { value throws(SettingError) in
+            guard value % 1_000 == 0 else {
+                throw SettingError("\(quoted(Quantity.time.format(Int(value)))) is not a whole number of seconds")
+            }
+            return value / 1_000
+        }
+    }
+}

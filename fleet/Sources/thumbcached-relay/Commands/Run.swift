@@ -1,0 +1,99 @@
+import ArgumentParser
+import ProgramSupport
+import Fleet
+import Glibc
+import LinuxSupport
+import Logging
+import NIOPosix
+import ProgramSupport
+import Thumbcache
+
+/// The relay itself.
+struct Run: FleetCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Follow the stream, and have the daemon of this host do what it says.",
+        discussion: """
+            Runs until it is ended, by whichever signal: what was begun is done once more at the next start. Its user \
+            has to be an admin of the daemon (access.admins).
+            """)
+
+    @OptionGroup var file: ConfigurationOption
+
+    func run(in environment: [String: String]) async throws -> CInt {
+        let configuration = try file.load(environment)
+        guard !configuration.state.isEmpty else {
+            throw CommandFailure(
+                CommandFailure.usage, "nothing says where the position is kept: set state, or STATE_DIRECTORY")
+        }
+        let level = configuration.logLevel
+        let isJournal = Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"])
+        let log = Logger(label: "thumbcached-relay") {
+            StructuredLog(label: $0, threshold: { level }, isJournal: isJournal)
+        }
+        var settings = ThumbcacheConfiguration()
+        settings.libraryName = "thumbcached-relay"
+        // Logging everybody out takes what it takes.
+        settings.requestTimeout = .seconds(600)
+        let client = ThumbcacheClient(path: configuration.socket, configuration: settings, logger: log)
+        let running = Task { await client.run() }
+        let loops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        var relay: Relay
+        do {
+            relay = try Relay(
+                configuration,
+                connector: try RedisConnector(
+                    configuration.redis, name: "thumbcached-relay", loop: loops.next()),
+                orders: DaemonOrders(client: client), file: try PositionFile(directory: configuration.state), log: log,
+                now: { nanoseconds(of: CLOCK_BOOTTIME) / 1_000_000 })
+        } catch {
+            throw CommandFailure(CommandFailure.refused, "\(error)")
+        }
+        await relay.run()
+        running.cancel()
+        await running.value
+        return 0
+    }
+}
+
+/// Which configuration a command goes by.
+struct ConfigurationOption: ParsableArguments {
+    @Option(
+        name: .customLong("config"),
+        help: ArgumentHelp(
+            "The relay's configuration. Without it \(RelayConfiguration.defaultFile) is read, if it exists.",
+            valueName: "file"))
+    var path: String?
+
+    func load(_ environment: [String: String]) throws(CommandFailure) -> RelayConfiguration {
+        var name = [CChar](repeating: 0, count: 256)
+        // Where it fails the name is empty, and the configuration has to have one.
+        let hostName = gethostname(&name, name.count - 1) == 0 ? name : [0]
+        let text = String(decoding: hostName.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        do throws(ConfigurationError) {
+            return try RelayConfiguration.load(file: path, environment: environment, hostName: text)
+        } catch {
+            throw CommandFailure(CommandFailure.usage, error.description)
+        }
+    }
+
+    /// The stream, on a connection that is open while `body` runs.
+    func withStream<Success>(
+        _ environment: [String: String], _ body: (FleetStream, RelayConfiguration) async throws -> Success
+    ) async throws -> Success {
+        let configuration = try load(environment)
+        let loops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let connector: RedisConnector
+        do {
+            connector = try RedisConnector(configuration.redis, name: "thumbcached-relay", loop: loops.next())
+        } catch {
+            throw CommandFailure(CommandFailure.usage, "the certificates cannot be used: \(error)")
+        }
+        do {
+            let connection = try await connector.connect()
+            defer { connection.close() }
+            return try await body(FleetStream(connection: connection, name: configuration.stream), configuration)
+        } catch let error as RedisError {
+            throw CommandFailure(error)
+        }
+    }
+}
