@@ -24,7 +24,7 @@ HARDENING = --disable-local-rpath -Xswiftc -no-toolchain-stdlib-rpath -Xlinker -
 # Nobody asks a program for its own functions by name: the tables for that are a twentieth of each. Not with lld, which
 # can pack relocations as well: it keeps all of Foundation in the daemon, 40 MB that the TOML parser only names.
 SMALLER = -Xlinker --no-export-dynamic
-SOURCES = Sources Tests Package.swift
+SOURCES = Sources Tests Package.swift fleet/Sources fleet/Tests fleet/Package.swift
 VERSION = $(shell sed -n 's/.*current = "\(.*\)".*/\1/p' Sources/ThumbcacheProtocol/Version.swift)
 
 # What the package manager and the compiler leave in the temporary directory goes with .build. And nobody else's is in
@@ -37,7 +37,9 @@ TSAN_OPTIONS = TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan-s
 STRIP = strip
 PROGRAMS = thumbcached thumbcachectl thumbcached-exporter
 # What nobody starts by hand.
-HELPERS = thumbcached-fetcher thumbcached-renderer thumbcached-relay thumbcached-oidc
+HELPERS = thumbcached-fetcher thumbcached-renderer
+# Of the package in fleet/, for many machines.
+FLEET = thumbcached-relay thumbcached-oidc
 
 # Files come from the commit's time, so that the same commit makes the same package.
 EPOCH = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
@@ -55,7 +57,7 @@ SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*
 SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service \
     thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
-.PHONY: help demo demo-fleet test test-examples check release site install install-documents vendor sources deb \
+.PHONY: help demo demo-fleet test test-fleet test-examples check release site install install-documents vendor sources deb \
     deb-source lint-deb security-table test-system tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
     failing-calls-test mutation-test soak bench bench-docs format clean
 
@@ -67,16 +69,24 @@ demo: ## see a user's cache live and end: a real origin, real pictures, the proo
 	$(RELEASE)
 	@tools/demo "$$($(RELEASE) --show-bin-path)"
 
-demo-fleet: ## see one log-out become true on three hosts, one of them cut off: a real Redis, the proof for each
+demo-fleet: ## one logout on three hosts, one of them cut off, with a real Redis
 	@tools/install-dependencies build demo fleet
 	$(RELEASE)
-	@tools/demo-fleet "$$($(RELEASE) --show-bin-path)"
+	$(RELEASE) --package-path fleet
+	@fleet/tools/demo-fleet "$$(tools/gather-programs release)"
 
 test: ## build and run all tests
 	@tools/install-dependencies build test
 	@tools/install-python-client
 	$(OWN_TMPDIR) swift build --build-tests
 	@tools/run-tests
+
+test-fleet: ## build and run the tests of the package in fleet/
+	@tools/install-dependencies build test
+	@tools/install-python-client
+	$(OWN_TMPDIR) swift build
+	$(OWN_TMPDIR) swift build --package-path fleet --build-tests
+	@THUMBCACHED_PROGRAMS="$$(tools/gather-programs debug)" tools/run-tests --package-path fleet
 
 # Go, Java, GTK and a browser are 1.3 GB that no other test needs. What they showed is left in .build/screenshots.
 test-examples: ## every program in examples/, also those in Go and Java, the window, and what is for a browser in one
@@ -91,12 +101,13 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	@tools/install-dependencies build release systemd rpm
 	swift format lint --strict --recursive $(SOURCES)
 	$(OWN_TMPDIR) swift build --build-tests
+	$(OWN_TMPDIR) swift build --package-path fleet --build-tests
 	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!/bin/sh' config/*/* examples/*/* packaging/debian/* packaging/debian/tests/*); do \
 	    sh -n "$$script" || exit 1; done
-	for script in $$(grep -lsE '^#!.*python3' tools/* tools/site/* config/*/* examples/*/*) \
+	for script in $$(grep -lsE '^#!.*python3' tools/* fleet/tools/* tools/site/* config/*/* examples/*/*) \
 	    tools/lib/*.py tools/site/*.py bench/*.py bench/*/*.py Tests/EndToEndTests/python/*.py \
-	    $$(find Tests/SystemTests Tests/FleetTests -name '*.py'); do \
+	    $$(find Tests/SystemTests fleet/Tests -name '*.py'); do \
 	    python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$$script" || exit 1; done
 	tools/make-configuration --check
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
@@ -247,20 +258,23 @@ history-test: ## what clients see through kills -9, held against the order it mu
 	$(OWN_TMPDIR) swift build --build-tests
 	THUMBCACHED_HISTORIES=$(ROUNDS) tools/run-tests --filter 'EndToEndTests.*HistoryTests'
 
-# `tools/fleet-test .build/debug --rounds 20 --seed 7` for one run again; --keep leaves its logs and its history.
+# `fleet/tools/fleet-test "$(tools/gather-programs debug)" --rounds 20 --seed 7` for one run again; --keep leaves its logs and its history.
 fleet-test: ROUNDS = 200
 fleet-test: ## eight hosts, Redis with Sentinels, each in a network of its own: cuts, kills -9, restores (as root): ROUNDS
 	@tools/install-dependencies build fleet-test
 	$(OWN_TMPDIR) swift build
-	tools/fleet-test .build/debug --rounds $(ROUNDS)
+	$(OWN_TMPDIR) swift build --package-path fleet
+	fleet/tools/fleet-test "$$(tools/gather-programs debug)" --rounds $(ROUNDS)
 
 # Five minutes on a quiet machine, which it should be. It opens 10,000 connections: `ulimit -n 20000`.
 fleet-scale: ROUNDS = 3
-fleet-scale: ## up to 10,000 relays, played, at a real Redis, ROUNDS rounds: the table and plot of docs/fleet.md
+fleet-scale: ## up to 10,000 relays, played, at a real Redis, ROUNDS rounds: the table and plot of fleet/docs/fleet.md
 	@tools/install-dependencies build fleet-scale
 	$(RELEASE)
+	$(RELEASE) --package-path fleet
 	mkdir -p dist
-	tools/fleet-scale "$$($(RELEASE) --show-bin-path)" --rounds $(ROUNDS) --seconds 3 --json dist/fleet-scale.json --document docs
+	fleet/tools/fleet-scale "$$(tools/gather-programs release)" --rounds $(ROUNDS) --seconds 3 \
+	    --json dist/fleet-scale.json --document fleet/docs
 
 power-cut-test: ## cut the power of a store on ext4, xfs and btrfs, ROUNDS times each (as root)
 	@tools/install-dependencies build power-cut
@@ -300,4 +314,4 @@ format: ## lay out the sources
 	swift format --in-place --recursive $(SOURCES)
 
 clean: ## remove what was built
-	rm -rf .build .build-tsan .build-asan .build-fuzz dist
+	rm -rf .build* fleet/.build* dist

@@ -51,7 +51,8 @@ let package = Package(
         .executable(name: "thumbcached-exporter", targets: ["thumbcached-exporter"]),
         .library(name: "Thumbcache", targets: ["Thumbcache"]),
         // Logging, settings and confinement of a program, without the cache: for the package in `fleet`.
-        .library(name: "ProgramSupport", targets: ["ProgramSupport", "LinuxSupport", "CLinux", "RESP", "ThumbcacheProtocol"]),
+        .library(
+            name: "ProgramSupport", targets: ["ProgramSupport", "LinuxSupport", "CLinux", "RESP", "ThumbcacheProtocol"]),
         // For the tests alone: it is loaded into daemons whose peers are to be other accounts than they are.
         .library(name: "ForeignPeers", type: .dynamic, targets: ["CForeignPeers"]),
         // The same: it is loaded into a fetcher, and does what somebody would who has broken into it.

@@ -1,4 +1,3 @@
-
 /// Bytes that must not be seen (I11): wiped when the last reference goes, and never part of a description.
 public final class Secret: @unchecked Sendable, Equatable, CustomStringConvertible, CustomReflectable {
     // Unchecked, because a pointer is not Sendable: what it points at is written once, before anybody else sees it.

@@ -2,7 +2,7 @@ import Glibc
 import LinuxSupport
 import NIOCore
 import RESP
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// The world as a command sees it.
 struct Environment {

@@ -1,6 +1,6 @@
 import Glibc
 import LinuxSupport
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// What the program's exit status says. Scripts rely on it.
 enum ExitStatus: Int32, Sendable {

@@ -1,6 +1,6 @@
 import ArgumentParser
 import NIOCore
-import Thumbcache
+@_spi(Wire) import Thumbcache
 import ThumbcacheProtocol
 
 /// `--size`, `--fit` and `--format`.

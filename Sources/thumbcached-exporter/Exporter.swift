@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOHTTP1
 import NIOPosix
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// Wires the program: a client of the daemon, the samples of the last minutes, and a server of HTTP.
 struct Exporter: Sendable {

@@ -1,6 +1,6 @@
 import NIOCore
 import Testing
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 @testable import thumbcached_exporter
 

@@ -2,7 +2,7 @@ import Foundation
 import NIOCore
 import Testing
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 @Suite(.timeLimit(.minutes(1))) struct TutorialTests {
     private static let repository = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()

@@ -13,7 +13,7 @@ public struct ThumbcacheRequest: Sendable {
     /// Instead of the configuration's.
     package var timeout: Duration??
 
-    package init(_ words: [ByteBuffer]) { for word in words { append(word) } }
+    @_spi(Wire) public init(_ words: [ByteBuffer]) { for word in words { append(word) } }
 
     init(_ name: String, _ arguments: ThumbcacheID...) {
         append(name)
@@ -70,7 +70,7 @@ func words(_ words: String...) -> [ByteBuffer] { words.map(ByteBuffer.init(strin
 
 extension Value {
     /// The value, or the server's error as one that is thrown.
-    package func orServerError() throws(ThumbcacheError) -> Value {
+    @_spi(Wire) public func orServerError() throws(ThumbcacheError) -> Value {
         guard case .error(let code, let message) = self else { return self }
         throw .server(ServerErrorCode(rawValue: code), message: message)
     }

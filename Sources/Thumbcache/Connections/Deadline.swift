@@ -2,7 +2,7 @@ import NIOCore
 
 /// Runs the body and gives its result, or `timeout` when it fails behind the limit, at which its task is cancelled.
 /// Returns when the body has ended, in either case; what it made in the last moment is not lost.
-package func within<Success: Sendable>(
+@_spi(Wire) public func within<Success: Sendable>(
     _ limit: Duration?, _ body: @escaping @Sendable () async throws(ThumbcacheError) -> Success
 ) async throws(ThumbcacheError) -> Success {
     guard let limit else { return try await body() }
@@ -36,7 +36,7 @@ package func within<Success: Sendable>(
 
 extension TimeAmount {
     /// What is longer than 292 years is cut to that.
-    package init(_ duration: Duration) {
+    @_spi(Wire) public init(_ duration: Duration) {
         let (seconds, attoseconds) = duration.components
         let (whole, isOver) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
         let (sum, isOverToo) = whole.addingReportingOverflow(attoseconds / 1_000_000_000)

@@ -2,7 +2,7 @@ import NIOCore
 import RESP
 
 /// A connection to a server that speaks RESP; of this library, to the daemon, and it has said HELLO.
-package final class WireConnection: Sendable {
+@_spi(Wire) public final class WireConnection: Sendable {
     private let channel: any Channel
     private let outbox: Outbox
     private let handler: NIOLoopBound<ReplyHandler>
@@ -17,18 +17,18 @@ package final class WireConnection: Sendable {
 
     /// Takes over a channel to any server, behind whatever handlers it has, such as TLS. On its event loop.
     /// - Parameter longestReply: in bytes.
-    package static func take(_ channel: any Channel, longestReply: Int) throws -> WireConnection {
+    @_spi(Wire) public static func take(_ channel: any Channel, longestReply: Int) throws -> WireConnection {
         try channel.pipeline.syncOperations.addHandler(ReplyHandler(longestReply: longestReply))
         return try WireConnection(over: channel)
     }
 
-    package var isActive: Bool { channel.isActive }
+    @_spi(Wire) public var isActive: Bool { channel.isActive }
 
     /// Succeeds when the connection is closed, by either side.
     var whenClosed: EventLoopFuture<Void> { channel.closeFuture }
 
     /// Nothing to be done on a closed one, whose event loop may have ended.
-    package func close() { if channel.isActive { channel.close(promise: nil) } }
+    @_spi(Wire) public func close() { if channel.isActive { channel.close(promise: nil) } }
 
     /// The reply to a request, an error reply included.
     /// - Parameters:
@@ -36,7 +36,7 @@ package final class WireConnection: Sendable {
     ///     with nothing else; otherwise a reply that comes too late is dropped.
     ///   - deadline: when the wait is over, without an effect on the connection; nil for never.
     ///   - onEnd: called when the reply is there or cannot come any more, wanted or not.
-    package func reply(
+    @_spi(Wire) public func reply(
         to request: ThumbcacheRequest, closing: Bool, by deadline: NIODeadline? = nil,
         onEnd: @escaping @Sendable () -> Void = {}
     ) async throws(ThumbcacheError) -> Value {
@@ -53,7 +53,7 @@ package final class WireConnection: Sendable {
 
     /// The replies to requests that are sent together, in one write; error replies included. A cancelled task closes
     /// the connection.
-    package func replies(to requests: [ThumbcacheRequest]) async throws(ThumbcacheError) -> [Value] {
+    @_spi(Wire) public func replies(to requests: [ThumbcacheRequest]) async throws(ThumbcacheError) -> [Value] {
         if Task.isCancelled { throw .cancelled }
         let exchanges = requests.map { _ in Exchange(by: nil, onEnd: {}) }
         send(zip(requests, exchanges).map { OutgoingRequest(request: $0, exchange: $1) })

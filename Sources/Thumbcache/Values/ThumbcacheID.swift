@@ -17,9 +17,9 @@ public struct ThumbcacheID: Hashable, Sendable, ExpressibleByStringInterpolation
     /// The bytes read as UTF-8, with `U+FFFD` for what is none.
     public var description: String { String(decoding: bytes, as: UTF8.self) }
 
-    package var buffer: ByteBuffer { ByteBuffer(bytes: bytes) }
+    @_spi(Wire) public var buffer: ByteBuffer { ByteBuffer(bytes: bytes) }
 
-    package init(_ buffer: ByteBuffer) { bytes = Array(buffer.readableBytesView) }
+    @_spi(Wire) public init(_ buffer: ByteBuffer) { bytes = Array(buffer.readableBytesView) }
 
     /// `*` stands for every user in the protocol. It must not come to mean that because an account has a strange name.
     var asUser: ThumbcacheID {

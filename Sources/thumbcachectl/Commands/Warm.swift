@@ -4,7 +4,7 @@ import LinuxSupport
 import NIOCore
 import RESP
 import Synchronization
-import Thumbcache
+@_spi(Wire) import Thumbcache
 import ThumbcacheProtocol
 
 struct Warm: DaemonCommand {

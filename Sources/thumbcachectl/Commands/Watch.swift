@@ -1,6 +1,6 @@
 import ArgumentParser
 import Glibc
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 struct Watch: DaemonCommand {
     static let configuration = CommandConfiguration(

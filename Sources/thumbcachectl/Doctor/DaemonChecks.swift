@@ -2,7 +2,7 @@ import Glibc
 import LinuxSupport
 import NIOCore
 import RESP
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// What the daemon itself says of the file.
 struct ConfigurationCheck: DoctorCheck {

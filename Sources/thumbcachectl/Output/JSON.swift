@@ -1,6 +1,6 @@
 import NIOCore
 import RESP
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// A JSON text that is put together here, beside values that came from the daemon.
 enum JSON {

@@ -1,6 +1,6 @@
 import Glibc
 import Synchronization
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// How far the daemon is with what it was told to download, by its events.
 final class WarmProgress: Sendable {

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Glibc
 import LinuxSupport
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 struct Top: DaemonCommand {
     static let configuration = CommandConfiguration(

@@ -1,4 +1,4 @@
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// What `top` knows at one moment: of the whole daemon for admins, else what INFO tells of one's own.
 struct TopFigures: Sendable {

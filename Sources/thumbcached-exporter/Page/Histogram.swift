@@ -1,4 +1,4 @@
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// How long requests took: how many at most so long.
 struct Histogram: Sendable, Equatable {

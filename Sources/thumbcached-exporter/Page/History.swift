@@ -1,5 +1,5 @@
 import NIOCore
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// What is kept of one answer of the daemon for the plots.
 struct Sample: Sendable, Equatable {

@@ -3,7 +3,7 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOHTTP1
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// What the daemon said last and in the last minutes, and the answers that are made of it.
 final class Status: Sendable {

@@ -1,4 +1,4 @@
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 extension StatusPage {
     /// Of each source that the daemon names.

@@ -1,5 +1,5 @@
 import NIOCore
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// The page for people: one file, without scripts, without anything from elsewhere.
 struct StatusPage {

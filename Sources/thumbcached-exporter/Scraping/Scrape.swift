@@ -1,6 +1,6 @@
 import LinuxSupport
 import NIOCore
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// What the daemon said of itself, or why it did not.
 struct Scrape: Sendable {

@@ -1,6 +1,6 @@
 import NIOConcurrencyHelpers
 import NIOCore
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// Asks the daemon for its figures: one question at a time. Whoever asks while one is on its way has its answer.
 ///

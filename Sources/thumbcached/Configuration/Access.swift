@@ -1,7 +1,7 @@
-import ProgramSupport
 import DaemonServer
 import Glibc
 import LinuxSupport
+import ProgramSupport
 
 extension AccessRule {
     mutating func formUnion(_ other: AccessRule) {

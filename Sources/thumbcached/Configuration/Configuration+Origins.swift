@@ -1,8 +1,8 @@
-import ProgramSupport
 import Glibc
 import LinuxSupport
 import NIOCore
 import Origins
+import ProgramSupport
 import RESP
 import ThumbnailCache
 

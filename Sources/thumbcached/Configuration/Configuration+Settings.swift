@@ -1,7 +1,7 @@
-import ProgramSupport
 import DaemonServer
 import LinuxSupport
 import Logging
+import ProgramSupport
 import ThumbnailCache
 
 extension Configuration {

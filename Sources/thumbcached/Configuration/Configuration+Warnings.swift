@@ -1,6 +1,6 @@
-import ProgramSupport
 import Logging
 import Origins
+import ProgramSupport
 import ThumbnailCache
 
 extension Configuration {

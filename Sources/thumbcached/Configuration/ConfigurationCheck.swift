@@ -1,6 +1,6 @@
-import ProgramSupport
 import Glibc
 import LinuxSupport
+import ProgramSupport
 
 /// `--check-config`: judges a configuration as the service would read it, whoever asks; but a person's own file as that
 /// person's daemon would.

@@ -1,7 +1,7 @@
-import ProgramSupport
 import DiskStore
 import Glibc
 import LinuxSupport
+import ProgramSupport
 
 /// Makes a ``Configuration`` of a file, the environment and the defaults, or says all that is wrong with them.
 struct ConfigurationLoader: Sendable {

@@ -1,6 +1,6 @@
-import ProgramSupport
 import Glibc
 import LinuxSupport
+import ProgramSupport
 
 /// The socket that the daemon serves on: the one that systemd passed, else one of its own.
 struct DaemonSocket: Sendable {

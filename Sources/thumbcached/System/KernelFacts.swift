@@ -1,7 +1,7 @@
-import ProgramSupport
 import Glibc
 import LinuxSupport
 import NIOCore
+import ProgramSupport
 import ThumbnailCache
 
 /// What the kernel says of itself in /proc.

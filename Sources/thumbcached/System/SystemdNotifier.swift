@@ -1,6 +1,6 @@
-import ProgramSupport
 import Glibc
 import LinuxSupport
+import ProgramSupport
 
 /// Tells systemd how the daemon is doing: sd_notify(3), by hand, since the protocol is one datagram.
 ///

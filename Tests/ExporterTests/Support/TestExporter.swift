@@ -2,7 +2,7 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 @testable import thumbcached_exporter
 

@@ -1,7 +1,7 @@
 import NIOCore
 import Testing
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 /// What goes over the wire for each method, and what is made of the reply.
 @Suite(.timeLimit(.minutes(4))) struct CommandTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 @Suite struct BackoffTests {
     @Test(arguments: [(1, 100), (2, 200), (3, 400), (4, 500), (64, 500), (.max, 500)])

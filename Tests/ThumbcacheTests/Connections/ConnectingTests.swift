@@ -2,7 +2,7 @@ import Glibc
 import NIOCore
 import Testing
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 @Suite(.timeLimit(.minutes(4))) struct ConnectingTests {
     @Test(arguments: [

@@ -1,7 +1,7 @@
 import NIOCore
 import Testing
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 @Suite(.timeLimit(.minutes(4))) struct LeaseTests {
     @Test func `nobody waits behind a GET that waits`() async throws {

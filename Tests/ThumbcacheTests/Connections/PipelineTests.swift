@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 @Suite(.timeLimit(.minutes(4))) struct PipelineTests {
     @Test func `many tasks share one connection, and each gets its own reply`() async throws {

@@ -3,7 +3,7 @@ import NIOEmbedded
 import RESP
 import Testing
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 @Suite struct ReplyHandlerTests {
     private let handler = ReplyHandler()

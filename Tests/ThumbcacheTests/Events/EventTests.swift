@@ -1,7 +1,7 @@
 import NIOCore
 import Testing
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 @Suite struct EventPayloadTests {
     @Test(

@@ -1,7 +1,7 @@
 import NIOCore
 import Testing
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 /// The fence as a table of sequences: what comes between the request for an image and its reply decides whether the
 /// reply is kept, and whether it is shown.

@@ -2,7 +2,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 /// Sequences of requests, replies and events over real sockets. The subscriber's connection and those of GETs are
 /// different ones: what is seen through one says nothing of the other, so each step waits for what shows it.

@@ -4,7 +4,7 @@ import NIOCore
 import NIOPosix
 import RESP
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 /// A daemon that a test plays: it accepts, is asked, answers and closes when the test says so, over a real socket.
 /// HELLO and CLIENT SETINFO are answered by themselves.

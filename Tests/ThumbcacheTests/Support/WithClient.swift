@@ -1,6 +1,6 @@
 import NIOCore
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 /// Runs the body with a client that runs, of a daemon that the body plays.
 func withClient(

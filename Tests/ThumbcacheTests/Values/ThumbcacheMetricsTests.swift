@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Thumbcache
+@testable @_spi(Wire) import Thumbcache
 
 @Suite struct ThumbcacheMetricsTests {
     static let text = """

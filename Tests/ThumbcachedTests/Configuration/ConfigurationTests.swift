@@ -1,11 +1,11 @@
 import CacheFakes
-import LinuxSupport
-import ProgramSupport
 import DaemonServer
 import DiskStore
 import Foundation
+import LinuxSupport
 import Logging
 import NIOCore
+import ProgramSupport
 import Testing
 
 @testable import ThumbnailCache

@@ -1,6 +1,6 @@
 import Foundation
 import Testing
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 @testable import thumbcachectl
 

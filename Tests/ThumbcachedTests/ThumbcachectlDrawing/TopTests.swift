@@ -1,5 +1,5 @@
 import Testing
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 @testable import thumbcachectl
 

@@ -1,6 +1,5 @@
 import ArgumentParser
 import CLinux
-import ProgramSupport
 import Glibc
 import LinuxSupport
 import Logging

@@ -5,7 +5,7 @@ extension EndToEnd {
     struct FleetCheckerTests {
         @Test func `the checker sees the histories that must fail, and passes those that hold`() throws {
             try withMachine { machine in
-                let folder = "\(Files.repository)/Tests/FleetTests"
+                let folder = "\(Files.repository)/fleet/Tests/FleetTests"
                 let finished = try machine.run(
                     ["python3", "-B", "-m", "unittest", "discover", "-s", folder, "-p", "*_test.py"], directory: folder)
                 #expect(finished.status == 0, "\(finished.everything)")

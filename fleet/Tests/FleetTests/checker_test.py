@@ -1,6 +1,6 @@
 """The checker sees what is wrong, and nothing that is not: histories that must fail beside their neighbours that hold.
 
-python3 -m unittest discover -s Tests/FleetTests -p '*_test.py'
+python3 -m unittest discover -s fleet/Tests/FleetTests -p '*_test.py'
 """
 
 import unittest

@@ -1,7 +1,7 @@
-import ProgramSupport
 import Fleet
 import Foundation
 import Logging
+import ProgramSupport
 import Testing
 
 @testable import thumbcached_oidc
@@ -32,7 +32,7 @@ import Testing
 
     @Test func `the example has every key, those with a default as that, and each line can be used`() throws {
         let example = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appending(path: "config/fleet/oidc.toml")
+            .deletingLastPathComponent().appending(path: "config/oidc.toml")
         let lines = try String(contentsOf: example, encoding: .utf8).components(separatedBy: "\n")
         let keys = lines.compactMap { $0.firstMatch(of: #/^(?:# )?([a-z-]+) = /#).map { String($0.output.1) } }
         #expect(keys.count == OIDCConfiguration.settings.count)

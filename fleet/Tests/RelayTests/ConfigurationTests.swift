@@ -1,7 +1,7 @@
-import ProgramSupport
 import Fleet
 import Foundation
 import Logging
+import ProgramSupport
 import Testing
 
 @testable import thumbcached_relay
@@ -22,7 +22,7 @@ import Testing
 
     @Test func `the example has every key that has a default, with that, and knows all others`() throws {
         let example = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appending(path: "config/fleet/relay.toml")
+            .deletingLastPathComponent().appending(path: "config/relay.toml")
         let text = try String(contentsOf: example, encoding: .utf8)
         var expected = RelayConfiguration()
         expected.host = "one"

@@ -1,7 +1,7 @@
 import Fleet
 import Foundation
 import Testing
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 @testable import thumbcached_relay
 

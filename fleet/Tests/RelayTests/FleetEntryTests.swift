@@ -2,7 +2,7 @@ import Fleet
 import NIOCore
 import RESP
 import Testing
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 @testable import thumbcached_relay
 

@@ -1,7 +1,7 @@
 import LinuxSupport
 import NIOCore
 import RESP
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// Why a server did not do what it was asked.
 package struct RedisError: Error, CustomStringConvertible {

@@ -4,7 +4,7 @@ import NIOPosix
 import NIOSSL
 import NIOTLS
 import RESP
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// Opens connections to the server that the settings name, or to the master that sentinels name.
 package struct RedisConnector: Sendable {

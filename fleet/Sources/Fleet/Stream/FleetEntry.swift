@@ -1,5 +1,5 @@
 import NIOCore
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// What an entry of the stream asks of every daemon.
 package enum Order: Sendable, Hashable {

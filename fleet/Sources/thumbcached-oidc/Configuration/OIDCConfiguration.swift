@@ -1,7 +1,7 @@
-import ProgramSupport
 import Fleet
 import LinuxSupport
 import Logging
+import ProgramSupport
 
 /// What the program goes by. docs/fleet.md has every key.
 struct OIDCConfiguration: RedisConfigured, Equatable, Sendable {

@@ -1,5 +1,5 @@
-import ProgramSupport
 import NIOCore
+import ProgramSupport
 
 extension SettingKind<IDTemplate?> {
     static var template: Self {

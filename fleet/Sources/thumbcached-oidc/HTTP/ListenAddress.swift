@@ -1,5 +1,5 @@
-import ProgramSupport
 import NIOCore
+import ProgramSupport
 
 /// Where the program listens: a literal address and a port. Of a name others would say where it leads.
 struct ListenAddress: Equatable, Sendable, CustomStringConvertible {

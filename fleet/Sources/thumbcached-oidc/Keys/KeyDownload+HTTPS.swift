@@ -1,7 +1,7 @@
 import AsyncHTTPClient
 import NIOCore
 import NIOHTTP1
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// A JWK set from the provider's JWKS endpoint.
 struct HTTPSKeyDownload: KeyDownload {

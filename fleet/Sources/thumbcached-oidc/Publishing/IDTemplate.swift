@@ -1,4 +1,4 @@
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// How an id of the daemon's is made of a token's claims: `{sub}@example.org`.
 struct IDTemplate: Equatable, Sendable {

@@ -1,6 +1,6 @@
 import Fleet
 import Logging
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// Who makes an order known to all machines.
 protocol OrderPublisher: Sendable {

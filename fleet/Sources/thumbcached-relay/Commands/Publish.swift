@@ -1,7 +1,7 @@
 import ArgumentParser
 import Fleet
 import NIOCore
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 struct Logout: FleetCommand {
     static let configuration = CommandConfiguration(

@@ -1,12 +1,11 @@
 import ArgumentParser
-import ProgramSupport
 import Fleet
 import Glibc
 import LinuxSupport
 import Logging
 import NIOPosix
 import ProgramSupport
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// The relay itself.
 struct Run: FleetCommand {

@@ -1,8 +1,8 @@
-import ProgramSupport
 import Fleet
 import Glibc
 import LinuxSupport
 import Logging
+import ProgramSupport
 
 /// What the relay goes by. docs/fleet.md has every key.
 struct RelayConfiguration: RedisConfigured, Equatable, Sendable {

@@ -1,7 +1,7 @@
 import Fleet
 import LinuxSupport
 import RESP
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// Why an order has no receipt: it is to be tried again.
 struct OrderTrouble: Error, CustomStringConvertible {

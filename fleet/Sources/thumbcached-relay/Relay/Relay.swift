@@ -1,7 +1,7 @@
 import Fleet
 import LinuxSupport
 import Logging
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 /// Follows the stream, and has the daemon do what its entries say.
 ///

@@ -13,7 +13,7 @@ final class Provider {
         }
         directory = try machine.makeDirectory("provider")
         _ = try machine.start(
-            [python, "-W", "ignore", "\(Files.repository)/Tests/EndToEndTests/python/provider.py", directory],
+            [python, "-W", "ignore", "\(Files.repository)/fleet/Tests/FleetEndToEndTests/provider.py", directory],
             errors: .file("\(directory)/log"))
         let place = "\(directory)/port"
         try eventually("the provider answers") { access(place, F_OK) == 0 }

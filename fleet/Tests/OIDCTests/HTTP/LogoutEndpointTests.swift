@@ -3,7 +3,7 @@ import HTTPTypes
 import HummingbirdCore
 import NIOCore
 import Testing
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 @testable import thumbcached_oidc
 

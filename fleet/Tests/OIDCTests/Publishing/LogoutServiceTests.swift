@@ -1,6 +1,6 @@
 import Fleet
 import Testing
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 @testable import thumbcached_oidc
 

@@ -27,7 +27,7 @@ struct ForeignTokens: Decodable, Sendable {
     private static let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
 
     private static func make() throws -> ForeignTokens {
-        let python = tests.deletingLastPathComponent().deletingLastPathComponent()
+        let python = tests.deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
             .appending(path: ".build/python-client/bin/python")
         guard FileManager.default.isExecutableFile(atPath: python.path) else {
             throw Missing(description: "\(python.path) is missing: run tools/install-python-client, as make test does")

@@ -1,5 +1,5 @@
 import Fleet
-import Thumbcache
+@_spi(Wire) import Thumbcache
 
 @testable import thumbcached_relay
 

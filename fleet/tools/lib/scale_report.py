@@ -1,4 +1,4 @@
-"""What tools/fleet-scale has measured: a table to read, the part of docs/fleet.md that shows it, and its plot."""
+"""What fleet/tools/fleet-scale has measured: a table to read, the part of fleet/docs/fleet.md that shows it, and its plot."""
 
 import html
 import math

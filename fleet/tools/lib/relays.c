@@ -1,4 +1,4 @@
-/* Many relays, as a Redis server sees them, and somebody who publishes log-outs: tools/fleet-scale.
+/* Many relays, as a Redis server sees them, and somebody who publishes log-outs: fleet/tools/fleet-scale.
  *
  *     relays PORT STREAM INCARNATION RELAYS HEARTBEAT RATE SECONDS
  *
