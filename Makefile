@@ -27,6 +27,9 @@ SMALLER = -Xlinker --no-export-dynamic
 SOURCES = Sources Tests Package.swift fleet/Sources fleet/Tests fleet/Package.swift
 VERSION = $(shell sed -n 's/.*current = "\(.*\)".*/\1/p' Sources/ThumbcacheProtocol/Version.swift)
 
+# The optional parts of the build whose headers are installed (Package.swift).
+export THUMBCACHED_PARTS = $(shell tools/built-parts)
+
 # What the package manager and the compiler leave in the temporary directory goes with .build. And nobody else's is in
 # the way there: a compiler that may not write into another user's /tmp/swift-generated-sources fills the working
 # directory instead.
@@ -57,32 +60,37 @@ SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*
 SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service \
     thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
-.PHONY: help demo demo-fleet test test-fleet test-examples check release site install install-documents vendor sources deb \
+.PHONY: help demo demo-programs demo-fleet test test-fleet test-examples check release site install install-documents vendor sources deb \
     deb-source lint-deb security-table test-system tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
     failing-calls-test mutation-test soak bench bench-docs format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: ## see a user's cache live and end: a real origin, real pictures, the proof that nothing is left
+demo: ## see a user's cache live and end: a real origin, real images, and a check that nothing is left
 	@tools/install-dependencies build demo
-	$(RELEASE)
+	$(MAKE) --no-print-directory demo-programs
 	@tools/demo "$$($(RELEASE) --show-bin-path)"
 
+# What the demo runs: of the renderer only if its libraries are installed.
+DEMO = thumbcached thumbcached-fetcher thumbcachectl $(if $(findstring renderer,$(THUMBCACHED_PARTS)),thumbcached-renderer)
+demo-programs:
+	for program in $(DEMO); do $(RELEASE) --product $$program || exit 1; done
+
 demo-fleet: ## one logout on three hosts, one of them cut off, with a real Redis
-	@tools/install-dependencies build demo fleet
-	$(RELEASE)
+	@tools/install-dependencies build parts demo fleet
+	$(MAKE) --no-print-directory demo-programs
 	$(RELEASE) --package-path fleet
 	@fleet/tools/demo-fleet "$$(tools/gather-programs release)"
 
 test: ## build and run all tests
-	@tools/install-dependencies build test
+	@tools/install-dependencies build parts test
 	@tools/install-python-client
 	$(OWN_TMPDIR) swift build --build-tests
 	@tools/run-tests
 
 test-fleet: ## build and run the tests of the package in fleet/
-	@tools/install-dependencies build test
+	@tools/install-dependencies build parts test
 	@tools/install-python-client
 	$(OWN_TMPDIR) swift build
 	$(OWN_TMPDIR) swift build --package-path fleet --build-tests
@@ -90,7 +98,7 @@ test-fleet: ## build and run the tests of the package in fleet/
 
 # Go, Java, GTK and a browser are 1.3 GB that no other test needs. What they showed is left in .build/screenshots.
 test-examples: ## every program in examples/, also those in Go and Java, the window, and what is for a browser in one
-	@tools/install-dependencies build test examples
+	@tools/install-dependencies build parts test examples
 	@tools/install-python-client
 	$(OWN_TMPDIR) swift build --build-tests
 	THUMBCACHED_EXAMPLES=1 tools/run-tests --filter 'EndToEndTests.*(ExampleTests|StatusPageTests)'
@@ -98,7 +106,7 @@ test-examples: ## every program in examples/, also those in Go and Java, the win
 # A program that accepted anything would pass the check of the example configuration, and so would the one that looks
 # for licences: hence each is handed something that it must refuse, for the right reason.
 check: ## formatting, a build without warnings, scripts, units, the example configuration
-	@tools/install-dependencies build release systemd rpm
+	@tools/install-dependencies build parts release systemd rpm
 	swift format lint --strict --recursive $(SOURCES)
 	$(OWN_TMPDIR) swift build --build-tests
 	$(OWN_TMPDIR) swift build --package-path fleet --build-tests
@@ -124,7 +132,7 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	for page in .build/man/*; do ! man --warnings --local-file "$$page" 2>&1 >/dev/null | grep . || exit 1; done
 
 release: ## optimised, stripped programs in dist/, with their manual pages and completions
-	@tools/install-dependencies build release
+	@tools/install-dependencies build parts release
 	$(RELEASE)
 	mkdir -p dist/completions
 	bin="$$($(RELEASE) --show-bin-path)" && for program in $(PROGRAMS); do \
@@ -204,7 +212,7 @@ deb: release ## Debian packages in dist/
 	tools/check-package dist/thumbcached*.deb
 
 vendor: ## the Swift packages that are depended on in one archive in dist/, for a build without a network
-	@tools/install-dependencies build release
+	@tools/install-dependencies build parts release
 	$(OWN_TMPDIR) swift package resolve
 	$(EPOCH) tools/vendor pack dist
 
@@ -235,7 +243,7 @@ test-system: ## the package in a booted Debian with systemd, logind and PAM (nee
 
 # End to end, only the tests that race: the programs there are built with the sanitizer, too.
 tsan: ## tests under ThreadSanitizer
-	@tools/install-dependencies build test
+	@tools/install-dependencies build parts test
 	$(OWN_TMPDIR) swift build --build-tests --sanitize=thread --scratch-path .build-tsan
 	$(TSAN_OPTIONS) tools/run-tests --sanitize=thread --scratch-path .build-tsan --skip EndToEndTests
 	$(TSAN_OPTIONS) tools/run-tests --sanitize=thread --scratch-path .build-tsan \
@@ -245,23 +253,23 @@ tsan: ## tests under ThreadSanitizer
 # is copied in code that was not built with it, too, unless it is told not to. Leaks are not looked for: Swift hides the
 # pointers that weak references go through, and programs that exit leave what libraries hold.
 asan: ## tests under AddressSanitizer
-	@tools/install-dependencies build test
+	@tools/install-dependencies build parts test
 	$(OWN_TMPDIR) swift build --build-tests --sanitize=address --scratch-path .build-asan
 	ASAN_OPTIONS=replace_intrin=0:detect_leaks=0 tools/run-tests --sanitize=address --scratch-path .build-asan --skip EndToEndTests
 
 fuzz: ## every fuzzer in Tests/Fuzz for FUZZ_SECONDS, under AddressSanitizer
-	@tools/install-dependencies build
+	@tools/install-dependencies build parts
 	tools/fuzz $(FUZZ_SECONDS)
 
 history-test: ## what clients see through kills -9, held against the order it must have: ROUNDS histories
-	@tools/install-dependencies build test
+	@tools/install-dependencies build parts test
 	$(OWN_TMPDIR) swift build --build-tests
 	THUMBCACHED_HISTORIES=$(ROUNDS) tools/run-tests --filter 'EndToEndTests.*HistoryTests'
 
 # `fleet/tools/fleet-test "$(tools/gather-programs debug)" --rounds 20 --seed 7` for one run again; --keep leaves its logs and its history.
 fleet-test: ROUNDS = 200
 fleet-test: ## eight hosts, Redis with Sentinels, each in a network of its own: cuts, kills -9, restores (as root): ROUNDS
-	@tools/install-dependencies build fleet-test
+	@tools/install-dependencies build parts fleet-test
 	$(OWN_TMPDIR) swift build
 	$(OWN_TMPDIR) swift build --package-path fleet
 	fleet/tools/fleet-test "$$(tools/gather-programs debug)" --rounds $(ROUNDS)
@@ -269,7 +277,7 @@ fleet-test: ## eight hosts, Redis with Sentinels, each in a network of its own: 
 # Five minutes on a quiet machine, which it should be. It opens 10,000 connections: `ulimit -n 20000`.
 fleet-scale: ROUNDS = 3
 fleet-scale: ## up to 10,000 relays, played, at a real Redis, ROUNDS rounds: the table and plot of fleet/docs/fleet.md
-	@tools/install-dependencies build fleet-scale
+	@tools/install-dependencies build parts fleet-scale
 	$(RELEASE)
 	$(RELEASE) --package-path fleet
 	mkdir -p dist
@@ -277,24 +285,24 @@ fleet-scale: ## up to 10,000 relays, played, at a real Redis, ROUNDS rounds: the
 	    --json dist/fleet-scale.json --document fleet/docs
 
 power-cut-test: ## cut the power of a store on ext4, xfs and btrfs, ROUNDS times each (as root)
-	@tools/install-dependencies build power-cut
+	@tools/install-dependencies build parts power-cut
 	$(OWN_TMPDIR) swift build
 	tools/power-cut .build/debug/thumbcached $(ROUNDS)
 
 # One of some five thousand cases takes half a second.
 failing-calls-test: ## every kind of system call of a running daemon fails in turn: CASES, 0 for all
-	@tools/install-dependencies build failing-calls
+	@tools/install-dependencies build parts failing-calls
 	$(OWN_TMPDIR) swift build
 	tools/failing-calls .build/debug/thumbcached --cases $(CASES)
 
 # A minute each; `tools/mutations --only fence` for some.
 mutation-test: ## turn off one line of Tests/mutations.toml at a time: does a test notice?
-	@tools/install-dependencies build test
+	@tools/install-dependencies build parts test
 	$(OWN_TMPDIR) tools/mutations
 
 # `tools/soak --from dist/soak.jsonl --plot docs/soak.svg` draws a run, also while it goes on.
 soak: ## MINUTES under a mixed load, and whether memory, descriptors or files grow: docs/soak.svg
-	@tools/install-dependencies build release
+	@tools/install-dependencies build parts release
 	$(RELEASE)
 	mkdir -p dist
 	tools/soak "$$($(RELEASE) --show-bin-path)/thumbcached" --minutes $(MINUTES) --samples dist/soak.jsonl \
@@ -303,7 +311,7 @@ soak: ## MINUTES under a mixed load, and whether memory, descriptors or files gr
 # The figures go to dist/bench.json, and with `make bench-docs` from there into docs/performance.md.
 bench: ROUNDS = 5
 bench: ## beside Redis, memcached, nginx, varnish and curl, ROUNDS rounds: the table of docs/performance.md
-	@tools/install-dependencies build bench
+	@tools/install-dependencies build parts bench
 	THUMBCACHED_BENCH=1 $(RELEASE)
 	@python3 bench "$$($(RELEASE) --show-bin-path)" --rounds $(ROUNDS) --json dist/bench.json
 

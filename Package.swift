@@ -23,6 +23,18 @@ let cRules: [CSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
+// Optional parts, each with the headers that it needs. THUMBCACHED_PARTS names the parts to build, separated by commas
+// (`make` sets it); without that variable a part is built if its headers are installed.
+let optionalParts = ["renderer": ["vips/vips.h", "seccomp.h"], "federation": ["ares.h"]]
+func isBuilt(_ part: String) -> Bool {
+    if let parts = Context.environment["THUMBCACHED_PARTS"] { return parts.split(separator: ",").contains { $0 == part } }
+    return (optionalParts[part] ?? []).allSatisfy { header in
+        ["/usr/include", "/usr/local/include"].contains { FileManager.default.fileExists(atPath: "\($0)/\(header)") }
+    }
+}
+let hasRenderer = isBuilt("renderer")
+let hasFederation = isBuilt("federation")
+
 // Where distributions have the headers of glib, which those of libvips want. Not by pkg-config: it also names -pthread,
 // which the package manager warns of at each build.
 let glibHeaders: [CSetting] = [
@@ -71,7 +83,8 @@ let package = Package(
             name: "CCurl", cSettings: cRules, linkerSettings: [.linkedLibrary("curl"), .linkedLibrary("ssl")]),
         .target(name: "COpenSSL", cSettings: cRules, linkerSettings: [.linkedLibrary("crypto")]),
         .target(
-            name: "CDNS", cSettings: cRules, linkerSettings: [.linkedLibrary("cares"), .linkedLibrary("resolv")]),
+            name: "CDNS", cSettings: cRules + (hasFederation ? [.define("CDNS_HAS_CARES")] : []),
+            linkerSettings: (hasFederation ? [.linkedLibrary("cares")] : []) + [.linkedLibrary("resolv")]),
         .target(name: "CLinux", cSettings: cRules),
         .target(
             name: "LinuxSupport", dependencies: ["CLinux", nioCore, nioLocks, deque],
@@ -111,7 +124,7 @@ let package = Package(
         .target(
             name: "Origins",
             dependencies: ["ThumbnailCache", "LinuxSupport", "COpenSSL", nioCore, nioLocks],
-            swiftSettings: swiftRules + fuzzRules),
+            swiftSettings: swiftRules + fuzzRules + (hasFederation ? [.define("FEDERATION")] : [])),
 
         // What the domain needs from the world.
         .target(
@@ -286,6 +299,13 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+if !hasRenderer {
+    // The daemon then serves images only in the sizes that origins send.
+    let renderer = ["CRenderer", "thumbcached-renderer", "CPictureProbe", "RendererTests"]
+    package.targets.removeAll { renderer.contains($0.name) }
+    package.products.removeAll { renderer.contains($0.name) }
+}
 
 // What `make bench` holds the daemon against, and nobody else needs.
 if Context.environment["THUMBCACHED_BENCH"] != nil {

@@ -3,13 +3,18 @@
 
 /* ares_query(3) and its like are called deprecated from 1.34 on; Debian 12 has 1.18, which has nothing else. */
 #define CARES_NO_DEPRECATED
+#ifdef CDNS_HAS_CARES
 #include <ares.h>
+#endif
 #include <arpa/nameser.h>
 #include <resolv.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/time.h>
 
 _Static_assert(sizeof(((struct cdns_srv *)0)->host) >= NS_MAXDNAME, "a host has the room that libresolv may need");
+
+#ifdef CDNS_HAS_CARES
 
 int cdns_start(void) { return ares_library_init(ARES_LIB_INIT_ALL); }
 
@@ -83,6 +88,39 @@ long cdns_timeout(cdns_channel channel) {
   struct timeval *left = ares_timeout(channel, NULL, &room);
   return left == NULL ? -1 : (long)left->tv_sec * 1000 + (long)left->tv_usec / 1000;
 }
+
+#else
+
+/* Built without c-ares. The configuration refuses `federation` in that case, so that no lookup is ever started. */
+
+int cdns_start(void) { return 0; }
+
+int cdns_open(cdns_channel *channel, const char *servers, int milliseconds, cdns_watch watch, void *context) {
+  (void)channel, (void)servers, (void)milliseconds, (void)watch, (void)context;
+  return 1;
+}
+
+void cdns_ask_srv(cdns_channel channel, const char *name, cdns_answered answered, void *context) {
+  (void)channel, (void)name, (void)answered, (void)context;
+}
+
+int cdns_meaning(int code) { return code == 0 ? CDNS_ANSWERED : CDNS_FAILED; }
+
+void cdns_process(cdns_channel channel, int readable, int writable) { (void)channel, (void)readable, (void)writable; }
+
+void cdns_close(cdns_channel channel) { (void)channel; }
+
+const char *cdns_words(int code) {
+  (void)code;
+  return "built without c-ares";
+}
+
+long cdns_timeout(cdns_channel channel) {
+  (void)channel;
+  return -1;
+}
+
+#endif
 
 /* RFC 2181 section 8: a lifetime with the highest bit set is none. */
 static void limit(long *seconds, unsigned long lifetime) {

@@ -1,11 +1,23 @@
 import ThumbnailCache
 
 extension Federation {
+    /// Whether this build can look up SRV records.
+    static var isBuilt: Bool {
+        #if FEDERATION
+            true
+        #else
+            false
+        #endif
+    }
+
     /// Whether a link's URL can be asked of whomever a stranger's domain names: of a host that nobody chose but that
     /// domain, over https, with a digest and nothing else of whose picture it is.
     func check(_ url: String, showsToken: Bool, proxy: String) throws(OriginError) {
         guard self == .libravatar else { return }
         func flaw(_ reason: String) -> OriginError { OriginError(key: "federation", reason: reason) }
+        guard Self.isBuilt else {
+            throw flaw("this build cannot look up SRV records; build with libc-ares-dev installed, or remove the key")
+        }
         let rest = url.drop { $0 != ":" }.dropFirst(3)
         let path = rest.prefix { $0 != "?" }.drop { $0 != "/" }
         guard url.lowercased().hasPrefix("https://"),
