@@ -1,5 +1,5 @@
 # Varnish as a cache that a whole farm shares, in front of one origin. To adapt: the origin (twice), and who may ask.
-# What it saves, what it means for a log-out and when not to use it: docs/fleet.md, "One download for all".
+# What it saves, what it means for a log-out and when not to use it: fleet/docs/fleet.md, "One download for all".
 #
 #     varnishd -f /etc/varnish/shared-cache.vcl -a 10.0.0.5:80 -s malloc,256m
 #     systemctl disable --now varnishncsa.service     # Debian's package starts it: it writes every URL to a log

@@ -8,7 +8,7 @@ struct Fleet: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "Log out or purge on every host of a fleet, and see which have done it.",
         discussion: """
-            Needs thumbcached-relay, and its configuration on this machine: see docs/fleet.md. logout, purge, status \
+            Needs thumbcached-relay, and its configuration on this machine: see fleet/docs/fleet.md. logout, purge, status \
             and forget are what it knows; each has --help.
 
             Examples:

@@ -20,7 +20,8 @@ extension EndToEnd {
                 #expect(cells.count == reason + (code.hasPrefix("I") ? 1 : 2), "\(code)")
                 #expect(Self.paths(String(cells[reason])).count == 1, "\(code) is not traced to its code")
             }
-            let sources = Files.under("\(Files.repository)/Sources") + Files.under("\(Files.repository)/Tests")
+            let folders = ["Sources", "Tests", "fleet/Sources", "fleet/Tests"]
+            let sources = folders.flatMap { Files.under("\(Files.repository)/\($0)") }
             for path in sources where path.hasSuffix(".swift") || path.hasSuffix(".py") {
                 for code in try Self.codes(read(path)) {
                     #expect(suites[code] != nil, "\(path) names \(code), which docs/guarantees.md does not define")
@@ -54,8 +55,9 @@ extension EndToEnd {
             let text = try String(decoding: read("\(Files.repository)/docs/design.md"), as: UTF8.self)
             let names = Set(text.matches(of: /`([A-Z][a-z]+[A-Z][A-Za-z]+)`/).map { String($0.output.1) })
             #expect(names.count > 20)
-            var missing = names.filter { !Files.exists("\(Files.repository)/Sources/\($0)") }
-            for path in Files.under("\(Files.repository)/Sources") where path.hasSuffix(".swift") {
+            let folders = ["Sources", "fleet/Sources"].map { "\(Files.repository)/\($0)" }
+            var missing = names.filter { name in !folders.contains { Files.exists("\($0)/\(name)") } }
+            for path in folders.flatMap(Files.under) where path.hasSuffix(".swift") {
                 let source = String(decoding: try read(path), as: UTF8.self)
                 missing = missing.filter { !source.contains($0) }
             }
@@ -63,7 +65,7 @@ extension EndToEnd {
         }
 
         private static func documents() throws -> [String] {
-            try ["", "docs/", "examples/"].flatMap { folder in
+            try ["", "docs/", "examples/", "fleet/docs/"].flatMap { folder in
                 try FileManager.default.contentsOfDirectory(atPath: "\(Files.repository)/\(folder)")
                     .filter { $0.hasSuffix(".md") }.map { folder + $0 }
             }.sorted()
@@ -158,7 +160,7 @@ extension EndToEnd {
 
         /// The paths of the repository that stand between backquotes; of a command, the program alone.
         static func paths(_ document: String) -> [String] {
-            let folders = ["Sources/", "Tests/", "bench/", "config/", "docs/", "systemd/", "tools/"]
+            let folders = ["Sources/", "Tests/", "fleet/", "bench/", "config/", "docs/", "systemd/", "tools/"]
             var paths: [String] = []
             for line in document.split(separator: "\n") {
                 let pieces = line.split(separator: "`", omittingEmptySubsequences: false)

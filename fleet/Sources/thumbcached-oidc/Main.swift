@@ -15,7 +15,7 @@ struct OIDCCommand: AsyncParsableCommand {
         discussion: """
             Listens for POST /backchannel-logout, as OpenID Connect Back-Channel Logout 1.0 has it, checks the logout \
             token with the provider's keys, and publishes the log-out as thumbcachectl fleet logout does: to a stream \
-            of Redis or Valkey that thumbcached-relay follows on each host. docs/fleet.md has the whole.
+            of Redis or Valkey that thumbcached-relay follows on each host. fleet/docs/fleet.md has the whole.
 
             It knows no daemon. Who breaks into it can log users out, and read nothing.
             """,

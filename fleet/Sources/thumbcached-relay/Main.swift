@@ -72,7 +72,7 @@ struct RelayCommand: ParsableCommand {
         abstract: "Carries log-outs to many machines, over a stream of Redis or Valkey.",
         discussion: """
             On each host `run` follows the stream and has the host's thumbcached do what it says. The other commands \
-            publish, and tell which hosts have done it; thumbcachectl fleet calls them. docs/fleet.md has the whole.
+            publish, and tell which hosts have done it; thumbcachectl fleet calls them. fleet/docs/fleet.md has the whole.
 
             Exit status: 0 done, by all hosts that are live; 1 not, or not yet; 2 wrong usage; 3 Redis cannot be \
             reached.

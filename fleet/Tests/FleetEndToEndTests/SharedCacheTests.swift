@@ -28,7 +28,7 @@ extension EndToEnd {
             }
         }
 
-        /// docs/fleet.md has these figures.
+        /// fleet/docs/fleet.md has these figures.
         @Test(arguments: SharedCache.Kind.allCases)
         func `4 hosts ask for the same 100 pictures at once, 10 of them missing: 400 requests at the origin become 100`(
             kind: SharedCache.Kind

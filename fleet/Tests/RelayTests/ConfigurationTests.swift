@@ -91,7 +91,7 @@ import Testing
                 + "did you mean \"logout-all\"?"
         ),
         ("on_gap = \"ignore\"", "relay.toml: on_gap: unknown key; did you mean on-gap?"),
-        ("nonsense = 1", "relay.toml: nonsense: unknown key; docs/fleet.md lists all that there are"),
+        ("nonsense = 1", "relay.toml: nonsense: unknown key; fleet/docs/fleet.md lists all that there are"),
         (
             "host = \"a b\"",
             "relay.toml: host: \"a b\" is no name of a host: 1 to 255 visible ASCII characters without spaces"

@@ -18,7 +18,7 @@ package struct EntryError: Error, Equatable, CustomStringConvertible {
     package init(_ description: String) { self.description = description }
 }
 
-/// The form of an entry, as docs/fleet.md has it.
+/// The form of an entry, as fleet/docs/fleet.md has it.
 ///
 /// What is not wholly understood is not done at all: an entry with a field that this version does not know may ask for
 /// less than it seems to, or for more.

@@ -2,7 +2,7 @@ import LinuxSupport
 import NIOCore
 import RESP
 
-/// The stream and the two keys beside it, on a connection: what docs/fleet.md says of them.
+/// The stream and the two keys beside it, on a connection: what fleet/docs/fleet.md says of them.
 package struct FleetStream: Sendable {
     package let connection: RedisConnection
     package let name: String

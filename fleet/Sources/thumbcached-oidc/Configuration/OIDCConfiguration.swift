@@ -3,7 +3,7 @@ import LinuxSupport
 import Logging
 import ProgramSupport
 
-/// What the program goes by. docs/fleet.md has every key.
+/// What the program goes by. fleet/docs/fleet.md has every key.
 struct OIDCConfiguration: RedisConfigured, Equatable, Sendable {
     var listen = ListenAddress(host: "127.0.0.1", port: 9_421)
     /// Files in PEM; empty for plain HTTP.
@@ -93,7 +93,7 @@ extension OIDCConfiguration {
         } catch {
             throw ConfigurationError(file: file, problems: [error])
         }
-        var reader = SettingReader(settings: settings, manual: "docs/fleet.md")
+        var reader = SettingReader(settings: settings, manual: "fleet/docs/fleet.md")
         reader.read(document, into: &configuration)
         if reader.problems.isEmpty { configuration.complain(&reader) }
         guard reader.problems.isEmpty else { throw ConfigurationError(file: file, problems: reader.problems) }

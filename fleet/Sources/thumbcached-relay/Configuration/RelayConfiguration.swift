@@ -4,7 +4,7 @@ import LinuxSupport
 import Logging
 import ProgramSupport
 
-/// What the relay goes by. docs/fleet.md has every key.
+/// What the relay goes by. fleet/docs/fleet.md has every key.
 struct RelayConfiguration: RedisConfigured, Equatable, Sendable {
     /// By which the host is known in the fleet.
     var host = ""
@@ -75,7 +75,7 @@ extension RelayConfiguration {
         } catch {
             throw ConfigurationError(file: file, problems: [error])
         }
-        var reader = SettingReader(settings: settings, manual: "docs/fleet.md")
+        var reader = SettingReader(settings: settings, manual: "fleet/docs/fleet.md")
         reader.read(document, into: &configuration)
         if reader.problems.isEmpty { configuration.complain(&reader) }
         guard reader.problems.isEmpty else { throw ConfigurationError(file: file, problems: reader.problems) }

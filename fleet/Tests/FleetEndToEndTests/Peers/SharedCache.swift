@@ -89,7 +89,7 @@ final class SharedCache {
         return text
     }
 
-    /// As docs/fleet.md says it for a host, but for its patience.
+    /// As fleet/docs/fleet.md says it for a host, but for its patience.
     func configure(_ settings: inout Settings) {
         settings.setOrigin("\(url)/{profile}")
         settings["origins.default", "timeout"] = "60s"
