@@ -75,7 +75,11 @@ extension EndToEnd {
                     let work = try machine.makeDirectory("work-\(name)")
                     let picture = try read(machine.path("made/friend-001.png"))
                     for name in ["bob.png", "bob@example.org"] { try write(picture, to: "\(pictures)/\(name)") }
-                    if withPicture { try write(picture, to: "\(work)/bob.png") }
+                    if withPicture {
+                        try write(picture, to: "\(work)/bob.png")
+                        try FileManager.default.createSymbolicLink(
+                            atPath: "\(work)/examples", withDestinationPath: "\(Files.repository)/examples")
+                    }
                     for (name, contents) in Self.files(text) { try write(Array(contents.utf8), to: "\(work)/\(name)") }
                     try linkRepository(beside: work)
                     let nginx = try Nginx(machine, serving: pictures)
