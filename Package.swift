@@ -27,7 +27,9 @@ let cRules: [CSetting] = [
 // (`make` sets it); without that variable a part is built if its headers are installed.
 let optionalParts = ["renderer": ["vips/vips.h", "seccomp.h"], "federation": ["ares.h"]]
 func isBuilt(_ part: String) -> Bool {
-    if let parts = Context.environment["THUMBCACHED_PARTS"] { return parts.split(separator: ",").contains { $0 == part } }
+    if let parts = Context.environment["THUMBCACHED_PARTS"] {
+        return parts.split(separator: ",").contains { $0 == part }
+    }
     return (optionalParts[part] ?? []).allSatisfy { header in
         ["/usr/include", "/usr/local/include"].contains { FileManager.default.fileExists(atPath: "\($0)/\(header)") }
     }
@@ -64,7 +66,8 @@ let package = Package(
         .library(name: "Thumbcache", targets: ["Thumbcache"]),
         // Logging, settings and confinement of a program, without the cache: for the package in `fleet`.
         .library(
-            name: "ProgramSupport", targets: ["ProgramSupport", "LinuxSupport", "CLinux", "RESP", "ThumbcacheProtocol"]),
+            name: "ProgramSupport",
+            targets: ["ProgramSupport", "LinuxSupport", "JSONReader", "CLinux", "RESP", "ThumbcacheProtocol"]),
         // For the tests alone: it is loaded into daemons whose peers are to be other accounts than they are.
         .library(name: "ForeignPeers", type: .dynamic, targets: ["CForeignPeers"]),
         // The same: it is loaded into a fetcher, and does what somebody would who has broken into it.
@@ -89,6 +92,9 @@ let package = Package(
         .target(
             name: "LinuxSupport", dependencies: ["CLinux", nioCore, nioLocks, deque],
             swiftSettings: swiftRules + fuzzRules),
+
+        // JSON of untrusted senders: no recursion, bounded depth, no traps.
+        .target(name: "JSONReader", dependencies: ["LinuxSupport"], swiftSettings: swiftRules + fuzzRules),
 
         // Event loops: of the socket, and of downloads.
         .target(
@@ -150,8 +156,8 @@ let package = Package(
         .target(
             name: "ImageFetcher",
             dependencies: [
-                "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", "LinuxSupport", "CCurl", "CDNS",
-                "COpenSSL", nioCore, nioLocks, logging, deque,
+                "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", "JSONReader", "LinuxSupport", "CCurl",
+                "CDNS", "COpenSSL", nioCore, nioLocks, logging, deque,
             ],
             swiftSettings: swiftRules + fuzzRules),
 
@@ -223,6 +229,7 @@ let package = Package(
         .target(name: "CHostileFetcher", path: "Tests/CHostileFetcher", cSettings: cRules),
         .target(name: "CRawCalls", path: "Tests/CRawCalls", cSettings: cRules),
 
+        .testTarget(name: "JSONReaderTests", dependencies: ["JSONReader"], swiftSettings: swiftRules),
         .testTarget(
             name: "LinuxSupportTests", dependencies: ["LinuxSupport", "CLinux", "CRawCalls", nioLocks],
             swiftSettings: swiftRules),

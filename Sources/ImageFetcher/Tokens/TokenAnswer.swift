@@ -1,3 +1,4 @@
+import JSONReader
 import LinuxSupport
 import Origins
 import ThumbnailCache

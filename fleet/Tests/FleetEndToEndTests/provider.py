@@ -5,7 +5,8 @@
 Its port is in DIRECTORY/port once it answers. What it signs with is joserfc; what it speaks HTTP with is the standard
 library. These paths do something else than one would think:
 
-    GET /keys            what DIRECTORY/keys says: `usual`, `large`, `slow`, `moved`, `broken`
+    GET /keys            what DIRECTORY/keys says: `usual`, `large`, `slow`, `moved`, `broken`,
+                         `nested`
     GET /rotate          a new key signs from now on
     GET /token?sub=…     a logout token
     GET /logout?to=URL&ca=FILE&sub=…   sends one there, and answers what was answered
@@ -48,6 +49,8 @@ class Provider(http.server.BaseHTTPRequestHandler):
         keys = json.dumps({"keys": [self.key.as_dict(private=False)]})
         if how == "large":
             keys += " " * (1 << 20)
+        if how == "nested":
+            keys = '{"keys":' + "[" * 513
         if how == "slow":
             # Head and a part of the body, and then nothing.
             self.send_response(200)

@@ -1,4 +1,4 @@
-import FoundationEssentials
+import JSONReader
 import JWTKit
 
 /// The provider's public keys, as one answer of its JWKS endpoint has them: RFC 7517.
@@ -18,10 +18,7 @@ struct KeySet: Sendable {
 
     /// - Throws: where there is not one key that can be used.
     init(_ json: [UInt8], algorithms: [SignatureAlgorithm]) async throws(KeyFailure) {
-        let listed: [JSONKey]
-        do {
-            listed = try JSONDecoder().decode(JSONKeys.self, from: Data(json)).keys
-        } catch {
+        guard let listed = JSONValue(json)?.members?["keys"]?.elements else {
             throw KeyFailure("the answer is no JSON Web Key Set (RFC 7517)")
         }
         guard listed.count <= Self.mostKeys else {
@@ -29,7 +26,7 @@ struct KeySet: Sendable {
         }
         var keys: [Key] = []
         for key in listed {
-            if let key = await key.usable(for: algorithms) { keys.append(key) }
+            if let key = await JSONKey(key)?.usable(for: algorithms) { keys.append(key) }
         }
         guard !keys.isEmpty else { throw KeyFailure("the answer has no key for any of oidc.algorithms") }
         self.keys = keys
@@ -66,45 +63,46 @@ struct KeyFailure: Error, Equatable, CustomStringConvertible {
     init(_ description: String) { self.description = description }
 }
 
-private struct JSONKeys: Decodable {
-    let keys: [JSONKey]
-}
+/// A public key for signatures, as a JWK describes it. Keys that are not understood are ignored: RFC 7517, section 5.
+private struct JSONKey {
+    private let kind: KeyKind
+    private let id: String?
+    /// The only algorithm that the key is for; nil for any of its kind.
+    private let algorithm: String?
+    private let key: JWK
 
-/// One key. It is never an error of the whole set: RFC 7517, section 5, has keys ignored that are not understood.
-private struct JSONKey: Decodable {
-    private var key: JWK?
-    private var kind: KeyKind?
-    private var isForSignatures = false
-    private var algorithm: String?
+    private struct Unusable: Error {}
 
-    private enum Member: String, CodingKey {
-        case kty, crv, use, alg
-        case operations = "key_ops"
-    }
-
-    init(from decoder: any Decoder) throws {
-        do {
-            let members = try decoder.container(keyedBy: Member.self)
-            kind = KeyKind(
-                type: try members.decode(String.self, forKey: .kty),
-                curve: try members.decodeIfPresent(String.self, forKey: .crv))
-            let use = try members.decodeIfPresent(String.self, forKey: .use)
-            let operations = try members.decodeIfPresent([String].self, forKey: .operations)
-            isForSignatures = (use ?? "sig") == "sig" && (operations ?? ["verify"]).contains("verify")
-            algorithm = try members.decodeIfPresent(String.self, forKey: .alg)
-            key = try JWK(from: decoder)
-        } catch is DecodingError {
-            key = nil
+    init?(_ json: JSONValue) {
+        guard let members = json.members else { return nil }
+        func text(_ name: String) throws(Unusable) -> String? {
+            guard let member = members[name], !member.isNull else { return nil }
+            guard let text = member.text else { throw Unusable() }
+            return text
+        }
+        do throws(Unusable) {
+            let operations = members["key_ops"].flatMap { $0.isNull ? nil : $0.texts ?? [] } ?? ["verify"]
+            guard let kind = KeyKind(type: try text("kty") ?? "", curve: try text("crv")),
+                (try text("use") ?? "sig") == "sig", operations.contains("verify")
+            else { return nil }
+            (self.kind, id, algorithm) = (kind, try text("kid"), try text("alg"))
+            // Only public members are read. The library requires a name, which it is given one key at a time.
+            let (name, x, y): (JWKIdentifier, String?, String?) = ("key", try text("x"), try text("y"))
+            key =
+                switch kind {
+                case .rsa: .rsa(nil, identifier: name, modulus: try text("n"), exponent: try text("e"))
+                case .p256: .ecdsa(nil, identifier: name, x: x, y: y, curve: .p256)
+                case .p384: .ecdsa(nil, identifier: name, x: x, y: y, curve: .p384)
+                case .p521: .ecdsa(nil, identifier: name, x: x, y: y, curve: .p521)
+                case .ed25519: .octetKeyPair(nil, identifier: name, x: x, y: nil, curve: .ed25519)
+                }
+        } catch {
+            return nil
         }
     }
 
     func usable(for allowed: [SignatureAlgorithm]) async -> KeySet.Key? {
-        guard var key, let kind, isForSignatures else { return nil }
-        let id = key.keyIdentifier?.string
-        // Whoever publishes them publishes his secret; here nothing is ever signed.
-        (key.privateExponent, key.prime1, key.prime2) = (nil, nil, nil)
-        // The library wants a name, and chooses by names; here it has one key at a time, and nothing to choose.
-        key.keyIdentifier = "key"
+        var key = key
         var verifiers: [SignatureAlgorithm: any JWTAlgorithm] = [:]
         for candidate in allowed
         where candidate.keyKind == kind && (algorithm ?? candidate.rawValue) == candidate.rawValue {
@@ -112,7 +110,7 @@ private struct JSONKey: Decodable {
             do {
                 verifiers[candidate] = try await JWTKeyCollection().add(jwk: key).getKey(for: "key")
             } catch {
-                // No point of the curve, an RSA key of fewer than 2,048 bits.
+                // Not a point on the curve, or an RSA key of fewer than 2,048 bits.
                 return nil
             }
         }

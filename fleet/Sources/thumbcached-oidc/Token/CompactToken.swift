@@ -1,54 +1,51 @@
 import FoundationEssentials
+import JSONReader
 
-/// A token as it came, taken apart but not believed: RFC 7515, section 7.1.
+/// A compact JWS, decoded but not verified: RFC 7515, section 7.1.
 struct CompactToken: Sendable {
     let header: TokenHeader
     let payload: [UInt8]
     let signature: [UInt8]
-    /// What the signature is of.
+    /// The bytes that the signature covers.
     let signed: [UInt8]
 
     init(_ text: some Sequence<UInt8>) throws(LogoutFailure) {
         let parts = Array(text).split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 3 else {
-            // Five are RFC 7516: nobody has agreed on encryption with us.
+            // Five parts are an encrypted token (RFC 7516), for which there is no key here.
             throw .invalid(parts.count == 5 ? "the logout token is encrypted" : "the logout token is no signed JWT")
         }
         guard let header = base64URL(parts[0]), let payload = base64URL(parts[1]), let signature = base64URL(parts[2])
         else { throw .invalid("the logout token is not in base64url") }
-        do {
-            self.header = try JSONDecoder().decode(TokenHeader.self, from: Data(header))
-        } catch {
+        guard let header = JSONValue(header)?.members.flatMap(TokenHeader.init) else {
             throw .invalid("the logout token's header is not as RFC 7515 has it")
         }
-        (self.payload, self.signature) = (payload, signature)
+        (self.header, self.payload, self.signature) = (header, payload, signature)
         signed = Array(parts[0] + [UInt8(ascii: ".")] + parts[1])
     }
 }
 
-/// The members of a token's header that are looked at. What would bring a key along (`jwk`, `jku`, `x5u`, `x5c`) is not
-/// among them: keys are the provider's, from where the configuration says.
-struct TokenHeader: Decodable, Sendable {
+/// The header parameters that are used.
+///
+/// Parameters that carry or name a key (`jwk`, `jku`, `x5u`, `x5c`) are not among them: keys come only from the
+/// configured JWKS endpoint.
+struct TokenHeader: Sendable {
     let algorithm: String
     let keyID: String?
     let type: String?
-    /// Whether it asks for something that has to be understood. Nothing of the kind is.
+    /// Whether the header has a `crit` parameter. No extension is supported.
     let isCritical: Bool
 
-    private enum Key: String, CodingKey {
-        case alg, kid, typ, crit
-    }
-
-    init(from decoder: any Decoder) throws {
-        let members = try decoder.container(keyedBy: Key.self)
-        algorithm = try members.decode(String.self, forKey: .alg)
-        keyID = members.contains(.kid) ? try members.decode(String.self, forKey: .kid) : nil
-        type = members.contains(.typ) ? try members.decode(String.self, forKey: .typ) : nil
-        isCritical = members.contains(.crit)
+    /// Returns nil without `alg`, and if `alg`, `kid` or `typ` is not a string.
+    init?(_ members: [String: JSONValue]) {
+        guard let algorithm = members["alg"]?.text else { return nil }
+        (self.algorithm, keyID, type) = (algorithm, members["kid"]?.text, members["typ"]?.text)
+        isCritical = members["crit"] != nil
+        guard (keyID != nil) == (members["kid"] != nil), (type != nil) == (members["typ"] != nil) else { return nil }
     }
 }
 
-/// RFC 7515, section 2: without padding, and without anything else than the alphabet.
+/// RFC 7515, section 2: base64url without padding. Other characters are an error.
 private func base64URL(_ text: ArraySlice<UInt8>) -> [UInt8]? {
     var standard: [UInt8] = []
     standard.reserveCapacity(text.count + 3)

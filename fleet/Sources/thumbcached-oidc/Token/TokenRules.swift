@@ -12,6 +12,8 @@ struct TokenRules: Equatable, Sendable {
     var types = ["logout+jwt"]
     /// Seconds that a token is taken for after it was made, at most.
     var longestAge: Int64 = 300
+    /// Whether a token needs `exp`. Without one it is valid for ``longestAge`` after its `iat`.
+    var requiresExpiry = true
     /// Seconds that the provider's clock may differ from ours.
     var skew: Int64 = 60
 
@@ -43,10 +45,16 @@ struct TokenRules: Equatable, Sendable {
         guard claims.issuedAt + longestAge + skew >= now else {
             throw .invalid("the logout token's iat is longer ago than oidc.max-age")
         }
-        guard claims.expires > claims.issuedAt else { throw .invalid("the logout token's exp is not behind its iat") }
-        guard claims.expires + skew > now else { throw .invalid("the logout token has expired") }
-        // Both are near now.
-        return Int64((min(claims.expires, claims.issuedAt + longestAge) + skew).rounded(.up))
+        guard claims.expires != nil || !requiresExpiry else {
+            throw .invalid("the logout token has no exp; oidc.require-exp = false accepts it by its iat")
+        }
+        let expires = claims.expires ?? .infinity
+        guard expires > claims.issuedAt else { throw .invalid("the logout token's exp is not behind its iat") }
+        guard expires + skew > now else { throw .invalid("the logout token has expired") }
+        guard let end = Int64(exactly: (min(expires, claims.issuedAt + longestAge) + skew).rounded(.up)) else {
+            throw .invalid("the logout token's times are out of range")
+        }
+        return end
     }
 
     /// Swift takes texts for equal that only look alike.

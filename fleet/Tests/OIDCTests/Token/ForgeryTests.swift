@@ -62,6 +62,28 @@ import Testing
         #expect(try await verifier(tokens, rules).verify(old.utf8, at: ForeignTokens.now).subject == "alice")
     }
 
+    @Test func `a token without exp is taken where that is configured, and has to be of now`() async throws {
+        let tokens = try ForeignTokens.made.get()
+        var rules = TokenRules.ofTests
+        rules.requiresExpiry = false
+        let token = try #require(tokens.other["no exp"])
+        await #expect(throws: LogoutFailure.self) {
+            try await verifier(tokens).verify(token.utf8, at: ForeignTokens.now)
+        }
+        let verified = try await verifier(tokens, rules).verify(token.utf8, at: ForeignTokens.now)
+        // The id is kept for as long as the token is valid: its maximum age and the skew.
+        #expect(verified.subject == "alice" && verified.end == Int64(ForeignTokens.now) + 360)
+        for name in ["no exp, issued long ago", "no exp, from the future", "an exp of null"] {
+            let other = try #require(tokens.other[name])
+            await #expect(throws: LogoutFailure.self, "\(name)") {
+                try await verifier(tokens, rules).verify(other.utf8, at: ForeignTokens.now)
+            }
+        }
+        #expect(
+            try await verifier(tokens, rules).verify(try #require(tokens.good["RS256"]).utf8, at: ForeignTokens.now)
+                .subject == "alice")
+    }
+
     @Test func `a token that was cut, or has a byte changed anywhere, is taken by nobody`() async throws {
         let tokens = try ForeignTokens.made.get()
         let verifier = verifier(tokens)

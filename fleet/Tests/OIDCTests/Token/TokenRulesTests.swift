@@ -3,12 +3,13 @@ import Testing
 @testable import thumbcached_oidc
 
 @Suite struct TokenRulesTests {
-    private func claims(issuedAt: Double, expires: Double) throws -> LogoutClaims {
+    private func claims(issuedAt: Double, expires: Double?) throws -> LogoutClaims {
         let events = "{\"\(LogoutClaims.event)\":{}}"
-        let members = [
-            "\"iss\":\"https://id.example.org/realms/staff\"", "\"aud\":\"thumbnails\"", "\"iat\":\(issuedAt)",
-            "\"exp\":\(expires)", "\"jti\":\"1\"", "\"events\":\(events)", "\"sub\":\"alice\"",
-        ]
+        let members =
+            [
+                "\"iss\":\"https://id.example.org/realms/staff\"", "\"aud\":\"thumbnails\"", "\"iat\":\(issuedAt)",
+                "\"jti\":\"1\"", "\"events\":\(events)", "\"sub\":\"alice\"",
+            ] + (expires.map { ["\"exp\":\($0)"] } ?? [])
         return try LogoutClaims(Array("{\(members.joined(separator: ","))}".utf8))
     }
 
@@ -29,6 +30,37 @@ import Testing
             let isTaken = (try? rules.check(claims, at: now)) != nil
             #expect(isTaken == (now < min(expires + 60, issued + 360) || now == issued + 360 && expires + 60 > now))
             if isTaken { #expect(Int64(now) <= end) }
+        }
+    }
+
+    @Test func `a token without exp is valid from its iat on for the maximum age, if that is configured`() throws {
+        var rules = TokenRules.ofTests
+        let claims = try claims(issuedAt: 1_000, expires: nil)
+        let sentence = "the logout token has no exp; oidc.require-exp = false accepts it by its iat"
+        #expect(throws: LogoutFailure.invalid(sentence)) { try rules.check(claims, at: 1_000) }
+        rules.requiresExpiry = false
+        for now in [940.0, 1_000, 1_360] { #expect(try rules.check(claims, at: now) == 1_360) }
+        for now in [939.9, 1_360.1] { #expect(throws: LogoutFailure.self) { try rules.check(claims, at: now) } }
+        // An exp that is there counts.
+        let expired = try self.claims(issuedAt: 1_000, expires: 1_010)
+        #expect(throws: LogoutFailure.invalid("the logout token has expired")) { try rules.check(expired, at: 1_070) }
+        #expect(try rules.check(expired, at: 1_000) == 1_070)
+    }
+
+    @Test(arguments: [-Double.infinity, -1e308, -0x1p63, 0x1p63, 1e308, .infinity])
+    func `F83: times of any size are no trap`(_ time: Double) throws {
+        var (rules, claims) = (TokenRules.ofTests, try claims(issuedAt: 1_000, expires: 1_120))
+        rules.requiresExpiry = false
+        for now in [0, 1_000, -time, time] {
+            for (issued, expires) in [(time, 1_120), (1_000, time), (time, time), (time, nil), (-time, time)] {
+                (claims.issuedAt, claims.expires) = (issued, expires)
+                do throws(LogoutFailure) {
+                    let end = try rules.check(claims, at: now)
+                    #expect(Double(end) >= now && Double(end) <= now + 421)
+                } catch {
+                    #expect(!error.description.isEmpty)
+                }
+            }
         }
     }
 

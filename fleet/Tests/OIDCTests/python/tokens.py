@@ -115,6 +115,10 @@ other = {
     "typ JWT": sign(claims(), header={"typ": "JWT"}),
     "a strange user": sign(claims(sub="*")),
     "an empty sub": sign(claims(sub="")),
+    "no exp": sign(claims(exp=ABSENT)),
+    "no exp, issued long ago": sign(claims(exp=ABSENT, iat=NOW - 361)),
+    "no exp, from the future": sign(claims(exp=ABSENT, iat=NOW + 61)),
+    "an exp of null": sign(claims(exp=None)),
     "a long sub": sign(claims(sub="x" * 600)),
 }
 
@@ -183,6 +187,9 @@ forged = {
     "iat is a text": (sign(claims(iat=str(NOW))), "iat is not a time"),
     "iat is true": (sign(claims(iat=True)), "iat is not a time"),
     "no exp": (sign(claims(exp=ABSENT)), "has no exp"),
+    "alg twice": (
+        text(b'{"alg":"RS256","alg":"none"}') + "." + text(b"{}") + ".eA", "header is not as RFC 7515"),
+    "sub twice": (sign_raw('{"sub":"alice","sub":"bob"}'), "no JSON object"),
     "exp is over": (sign(claims(iat=NOW - 200, exp=NOW - 60)), "has expired"),
     "exp before iat": (sign(claims(iat=NOW, exp=NOW)), "exp is not behind its iat"),
     "exp is null": (sign(claims(exp=None)), "exp is not a time"),

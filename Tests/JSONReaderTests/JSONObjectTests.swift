@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@testable import ImageFetcher
+@testable import JSONReader
 
 /// The reader of what token endpoints answer.
 @Suite struct JSONObjectTests {

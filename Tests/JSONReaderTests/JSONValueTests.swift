@@ -1,0 +1,93 @@
+import Testing
+
+@testable import JSONReader
+
+@Suite struct JSONValueTests {
+    private static func value(_ text: String) -> JSONValue? { JSONValue(Array(text.utf8)) }
+
+    private static func nested(_ depth: Int, _ begin: String, _ end: String) -> String {
+        String(repeating: begin, count: depth) + "1" + String(repeating: end, count: depth)
+    }
+
+    @Test(
+        arguments: [
+            (#""""#, ""), (#""é€😀""#, "é€😀"), (#""\u00e9\u20AC\ud83d\ude00!""#, "é€😀!"), (#""a\u0000b""#, "a\u{0}b"),
+            (#""\"\\\/\b\f\n\r\t""#, "\"\\/\u{8}\u{c}\n\r\t"), ("\u{FEFF} \"x\" ", "x"),
+        ] as [(String, String)])
+    func `a string is decoded with its escapes`(json: String, text: String) {
+        #expect(Self.value(json)?.text == text)
+    }
+
+    @Test(arguments: [
+        #""\ud83d""#, #""\ude00\ud83d""#, #""\ud83dx\ude00""#, "1", "null", "[\"x\"]", "{\"x\":\"x\"}", "true",
+    ])
+    func `other values and unpaired surrogates are no text`(json: String) throws {
+        #expect(try #require(Self.value(json)).text == nil)
+    }
+
+    @Test func `invalid UTF-8 is no text`() throws {
+        for bytes in [[0xC3], [0xFF], [0xED, 0xA0, 0x80], [0xC0, 0x80]] as [[UInt8]] {
+            #expect(try #require(JSONValue([0x22] + bytes + [0x22])).text == nil)
+        }
+    }
+
+    @Test func `elements and members are read one level at a time`() throws {
+        let value = try #require(Self.value(#" {"a" : [ 1 , -0.5e1, "x", [], {} ], "\u0062": {"c": null}, "": true} "#))
+        let members = try #require(value.members)
+        #expect(Set(members.keys) == ["a", "b", ""])
+        let elements = try #require(members["a"]?.elements)
+        #expect(elements.map(\.number) == [1, -5, nil, nil, nil])
+        #expect(elements[3].elements?.isEmpty == true && elements[4].members?.isEmpty == true)
+        #expect(members["b"]?.members?["c"]?.isNull == true)
+        #expect(members["b"]?.isObject == true && members["a"]?.isObject == false)
+        #expect(value.elements == nil && members["a"]?.members == nil && members[""]?.number == nil)
+    }
+
+    @Test(arguments: [#"{"a":1,"a":1}"#, #"{"a":1,"\u0061":1}"#, #"{"\ud800":1}"#])
+    func `an object with a repeated or invalid name has no members`(json: String) throws {
+        #expect(try #require(Self.value(json)).members == nil)
+    }
+
+    @Test(arguments: [
+        "", " ", "x", "[", "[1", "[1,", "[1,]", "[,]", "{", "{\"a\"", "{\"a\":", "{\"a\":1", "{\"a\":1,}", "{1:1}",
+        "1 1", "nul",
+        "tru", "\"", "\"\\\"", "\"\\x\"", "\"\\u12\"", "\"\n\"", "01", "+1", "1.", ".1", "1e", "-", "NaN", "]", "}",
+        "[}", "{]",
+    ])
+    func `what is not one JSON value is rejected`(json: String) { #expect(Self.value(json) == nil) }
+
+    @Test(arguments: [("[", "]"), ("{\"a\":", "}")])
+    func `64 levels are read, and more are rejected`(begin: String, end: String) throws {
+        var value = Self.value(Self.nested(64, begin, end))
+        for _ in 0..<64 { value = value?.elements?.first ?? value?.members?["a"] }
+        #expect(value?.number == 1)
+        for depth in [65, 512, 513, 514, 100_000] {
+            #expect(Self.value(Self.nested(depth, begin, end)) == nil)
+            #expect(Self.value(String(repeating: begin, count: depth)) == nil)
+        }
+    }
+
+    @Test func `a number has at most 64 characters, and may be infinite`() throws {
+        #expect(Self.value(String(repeating: "9", count: 64))?.number == 1e64)
+        #expect(try #require(Self.value(String(repeating: "9", count: 65))).number == nil)
+        #expect(Self.value("1e999")?.number == .infinity && Self.value("-1e999")?.number == -.infinity)
+        #expect(Self.value("9223372036854775808")?.number == 0x1p63)
+    }
+
+    @Test func `each prefix of a value, and each change of a byte, ends`() {
+        let text = Array(#"{"a":[1,-2.5e+3,"\u00e9\ud83d\ude00é",{"b":null}],"c":true}"#.utf8)
+        func read(_ value: JSONValue?) {
+            _ = (value?.text, value?.number, value?.isNull)
+            for element in value?.elements ?? [] { read(element) }
+            for member in value?.members ?? [:] { read(member.value) }
+        }
+        for end in 0..<text.count {
+            #expect(JSONValue(Array(text[..<end])) == nil)
+            for byte in UInt8.min...UInt8.max {
+                var changed = text
+                changed[end] = byte
+                read(JSONValue(changed))
+            }
+        }
+    }
+}

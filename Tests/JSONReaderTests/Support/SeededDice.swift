@@ -1,0 +1,1 @@
+../../ImageFetcherTests/Support/SeededDice.swift
