@@ -18,17 +18,24 @@ struct Serve: Sendable {
         let service = try await service(group)
         if service == nil { log.warning("no identity provider is configured: every log-out is refused") }
         let endpoint = LogoutEndpoint(
-            service, limits: configuration.limits, proxies: configuration.proxies, log: log, now: Self.milliseconds)
+            service, limits: configuration.limits, log: log, now: Self.milliseconds)
         let server = LogoutServer(
             address: configuration.listen, limits: configuration.limits, answerTime: answerTime, tls: try tls(),
             endpoint: endpoint, group: group, log: Self.quiet(log))
         try await server.run { [log, configuration] channel in
+            var address = configuration.listen
+            switch address {
+            case .tcp(let host, _): address = .tcp(host: host, port: channel.localAddress?.port ?? 0)
+            case .unix(let path):
+                // The group of the file is who may connect. Until here its mode is 0600, by the umask.
+                guard chmod(path, 0o660) == 0 else {
+                    log.error(
+                        "the socket is not open to its group", metadata: ["reason": "\(SystemError("chmod").reason)"])
+                    return
+                }
+            }
             log.notice(
-                "serving",
-                metadata: [
-                    "address": "\(configuration.listen.host)", "port": "\(channel.localAddress?.port ?? 0)",
-                    "tls": "\(!configuration.certificate.isEmpty)",
-                ])
+                "serving", metadata: ["address": "\(address)", "tls": "\(!configuration.certificate.isEmpty)"])
         }
     }
 

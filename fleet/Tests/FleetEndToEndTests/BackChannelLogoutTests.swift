@@ -69,7 +69,7 @@ extension EndToEnd {
 
         @Test(arguments: [
             ("broken", "answered 500"), ("moved", "answered 302"), ("large", "more than 262144 bytes"),
-            ("slow", "did not answer in time"),
+            ("slow", "did not answer in time"), ("nested", "is no JSON Web Key Set"),
         ])
         func `F84: an endpoint that fails leaves the keys that are known, and new ones are found`(
             _ how: String, _ reason: String
@@ -122,6 +122,40 @@ extension EndToEnd {
                 for connection in idle { _ = head.withCString { write(connection, $0, strlen($0)) } }
                 #expect(try receiver.post(try receiver.provider.token("alice")).status == 200)
                 for connection in idle { #expect(try readToEnd(connection) == "") }
+            }
+        }
+
+        @Test func `F84: nested JSON, wrong requests and silent connections keep no logout out`() throws {
+            try withMachine { machine in
+                let receiver = try LogoutReceiver(machine, try RedisServer(machine)) {
+                    // A silent connection ends only because it gives way.
+                    $0.settings["http", "request-time"] = "10m"
+                }
+                let header = Data(String(repeating: "[", count: 513).utf8).base64EncodedString()
+                #expect(try receiver.post("\(header).e30.eA").status == 400)
+                let provider = "203.0.113.1"
+                for _ in 0..<70 { _ = try receiver.post("x", forwardedFor: provider) }
+                #expect(try receiver.post("x", forwardedFor: provider).status == 429)
+                var silent: [CInt] = []
+                defer { for connection in silent { close(connection) } }
+                for _ in 0..<300 { silent.append(try connectTCP(receiver.port)) }
+                let token = try receiver.provider.token("alice")
+                #expect(try receiver.post(token, forwardedFor: provider).status == 200)
+            }
+        }
+
+        @Test func `F84: a proxy connects by a socket that its group may use, and is believed for the log`() throws {
+            try withMachine { machine in
+                let path = machine.path("oidc.sock")
+                let receiver = try LogoutReceiver(machine, try RedisServer(machine)) {
+                    $0.settings["http", "listen"] = .string(path)
+                    $0.socket = path
+                }
+                var status = stat()
+                #expect(stat(path, &status) == 0 && status.st_mode & 0o777 == 0o660)
+                #expect(try receiver.post("x", forwardedFor: "203.0.113.1, 198.51.100.7").status == 400)
+                #expect(receiver.log.contains("client=198.51.100.7"), "\(receiver.log)")
+                #expect(try receiver.post(try receiver.provider.token("alice")).status == 200)
             }
         }
 

@@ -62,6 +62,7 @@ import Testing
             algorithms = ["ES512"]
             types = ["JWT"]
             max-age = "2m"
+            require-exp = false
             clock-skew = "0s"
             remembered = 5
             authorities = "/ca.pem"
@@ -76,7 +77,6 @@ import Testing
             body = "1KiB"
             request-time = "1s"
             refusals = 0
-            proxies = ["::ffff:192.0.2.1", "2001:DB8::1"]
             [redis]
             address = "/run/redis.sock"
             [log]
@@ -86,19 +86,18 @@ import Testing
         expected.stream = StreamSettings(stream: "{fleet}:x", keep: 86_400_000, replicas: 2, wait: 1_000)
         expected.rules = TokenRules(
             issuer: "https://id.example.org", clientID: "thumbnails", otherAudiences: ["mail"], algorithms: [.es512],
-            types: ["JWT"], longestAge: 120, skew: 0)
+            types: ["JWT"], longestAge: 120, requiresExpiry: false, skew: 0)
         expected.jwks = "https://id.example.org/keys"
         (expected.user, expected.session) = (IDTemplate("{sub}"), IDTemplate("{sid}"))
         (expected.remembered, expected.authorities) = (5, "/ca.pem")
         expected.keyTimes = KeyTimes(pause: 60_000, lifetime: 7_200_000)
         expected.keyTimeout = 1_000
-        expected.listen = ListenAddress(host: "::1", port: 1)
+        expected.listen = .tcp(host: "::1", port: 1)
         (expected.certificate, expected.key) = ("/c.pem", "/k.pem")
         expected.limits.connections = 1
         expected.limits.body = 1_024
         expected.limits.requestTime = 1_000
         expected.limits.refusals = 0
-        expected.proxies = ["192.0.2.1", "2001:db8::1"]
         expected.redis.address = .unix("/run/redis.sock")
         expected.logLevel = .debug
         #expect(configuration == expected)
@@ -127,8 +126,10 @@ import Testing
         ("[oidc]\njwks = \"http://127.0.0.1.evil.example/\"", ["oidc.jwks: begins with http://"]),
         ("[oidc]\njwks = \"http://127.0.0.1@evil.example/\"", ["oidc.jwks: begins with http://"]),
         ("[oidc]\nmax-age = \"1500ms\"", ["oidc.max-age: \"1500ms\" is not a whole number of seconds"]),
-        ("[http]\nlisten = \"localhost:1\"", ["http.listen: \"localhost:1\" is no address and port: write \""]),
-        ("[http]\nproxies = [\"proxy\"]", ["http.proxies[0]: \"proxy\" is no address"]),
+        (
+            "[http]\nlisten = \"localhost:1\"",
+            ["http.listen: \"localhost:1\" is no address and port, and no path of a socket: write \""]
+        ),
         (
             "[http]\nkey = \"/k\"",
             ["http.certificate: a certificate and its key belong together: set both or neither"]

@@ -5,13 +5,11 @@ import ProgramSupport
 
 /// What the program goes by. fleet/docs/fleet.md has every key.
 struct OIDCConfiguration: RedisConfigured, Equatable, Sendable {
-    var listen = ListenAddress(host: "127.0.0.1", port: 9_421)
+    var listen = ListenAddress.tcp(host: "127.0.0.1", port: 9_421)
     /// Files in PEM; empty for plain HTTP.
     var certificate = ""
     var key = ""
     var limits = HTTPLimits()
-    /// Who is believed about whom a request comes from.
-    var proxies = ["127.0.0.1", "::1"]
     var rules = TokenRules()
     /// Where the provider's keys are; empty where no provider is configured.
     var jwks = ""
@@ -53,6 +51,7 @@ extension OIDCConfiguration {
                 }),
             Setting("oidc.types", \.rules.types, .list(of: .text, such: "[\"logout+jwt\"]")),
             Setting("oidc.max-age", \.rules.longestAge, .time(1_000...86_400_000).seconds),
+            Setting("oidc.require-exp", \.rules.requiresExpiry, .flag),
             Setting("oidc.clock-skew", \.rules.skew, .time(0...3_600_000).seconds),
             Setting("oidc.remembered", \.remembered, .count(1...10_000_000)),
             Setting("oidc.authorities", \.authorities, .path()),
@@ -66,7 +65,6 @@ extension OIDCConfiguration {
             Setting("http.body", \.limits.body, .size(1 << 10...1 << 20)),
             Setting("http.request-time", \.limits.requestTime, .time(100...600_000)),
             Setting("http.refusals", \.limits.refusals, .count(0...1_000_000)),
-            Setting("http.proxies", \.proxies, .list(of: .address, such: "[\"192.0.2.1\"]")),
             Setting("log.level", \.logLevel, .word),
         ] + RedisSettings.settings()
 

@@ -39,16 +39,6 @@ extension SettingKind<String> {
                 ? nil : "begins with http://: keys are taken by https:// from other machines than this"
         }
     }
-
-    /// Of a machine, in the spelling that connections have it in.
-    static var address: Self {
-        SettingKind<String>.text.map { text throws(SettingError) in
-            guard let address = ClientAddress.normal(text) else {
-                throw SettingError("\(quoted(text)) is no address: write one as in \"192.0.2.1\" or \"::1\"")
-            }
-            return address.text
-        }
-    }
 }
 
 extension SettingKind<Int64> {

@@ -15,6 +15,9 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     private enum Phase { case request, answer, close }
 
     private let times: Times
+    private let table: ConnectionTable
+    /// In the table, while the connection is open.
+    private var id: UInt64?
     private var phase = Phase.request
     private var timer: Scheduled<Void>?
     private var isInputClosed = false
@@ -25,18 +28,37 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
         var close: TimeAmount
     }
 
-    init(_ times: Times) { self.times = times }
+    init(_ times: Times, table: ConnectionTable) { (self.times, self.table) = (times, table) }
 
-    func handlerAdded(context: ChannelHandlerContext) { enter(.request, times.request, context) }
+    func handlerAdded(context: ChannelHandlerContext) {
+        enter(.request, times.request, context)
+        if context.channel.isActive { open(context) }
+    }
 
-    func handlerRemoved(context: ChannelHandlerContext) {
-        timer?.cancel()
-        timer = nil
+    func handlerRemoved(context: ChannelHandlerContext) { end() }
+
+    func channelActive(context: ChannelHandlerContext) {
+        open(context)
+        context.fireChannelActive()
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        timer?.cancel()
+        end()
         context.fireChannelInactive()
+    }
+
+    /// The address of the peer is known from here on.
+    private func open(_ context: ChannelHandlerContext) {
+        guard id == nil else { return }
+        let channel = context.channel
+        id = table.add(peer: ClientAddress.network(of: channel.remoteAddress)) { channel.close(promise: nil) }
+    }
+
+    private func end() {
+        timer?.cancel()
+        timer = nil
+        if let id { table.remove(id) }
+        id = nil
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -46,7 +68,10 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
             // RFC 9110, section 10.1.1: otherwise the body would come after a second or so.
             context.writeAndFlush(wrapOutboundOut(.head(HTTPResponse(status: .continue))), promise: nil)
         case .head, .body: break
-        case .end: enter(.answer, times.answer, context)
+        case .end:
+            // Closed to make room: the request is not passed on.
+            guard let id, table.beginAnswer(id) else { return }
+            enter(.answer, times.answer, context)
         }
         context.fireChannelRead(data)
     }
@@ -85,6 +110,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// The peer is to close: if we did, what it has yet to read could be lost with what it has yet to send.
     private func finish(_ context: ChannelHandlerContext) {
+        if let id { table.endAnswer(id) }
         enter(.close, times.close, context)
         context.close(mode: isInputClosed ? .all : .output, promise: nil)
     }

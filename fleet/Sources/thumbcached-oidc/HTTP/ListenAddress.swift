@@ -1,26 +1,37 @@
 import NIOCore
 import ProgramSupport
 
-/// Where the program listens: a literal address and a port. Of a name others would say where it leads.
-struct ListenAddress: Equatable, Sendable, CustomStringConvertible {
-    let host: String
-    /// 0 for one that the kernel chooses.
-    let port: Int
+/// Where the program listens: a literal address and a port, or the path of a Unix socket. Names are not resolved.
+enum ListenAddress: Equatable, Sendable, CustomStringConvertible {
+    /// Port 0 lets the kernel choose one.
+    case tcp(host: String, port: Int)
+    case unix(path: String)
 
-    init(host: String, port: Int) { (self.host, self.port) = (host, port) }
+    /// The longest path of a Unix socket in bytes: unix(7).
+    private static let longestPath = 107
 
-    /// `192.0.2.1:9421`, `[::1]:9421`
+    /// `192.0.2.1:9421`, `[::1]:9421`, `/run/thumbcached-oidc/http.sock`
     init?(_ text: String) {
+        if text.hasPrefix("/") {
+            guard text.utf8.count <= Self.longestPath, !text.utf8.contains(0) else { return nil }
+            self = .unix(path: text)
+            return
+        }
         guard let colon = text.lastIndex(of: ":") else { return nil }
         let (host, digits) = (text[..<colon], text[colon...].dropFirst())
         guard let port = UInt16(digits), "\(port)" == digits else { return nil }
         let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
         let bare = isBracketed ? String(host.dropFirst().dropLast()) : String(host)
         guard isBracketed == bare.contains(":"), ClientAddress.normal(bare) != nil else { return nil }
-        self.init(host: bare, port: Int(port))
+        self = .tcp(host: bare, port: Int(port))
     }
 
-    var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+    var description: String {
+        switch self {
+        case .tcp(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
+        case .unix(let path): path
+        }
+    }
 }
 
 extension SettingKind<ListenAddress> {
@@ -28,7 +39,8 @@ extension SettingKind<ListenAddress> {
         SettingKind<String>.text.map { text throws(SettingError) in
             guard let address = ListenAddress(text) else {
                 throw SettingError(
-                    "\(quoted(text)) is no address and port: write \"127.0.0.1:9421\" or \"[::1]:9421\"")
+                    "\(quoted(text)) is no address and port, and no path of a socket: write \"127.0.0.1:9421\", "
+                        + "\"[::1]:9421\" or \"/run/thumbcached-oidc/http.sock\"")
             }
             return address
         }

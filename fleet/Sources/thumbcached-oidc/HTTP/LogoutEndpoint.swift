@@ -12,17 +12,13 @@ struct LogoutEndpoint: Sendable {
     /// Nil where no provider is configured.
     private let service: LogoutService?
     private let limits: HTTPLimits
-    private let proxies: Set<String>
     private let log: Logger
     /// Milliseconds of a clock that nobody sets.
     private let now: @Sendable () -> Int64
     private let limiter: NIOLockedValueBox<RefusalLimiter>
 
-    init(
-        _ service: LogoutService?, limits: HTTPLimits, proxies: [String], log: Logger,
-        now: @escaping @Sendable () -> Int64
-    ) {
-        (self.service, self.limits, self.proxies, self.log, self.now) = (service, limits, Set(proxies), log, now)
+    init(_ service: LogoutService?, limits: HTTPLimits, log: Logger, now: @escaping @Sendable () -> Int64) {
+        (self.service, self.limits, self.log, self.now) = (service, limits, log, now)
         limiter = NIOLockedValueBox(RefusalLimiter(perMinute: limits.refusals))
     }
 
@@ -33,22 +29,24 @@ struct LogoutEndpoint: Sendable {
             return .refused(.methodNotAllowed, "a logout token is sent by POST", [.allow: "POST"])
         }
         guard let service else { return .refused(.notImplemented, "no identity provider is configured") }
-        let address = ClientAddress.text(
-            peer: peer, forwarded: request.headers[values: .forwardedFor], proxies: proxies)
-        if let wait = limiter.withLockedValue({ $0.wait(address, at: now()) }) {
+        var isSigned = false
+        let reply = try await answer(request, service, &isSigned)
+        guard reply.status != .ok else { return reply }
+        if let wait = limiter.withLockedValue({ $0.refuse(ClientAddress.network(of: peer), at: now()) }) {
+            // A provider is always told what became of its token, whatever else comes from its address.
+            guard !isSigned else { return reply }
             return .unavailable(
                 .tooManyRequests, "too many requests of this address were refused", [.retryAfter: "\(wait)"])
         }
-        let reply = try await answer(request, service)
-        if reply.status != .ok {
-            if reply.isForGood { limiter.withLockedValue { $0.refused(address, at: now()) } }
-            log.notice(
-                "a log-out is refused", metadata: ["client": "\(address)", "reason": "\(reply.description)"])
-        }
+        let client = ClientAddress.client(of: peer, forwarded: request.headers[values: .forwardedFor])
+        log.notice("a log-out is refused", metadata: ["client": "\(client)", "reason": "\(reply.description)"])
         return reply
     }
 
-    private func answer(_ request: Request, _ service: LogoutService) async throws -> Reply {
+    /// - Parameter isSigned: set once the token's signature is verified.
+    private func answer(
+        _ request: Request, _ service: LogoutService, _ isSigned: inout Bool
+    ) async throws -> Reply {
         guard isForm(request.headers[.contentType]) else {
             return .refused(.badRequest, "the body has to be application/x-www-form-urlencoded")
         }
@@ -61,7 +59,9 @@ struct LogoutEndpoint: Sendable {
             return tooLarge
         }
         do throws(LogoutFailure) {
-            try await service.logOut(try LogoutForm.token(body.readableBytesView))
+            let payload = try await service.authenticate(try LogoutForm.token(body.readableBytesView))
+            isSigned = true
+            try await service.logOut(payload)
             return .done
         } catch {
             return Reply(error)

@@ -19,6 +19,7 @@ struct LogoutServer: Sendable {
     /// Returns when its task is cancelled.
     /// - Parameter running: told where it listens.
     func run(_ running: @escaping @Sendable (any Channel) async -> Void) async throws {
+        let table = ConnectionTable(limit: limits.connections)
         let times = ConnectionGuard.Times(
             request: .milliseconds(limits.requestTime), answer: answerTime, close: .milliseconds(limits.closeTime))
         let channel = HTTP1Channel(
@@ -29,13 +30,17 @@ struct LogoutServer: Sendable {
                 try await writer.write(response: reply.head, body: body)
             },
             configuration: HTTP1Channel.Configuration(
-                additionalChannelHandlers: [ConnectionGuard(times)],
+                additionalChannelHandlers: [ConnectionGuard(times, table: table)],
                 httpDecoderConfiguration: .init(
                     maxHeaderFieldSize: HTTPLimits.head, maxHeaderListSize: HTTPLimits.head,
                     maxHeaderFieldCount: HTTPLimits.fields)))
+        let bindAddress: BindAddress =
+            switch address {
+            case .tcp(let host, let port): .hostname(host, port: port)
+            case .unix(let path): .unixDomainSocket(path: path)
+            }
         let configuration = ServerConfiguration(
-            address: .hostname(address.host, port: address.port), backlog: 128,
-            availableConnectionsDelegate: MaximumAvailableConnections(limits.connections, logger: log))
+            address: bindAddress, backlog: 128, availableConnectionsDelegate: TableAvailability(table: table))
         if let tls {
             try await Server(
                 childChannelSetup: try TLSChannel(channel, tlsConfiguration: tls), configuration: configuration,
@@ -48,4 +53,13 @@ struct LogoutServer: Sendable {
             ).run()
         }
     }
+}
+
+/// Pauses accepting as the table says.
+private struct TableAvailability: AvailableConnectionsDelegate {
+    let table: ConnectionTable
+
+    func connectionOpened() {}
+    func connectionClosed() {}
+    func isAcceptingNewConnections() -> Bool { table.isAccepting }
 }

@@ -36,10 +36,15 @@ actor LogoutService {
         (self.publisher, self.log, self.now) = (publisher, log, now)
     }
 
-    /// Returns when the log-out is published.
-    func logOut(_ text: [UInt8]) async throws(LogoutFailure) {
+    /// Verifies a token's signature.
+    nonisolated func authenticate(_ text: [UInt8]) async throws(LogoutFailure) -> SignedPayload {
+        try await verifier.authenticate(text)
+    }
+
+    /// Checks a token's claims and publishes its logout.
+    func logOut(_ payload: SignedPayload) async throws(LogoutFailure) {
         let time = now()
-        let token = try await verifier.verify(text, at: time)
+        let token = try verifier.check(payload, at: time)
         let order = try order(token)
         switch memory.take(token.id, until: token.end, at: Int64(time)) {
         case .taken: break

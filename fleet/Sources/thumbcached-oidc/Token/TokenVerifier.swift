@@ -9,19 +9,30 @@ struct LogoutToken: Equatable, Sendable {
     var end: Int64
 }
 
+/// The payload of a token that the provider has signed. Its claims are not checked yet.
+struct SignedPayload: Sendable {
+    fileprivate let bytes: [UInt8]
+}
+
 /// Believes a token, or says why not: OpenID Connect Back-Channel Logout 1.0, section 2.6, but for ids that were seen,
 /// which is ``ReplayMemory``.
 struct TokenVerifier: Sendable {
     let rules: TokenRules
     let keys: KeyStore
 
-    /// - Parameter now: seconds since 1970.
-    func verify(_ text: some Sequence<UInt8>, at now: Double) async throws(LogoutFailure) -> LogoutToken {
+    /// Verifies the signature, with a key of the provider.
+    func authenticate(_ text: some Sequence<UInt8>) async throws(LogoutFailure) -> SignedPayload {
         let token = try CompactToken(text)
         let algorithm = try rules.check(token.header)
         let key = try await keys.verifier(id: token.header.keyID, for: algorithm)
         guard isSigned(token, by: key) else { throw .invalid("the logout token's signature is wrong") }
-        let claims = try LogoutClaims(token.payload)
+        return SignedPayload(bytes: token.payload)
+    }
+
+    /// Checks the claims.
+    /// - Parameter now: seconds since 1970.
+    func check(_ payload: SignedPayload, at now: Double) throws(LogoutFailure) -> LogoutToken {
+        let claims = try LogoutClaims(payload.bytes)
         let end = try rules.check(claims, at: now)
         return LogoutToken(id: claims.id, subject: claims.subject, session: claims.session, end: end)
     }

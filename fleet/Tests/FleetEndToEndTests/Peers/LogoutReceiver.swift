@@ -42,6 +42,8 @@ final class LogoutReceiver {
     let provider: Provider
     private let machine: Machine
     private(set) var process: ChildProcess?
+    /// Where it listens instead of the port.
+    var socket: String?
     var settings = Settings()
 
     static let program = "\(Files.programs)/thumbcached-oidc"
@@ -72,9 +74,17 @@ final class LogoutReceiver {
         try eventually("it serves; it said:\n\(log)") { log.contains("message=serving") }
     }
 
+    /// Connects to the port, or to the Unix socket if there is one.
+    private func connect() throws -> CInt {
+        guard let socket else { return try connectTCP(port) }
+        let descriptor = Glibc.socket(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0)
+        guard connectUnix(descriptor, socket) == 0 else { throw Failure(systemCall: "connect to \(socket)") }
+        return descriptor
+    }
+
     /// Sends a request as it is, on a connection of its own, and waits for the end of the answer.
     func send(_ request: String) throws -> (status: Int, text: String) {
-        let connection = try connectTCP(port)
+        let connection = try connect()
         defer { close(connection) }
         let bytes = Array(request.utf8)
         guard write(connection, bytes, bytes.count) == bytes.count else { throw Failure(systemCall: "write") }
@@ -82,10 +92,11 @@ final class LogoutReceiver {
         return (text.split(separator: " ", maxSplits: 2).dropFirst().first.flatMap { Int($0) } ?? 0, text)
     }
 
-    func post(_ token: String) throws -> (status: Int, text: String) {
+    func post(_ token: String, forwardedFor: String? = nil) throws -> (status: Int, text: String) {
         let body = "logout_token=\(token)"
         return try send(
             "POST /backchannel-logout HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(body.utf8.count)\r\n"
+                + (forwardedFor.map { "X-Forwarded-For: \($0)\r\n" } ?? "")
                 + "Content-Type: application/x-www-form-urlencoded\r\n\r\n\(body)")
     }
 }

@@ -12,8 +12,8 @@ import Testing
     private let head = HTTPRequestPart.head(
         HTTPRequest(method: .post, scheme: "http", authority: "a", path: "/backchannel-logout"))
 
-    private func connection() throws -> EmbeddedChannel {
-        let channel = EmbeddedChannel(handler: ConnectionGuard(times))
+    private func connection(_ table: ConnectionTable = ConnectionTable(limit: 10)) throws -> EmbeddedChannel {
+        let channel = EmbeddedChannel(handler: ConnectionGuard(times, table: table))
         try channel.connect(to: SocketAddress(unixDomainSocketPath: "/x")).wait()
         return channel
     }
@@ -89,5 +89,24 @@ import Testing
         try channel.writeInbound(HTTPRequestPart.head(request))
         #expect(try channel.readOutbound(as: HTTPResponsePart.self) == .head(HTTPResponse(status: .continue)))
         #expect(channel.isActive)
+    }
+
+    @Test func `F84: a connection is in the table while it is open, and silent but for its answer`() throws {
+        let table = ConnectionTable(limit: 2)
+        let one = try connection(table)
+        #expect(table.count == 1 && table.isAccepting)
+        try one.writeInbound(head)
+        #expect(table.isAccepting)
+        try one.writeInbound(HTTPRequestPart.end(nil))
+        #expect(!table.isAccepting)
+        let other = try connection(table)
+        let third = try connection(table)
+        #expect(one.isActive && !other.isActive && third.isActive)
+        try one.writeOutbound(HTTPResponsePart.head(Reply.done.head))
+        try one.writeOutbound(HTTPResponsePart.end(nil))
+        #expect(table.isAccepting)
+        advance(one, .seconds(2))
+        advance(third, .seconds(10))
+        #expect(table.count == 0)
     }
 }

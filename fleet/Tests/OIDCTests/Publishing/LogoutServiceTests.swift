@@ -28,7 +28,7 @@ import Testing
 
     private func failure(_ service: LogoutService, _ token: [UInt8]) async -> LogoutFailure? {
         do {
-            try await service.logOut(token)
+            try await service.logOut(try await service.authenticate(token))
             return nil
         } catch {
             return error

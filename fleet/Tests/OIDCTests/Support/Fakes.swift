@@ -16,6 +16,13 @@ extension TokenRules {
     }
 }
 
+extension TokenVerifier {
+    /// Both steps of the verification.
+    func verify(_ text: some Sequence<UInt8>, at now: Double) async throws(LogoutFailure) -> LogoutToken {
+        try check(try await authenticate(text), at: now)
+    }
+}
+
 /// A clock that stands still until somebody sets it.
 final class TestClock: Sendable {
     private let time: NIOLockedValueBox<Int64>
@@ -92,5 +99,28 @@ actor TestPublisher: OrderPublisher {
     func waitForSomebody() async {
         if !gate.isEmpty { return }
         await withCheckedContinuation { asked.append($0) }
+    }
+}
+
+/// Collects what is logged: the metadata of each line.
+final class LogLines: Sendable {
+    private let lines = NIOLockedValueBox<[[String: String]]>([])
+
+    var all: [[String: String]] { lines.withLockedValue { $0 } }
+    var logger: Logger { Logger(label: "lines") { [lines] _ in Handler(lines: lines) } }
+
+    private struct Handler: LogHandler {
+        let lines: NIOLockedValueBox<[[String: String]]>
+        var metadata: Logger.Metadata = [:]
+        var logLevel = Logger.Level.info
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) {
+            lines.withLockedValue { $0.append((event.metadata ?? [:]).mapValues { "\($0)" }) }
+        }
     }
 }
