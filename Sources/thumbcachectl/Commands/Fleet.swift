@@ -2,34 +2,30 @@ import ArgumentParser
 import Glibc
 import LinuxSupport
 
-/// Log-outs for many machines. What it takes, TLS among it, is in the relay's program and not in this one, which others
-/// need on machines that are alone.
+/// Logouts for many machines. The relay's program provides them, because it links TLS, which this program does not need.
 struct Fleet: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "Log out or purge on every host of a fleet, and see which have done it.",
         discussion: """
-            Needs thumbcached-relay, and its configuration on this machine: see fleet/docs/fleet.md. logout, purge, status \
-            and forget are what it knows; each has --help.
+            Needs thumbcached-relay and its configuration on this machine: see fleet/docs/fleet.md. The commands are \
+            logout, purge, status and forget; each has --help.
 
             Examples:
               thumbcachectl fleet logout alice --wait 5
               thumbcachectl fleet status
             """)
 
-    @Argument(parsing: .captureForPassthrough, help: "What thumbcached-relay is to do, with its options.")
+    @Argument(parsing: .captureForPassthrough, help: "The fleet command, with its options.")
     var arguments: [String] = []
 
     func run(in environment: Environment) async throws(Failure) {
         let places = try Self.places(for: Self.ownDirectory())
         guard let program = places.first(where: { access($0, X_OK) == 0 }) else {
             throw Failure(
-                .unreachable, "there is no thumbcached-relay at \(places.joined(separator: " or ")): install it there")
+                .unreachable, "no thumbcached-relay at \(places.joined(separator: " or ")); install it there")
         }
-        // `run` is for the unit: here it would look like something that ends.
-        guard arguments.first != "run" else {
-            throw Failure(.usage, "fleet run is for the service: systemctl start thumbcached-relay")
-        }
-        var vector = ([program] + (arguments.isEmpty ? ["--help"] : arguments)).map { strdup($0) } + [nil]
+        // The program's name tells the relay to speak as this command.
+        var vector = (["thumbcachectl fleet"] + (arguments.isEmpty ? ["--help"] : arguments)).map { strdup($0) } + [nil]
         execv(program, &vector)
         let error = SystemError("start \(program)")
         for text in vector { free(text) }

@@ -14,8 +14,9 @@ enum Main {
         setenv("LIBDISPATCH_LOG", "NO", 0)
         signal(SIGPIPE, SIG_IGN)
         umask(0o077)
+        let root: any ParsableCommand.Type = isCalledByTool ? FleetRoot.self : RelayCommand.self
         do {
-            var command = try RelayCommand.parseAsRoot()
+            var command = try root.parseAsRoot()
             if let command = command as? any FleetCommand {
                 let status = try await command.run(in: environment)
                 fflush(nil)
@@ -24,15 +25,19 @@ enum Main {
             }
             try command.run()
         } catch let error as CommandFailure {
-            complain(error.description, status: error.status)
+            complain(root, error.description, status: error.status)
         } catch {
             // --help and --version arrive here, too, and are no errors.
-            let isError = RelayCommand.exitCode(for: error) != .success
-            let message = RelayCommand.fullMessage(for: error)
-            if isError { complain(message, status: CommandFailure.usage) }
-            print(message)
+            if root.exitCode(for: error) == .success {
+                print(root.fullMessage(for: error))
+            } else {
+                complain(root, root.message(for: error) + "; see --help", status: CommandFailure.usage)
+            }
         }
     }
+
+    /// thumbcachectl passes this as the program's name: help and errors then name what the user has called.
+    private static var isCalledByTool: Bool { CommandLine.arguments.first == FleetRoot.name }
 
     /// What of the environment is read.
     private static var environment: [String: String] {
@@ -41,14 +46,14 @@ enum Main {
         }
     }
 
-    private static func complain(_ message: String, status: CInt) -> Never {
-        StandardError().write("thumbcached-relay: \(message)\n")
+    private static func complain(_ root: any ParsableCommand.Type, _ message: String, status: CInt) -> Never {
+        StandardError().write("\(root.configuration.commandName ?? RelayCommand.name): \(message)\n")
         fflush(nil)
         _exit(status)
     }
 
     private static func fail(_ reason: String) -> Never {
-        failProgram("thumbcached-relay", reason, journalStream: getenv("JOURNAL_STREAM").map { String(cString: $0) })
+        failProgram(RelayCommand.name, reason, journalStream: getenv("JOURNAL_STREAM").map { String(cString: $0) })
     }
 }
 
@@ -66,19 +71,41 @@ struct CommandFailure: Error, CustomStringConvertible {
     init(_ error: RedisError) { self.init(Self.unreachable, error.description) }
 }
 
-struct RelayCommand: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "thumbcached-relay",
-        abstract: "Carries log-outs to many machines, over a stream of Redis or Valkey.",
-        discussion: """
-            On each host `run` follows the stream and has the host's thumbcached do what it says. The other commands \
-            publish, and tell which hosts have done it; thumbcachectl fleet calls them. fleet/docs/fleet.md has the whole.
+private let exitStatuses = """
+    Exit status: 0 done by every host; 1 published, and not done by every host, or failed; 2 wrong usage; 3 Redis cannot \
+    be reached.
+    """
 
-            Exit status: 0 done, by all hosts that are live; 1 not, or not yet; 2 wrong usage; 3 Redis cannot be \
-            reached.
+struct RelayCommand: ParsableCommand {
+    static let name = "thumbcached-relay"
+
+    static let configuration = CommandConfiguration(
+        commandName: name,
+        abstract: "Carry logouts to many machines, over a stream of Redis or Valkey.",
+        discussion: """
+            On each host, run follows the stream and forwards its entries to the host's thumbcached. The other commands \
+            publish entries and show which hosts have done them; thumbcachectl fleet calls them. See fleet/docs/fleet.md.
+
+            \(exitStatuses)
             """,
         version: Version.current,
-        subcommands: [Run.self, Logout.self, Purge.self, Status.self, Forget.self])
+        subcommands: [Run.self] + FleetRoot.configuration.subcommands)
+}
+
+/// The commands that `thumbcachectl fleet` provides.
+struct FleetRoot: ParsableCommand {
+    static let name = "thumbcachectl fleet"
+
+    static let configuration = CommandConfiguration(
+        commandName: name,
+        abstract: "Log out or purge on every host of a fleet, and show which hosts have done it.",
+        discussion: """
+            Reads the relay's configuration of this machine. See fleet/docs/fleet.md.
+
+            \(exitStatuses)
+            """,
+        version: Version.current,
+        subcommands: [Logout.self, Purge.self, Status.self, Forget.self])
 }
 
 /// A subcommand. Returns its exit status.

@@ -30,7 +30,10 @@ extension EndToEnd {
                 try host.waitUntilAtEnd(client)
                 try host.logIn("alice")
                 let done = try machine.run(
-                    [FleetHost.program, "logout", "alice", "--wait", "60", "--config", host.configuration])
+                    [
+                        FleetHost.program, "logout", "alice", "--wait", "60", "--live", "1", "--config",
+                        host.configuration,
+                    ])
                 #expect(done.status == 0, "\(done.everything)")
                 #expect(try host.users() == [])
 
@@ -94,7 +97,10 @@ extension EndToEnd {
                 try host.logIn("alice", "bob", "carol")
                 let fleet = { (user: String) in
                     try machine.run(
-                        [FleetHost.program, "logout", user, "--wait", "60", "--config", host.configuration])
+                        [
+                            FleetHost.program, "logout", user, "--wait", "60", "--live", "1", "--config",
+                            host.configuration,
+                        ])
                 }
                 // It has to have reached the replica, since there is one.
                 let done = try fleet("alice")

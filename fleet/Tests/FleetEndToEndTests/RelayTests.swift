@@ -278,6 +278,128 @@ extension EndToEnd {
             }
         }
 
+        @Test(arguments: ["18446744073709551615-18446744073709551615", "18446744073709551615-1", "9000000000000-1"])
+        func `an id from the far future is damage: everybody is logged out, the repair is said, and it works`(
+            id: String
+        ) throws {
+            try withFleet { _, client, hosts in
+                let host = hosts[0]
+                func logOut(_ user: String) throws -> Finished {
+                    try host.machine.run([
+                        "\(Files.programs)/thumbcachectl", "fleet", "logout", user, "--wait", "60", "--live", "1",
+                        "--config", host.configuration,
+                    ])
+                }
+                try publish(client, "op", "logout", "user", "nobody")
+                try host.waitUntilAtEnd(client)
+                try host.logIn("alice", "bob")
+                try client.send(["XADD", FleetHost.stream, id, "op", "logout", "user", "alice"])
+                #expect(try client.receive().text == id)
+                try eventually("everybody is logged out") { try host.users() == [] }
+                let remedy = "redis-cli DEL \(FleetHost.stream)"
+                try eventually("the log says how it is repaired") { host.log.contains(remedy) }
+                #expect(try host.acknowledged(client) == "0-0")
+                let refused = try logOut("bob")
+                #expect(refused.status != 0 && refused.errors.contains(remedy), "\(refused.everything)")
+                _ = try client.call("DEL", FleetHost.stream)
+                try host.logIn("carol", "dan")
+                // The hosts make up for the loss first, which may log both out.
+                try eventually("log-outs work again") { try logOut("carol").status == 0 }
+                #expect(try !host.users().contains("carol"))
+            }
+        }
+
+        @Test func `an id from the far future and the loss of the stream do not stop the fleet`() throws {
+            try withFleet { _, client, hosts in
+                let host = hosts[0]
+                try client.send(["XADD", FleetHost.stream, "18446744073709551615-5", "op", "logout", "user", "alice"])
+                _ = try client.receive()
+                try eventually("it is seen") { host.log.contains("ahead of the server's clock") }
+                #expect(try client.call("FLUSHALL") == .ok)
+                try host.logIn("alice")
+                try publish(client, "op", "logout", "user", "alice")
+                try host.waitUntilAtEnd(client)
+                #expect(try host.users() == [])
+            }
+        }
+
+        @Test func `a count of entries at its greatest does not end the relay`() throws {
+            try withFleet { _, client, hosts in
+                try publish(client, "op", "logout", "user", "nobody")
+                try hosts[0].waitUntilAtEnd(client)
+                let last = try client.call("HGET", "\(FleetHost.stream):hosts", hosts[0].name).text
+                let id = last?.split(separator: " ").first.map(String.init) ?? ""
+                #expect(try client.call("XSETID", FleetHost.stream, id, "ENTRIESADDED", "\(Int.max)") == .ok)
+                try publish(client, "op", "logout", "user", "nobody")
+                try eventually("the log says what is wrong") {
+                    hosts[0].log.contains("which is impossible") && hosts[0].log.contains("redis-cli DEL")
+                }
+                #expect(hosts[0].relay?.ending() == nil)
+                _ = try client.call("DEL", FleetHost.stream)
+                try publish(client, "op", "logout", "user", "nobody")
+                try hosts[0].waitUntilAtEnd(client)
+            }
+        }
+
+        @Test func `deleting an entry that all have done is no gap; deleting one that was not read is`() throws {
+            try withFleet { _, client, hosts in
+                let host = hosts[0]
+                try host.logIn("alice", "bob")
+                func publishAndDelete() throws {
+                    try client.send(["XADD", FleetHost.stream, "*", "op", "logout", "user", "nobody"])
+                    guard let id = try client.receive().text else { throw Failure("XADD failed") }
+                    try eventually("it is done") { try host.acknowledged(client) == id }
+                    _ = try client.call("XDEL", FleetHost.stream, id)
+                }
+                for _ in 0..<3 { try publishAndDelete() }
+                // The first entry that is read after it.
+                try publish(client, "op", "logout", "user", "nobody")
+                try host.waitUntilAtEnd(client)
+                #expect(try host.users() == ["alice", "bob"])
+                #expect(host.log.matches(of: /log-outs may have been missed/).count == 1, "\(host.log)")
+
+                host.killRelay()
+                try client.send(["XADD", FleetHost.stream, "*", "op", "logout", "user", "alice"])
+                guard let id = try client.receive().text else { throw Failure("XADD failed") }
+                _ = try client.call("XDEL", FleetHost.stream, id)
+                try publish(client, "op", "logout", "user", "nobody")
+                try host.startRelay()
+                try host.waitUntilAtEnd(client)
+                #expect(host.log.contains("entries were deleted before they were read"))
+                #expect(try host.users() == [])
+            }
+        }
+
+        /// Only a complete round is contact with the stream.
+        @Test func `a name that is not one of the relays' is an outage, and the log says how it is repaired`() throws {
+            try withFleet(
+                1,
+                {
+                    $0.settings["", "on-outage"] = "logout-all"
+                    $0.settings["", "grace"] = "1s"
+                }
+            ) { _, client, hosts in
+                try hosts[0].logIn("alice")
+                #expect(try client.call("SET", "\(FleetHost.stream):incarnation", "junk") == .ok)
+                try eventually("everybody is logged out") { try hosts[0].users() == [] }
+                #expect(hosts[0].log.contains("redis-cli DEL \(FleetHost.stream):incarnation"), "\(hosts[0].log)")
+                _ = try client.call("DEL", "\(FleetHost.stream):incarnation")
+                try publish(client, "op", "logout", "user", "nobody")
+                try hosts[0].waitUntilAtEnd(client)
+            }
+        }
+
+        @Test func `a relay shows its host in the table before it makes up for a gap`() throws {
+            try withFleet { _, client, hosts in
+                try publish(client, "op", "logout", "user", "nobody")
+                try hosts[0].waitUntilAtEnd(client)
+                try hosts[0].daemon.process?.standStill()
+                #expect(try client.call("FLUSHALL") == .ok)
+                try eventually("the host is in the table") { try hosts[0].acknowledged(client) == "0-0" }
+                hosts[0].daemon.process?.signal(SIGCONT)
+            }
+        }
+
         @Test func `two relays that call themselves by one name say so`() throws {
             try withMachine { machine in
                 let redis = try RedisServer(machine)

@@ -6,8 +6,8 @@ sent and after its answer came. What the fleet did with a command, it did betwee
 
     login     host user outcome             LOGIN on one host
     put       host user profile text outcome    an image that is recognised by its text; texts are unlike each other
-    logout    user status hosts             thumbcachectl fleet logout; user None is everybody
-    purge     user profiles status hosts    thumbcachectl fleet purge; profiles None are all of them
+    logout    user status hosts live_only   thumbcachectl fleet logout; user None is everybody
+    purge     user profiles status hosts live_only    thumbcachectl fleet purge; profiles None are all of them
     look      host user answer settled      GETs: "NOLOGIN", or for each profile its text, or None
     disk      host users keys settled       who is logged in on a host, and how many keys lie on its disk
     gap       host                          the host made up for what it may have missed; end None is not yet
@@ -15,7 +15,7 @@ sent and after its answer came. What the fleet did with a command, it did betwee
     settled   outcome why                   whether every host had done everything, some time after all was healed
 
 `outcome` is "ok", "refused", or "unknown" for a command whose answer was lost. `status` is that of the command: 0 where
-every live host has done it, 1 where it is published and not all have, else nobody knows. `hosts` is what it said of
+every host has done it, or with `live_only` every live host; 1 where it is published and not all have, else nobody knows. `hosts` is what it said of
 each: "done", "owed" or "away". `settled` is true for what was seen when all was healed and every host said that it had
 done everything.
 """
@@ -63,6 +63,8 @@ class Checker:
             else:
                 self.check_log_in(look)
                 self.check_images(look)
+        for order in self.recent("logout") + self.recent("purge"):
+            self.check_status(order)
         for disk in self.recent("disk"):
             if disk["keys"] > len(disk["users"]):
                 self.say(disk, f"there are {disk['keys']} keys on disk for {len(disk['users'])} users")
@@ -108,6 +110,13 @@ class Checker:
         elif last is not None and not any(self.may_be_after(login, last) for login in logins):
             when = "when all was healed" if look["settled"] else "while the fleet said that it was done there"
             self.say(look, f"{look['user']} is logged in {when}: the log-out of {last:.3f} is not true there")
+
+    def check_status(self, order):
+        """Status 0 needs every host, or every live one."""
+        allowed = ("done", "away") if order["live_only"] else ("done",)
+        for host, state in order["hosts"].items():
+            if order["status"] == 0 and state not in allowed:
+                self.sentences.append(f"at {order['start']:.3f}: a {order['op']} has status 0 although {host} is {state}")
 
     def check_images(self, look):
         for profile, text in look["answer"].items():

@@ -25,12 +25,12 @@ class Story:
         return self.add("put", at, host=host, user=user, profile=profile, text=text, outcome=outcome, **more)
 
     def logout(self, at, user="alice", status=0, **more):
-        hosts = more.pop("hosts", {"one": "done", "two": "done"})
-        return self.add("logout", at, user=user, status=status, hosts=hosts, **more)
+        more = {"hosts": {"one": "done", "two": "done"}, "live_only": True, **more}
+        return self.add("logout", at, user=user, status=status, **more)
 
     def purge(self, at, user="alice", profiles=None, status=0, **more):
-        hosts = more.pop("hosts", {"one": "done", "two": "done"})
-        return self.add("purge", at, user=user, profiles=profiles, status=status, hosts=hosts, **more)
+        more = {"hosts": {"one": "done", "two": "done"}, "live_only": True, **more}
+        return self.add("purge", at, user=user, profiles=profiles, status=status, **more)
 
     def look(self, at, answer, host="one", user="alice", settled=False):
         return self.add("look", at, host=host, user=user, answer=answer, settled=settled)
@@ -66,6 +66,12 @@ class CheckerTest(unittest.TestCase):
 
     def test_a_host_that_the_fleet_does_not_know_is_to_do_it_too(self):
         self.fails(Story().login(1).logout(2, hosts={"two": "done"}).look(3, {}, settled=True), "when all was healed")
+
+    def test_a_success_needs_every_host_or_every_live_one(self):
+        self.fails(Story().logout(1, hosts=AWAY, live_only=False), "status 0 although one is away")
+        self.holds(Story().logout(1, hosts=AWAY, live_only=True))
+        self.fails(Story().purge(1, hosts={"one": "owed"}, live_only=True), "status 0 although one is owed")
+        self.holds(Story().logout(1, hosts=AWAY, status=1, live_only=False))
 
     def test_a_log_out_of_everybody(self):
         self.fails(Story().login(1).logout(2, user=None).look(3, {"bob": None}), "the log-out of 2.000")

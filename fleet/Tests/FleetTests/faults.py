@@ -2,6 +2,8 @@
 
 import time
 
+from hosts import STREAM
+
 
 class Faults:
     """All of one round. They are begun from the thread that made this: what they start again lives as long as that."""
@@ -15,6 +17,8 @@ class Faults:
             self.plug_hosts_in: 1,
             self.kill_relays: 4,
             self.kill_daemons: 4,
+            self.hang_daemons: 3,
+            self.delete_last_entry: 2,
             self.take_snapshot: 5,
             self.lose_master: 2,
             self.restart_master: 2,
@@ -76,6 +80,20 @@ class Faults:
             for host in hosts:
                 host.start_daemon()
         return f"daemons of {names(hosts)} killed" + (" and started" if again else "")
+
+    def hang_daemons(self):
+        """Their relays wait for them, and must neither look away nor done. They go on when all is healed."""
+        hosts = self.some(2)
+        for host in hosts:
+            host.freeze_daemon()
+        return f"daemons of {names(hosts)} hung"
+
+    def delete_last_entry(self):
+        node = self.servers.master()
+        last = node.ask("XREVRANGE", STREAM, "+", "-", "COUNT", "1") if node else None
+        if not last or not node.ask("XDEL", STREAM, last[0][0].decode()):
+            return None
+        return "last entry deleted"
 
     def take_snapshot(self):
         return "snapshot" if self.servers.take_snapshot() else None
@@ -157,6 +175,7 @@ class Faults:
                 node.start()  # with what it has; sentinels see to the rest
         for host in self.hosts:
             host.machine.plug_in()
+            host.thaw_daemon()
             host.start()
 
     def healed(self):

@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import re
+import signal
 import subprocess
 
 from beside import Client, Daemon
@@ -50,6 +51,14 @@ class Host:
         """kill -9"""
         self.killed.add("the daemon")
         self.daemon.kill()
+
+    def freeze_daemon(self):
+        if self.daemon.is_running():
+            self.daemon.process.send_signal(signal.SIGSTOP)
+
+    def thaw_daemon(self):
+        if self.daemon.is_running():
+            self.daemon.process.send_signal(signal.SIGCONT)
 
     def kill_relay(self):
         """kill -9"""

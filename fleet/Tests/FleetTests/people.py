@@ -75,14 +75,16 @@ class People:
         else:
             profiles = [] if user is None or chance.random() < 0.5 else [chance.choice(PROFILES)]
             op, words, more = "purge", [user or "--all", *profiles], {"profiles": profiles or None}
+        live_only = chance.random() < 0.5
         options = ["--wait", str(WAIT), "--live", str(LIVE), "--config", host.configuration]
+        options += ["--live-only"] if live_only else []
         argv = [*host.machine.wrapper, self.programs / "thumbcachectl", "fleet", op, *words, *options]
         start = self.history.now()
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         rows = [line.split() for line in done.stdout.splitlines()[2:]]
         self.history.add(
             op, start, self.history.now(), user=user, status=done.returncode, hosts={row[0]: row[1] for row in rows},
-            at=host.name, said=done.stderr.strip()[:200], **more,
+            at=host.name, said=done.stderr.strip()[:200], live_only=live_only, **more,
         )  # fmt: skip
         self.enough.wait(chance.uniform(0, 0.5))
 

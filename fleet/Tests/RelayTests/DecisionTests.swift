@@ -30,6 +30,7 @@ import Testing
         case .nameStream(_, let loss): loss.map { "name, \($0)" } ?? "name"
         case .wait: "wait"
         case .closeGap(let gap, let then): "\(gap) then \(then.id) \(then.count) \(then.wasSeen)"
+        case .reject(let damage): damage.sentence("fleet")
         case .carryOut(let entries, let then):
             entries.map { "\($0.id.milliseconds)" }.joined(separator: " ") + " then \(then.id) \(then.count)"
         }
@@ -98,10 +99,10 @@ import Testing
         #expect(Incarnation.name(after: 9, now: 5, random: random) == "000000000000000a" + digits)
         #expect(Incarnation.name(after: 9, now: 32, random: random) == "0000000000000020" + digits)
         #expect(Incarnation.name(after: 0, now: -1, random: random) == "0000000000000001" + digits)
-        for moment: UInt64 in [.max - 1, .max] {
-            #expect(!Incarnation.isOne(Incarnation.name(after: moment, now: 5, random: random)))
+        for moment in [UInt64(Int64.max) - 1, UInt64(Int64.max), .max - 1, .max] {
+            #expect(Incarnation.isOne(Incarnation.name(after: moment, now: .max, random: random)), "\(moment)")
         }
-        #expect(Incarnation.isOne(Incarnation.name(after: .max - 2, now: 5, random: random)))
+        #expect(!Incarnation.isOne("8000000000000000" + digits))
         #expect(Incarnation.start(PlayedStream.name(7)) == 7)
     }
 
@@ -169,19 +170,124 @@ import Testing
         #expect(decide(behind, stream, policy) == "trimmed then 40-0 4 false")
     }
 
-    @Test func `an entry that somebody deletes by hand makes one gap at most, and never a second`() {
+    @Test func `deleting an entry that was read is no gap, the last one included`() {
         var stream = stream()
-        stream.entries?.removeAll { $0.id.milliseconds == 40 }
-        let saved = position(40, count: 4)
-        #expect(decide(saved, stream) == "name, rewritten")
-        stream.incarnation = PlayedStream.name(41)
-        guard case .closeGap(_, let then) = Decision(saved, stream.look(behind: saved.id), .logoutAll) else {
+        stream.delete(40)
+        #expect(decide(position(40, count: 4), stream) == "wait")
+        stream.delete(20)
+        #expect(decide(position(40, count: 4), stream) == "wait")
+        stream.time = 50
+        stream.add("erin")
+        #expect(decide(position(40, count: 4), stream) == "50 then 50-0 5")
+        stream.delete(10, 30)
+        #expect(decide(position(40, count: 4), stream) == "50 then 50-0 5")
+        stream.delete(50)
+        #expect(decide(position(50, count: 5), stream) == "wait")
+    }
+
+    @Test(arguments: [[30], [40], [30, 40], [10, 30], [20, 40], [10, 20, 30, 40]] as [[UInt64]])
+    func `deleting an entry that was not read is a gap, and only one`(_ deleted: [UInt64]) {
+        for policy in GapPolicy.allCases {
+            var stream = stream()
+            for id in deleted { stream.delete(id) }
+            let saved = position(20, count: 2)
+            guard case .closeGap(let gap, var then) = Decision(saved, stream.look(behind: saved.id), policy) else {
+                Issue.record("\(policy): \(decide(saved, stream, policy))")
+                continue
+            }
+            #expect(gap == (deleted.count == 4 ? .trimmed : .deleted))
+            if case .carryOut(_, let next) = Decision(then, stream.look(behind: then.id), policy) { then = next }
+            #expect(decide(then, stream, policy) == "wait", "\(policy)")
+            stream.time = 50
+            stream.add("erin")
+            #expect(decide(then, stream, policy) == "50 then 50-0 5", "\(policy)")
+        }
+    }
+
+    @Test func `an entry that is deleted while a gap is made up for is a second gap`() {
+        var stream = stream()
+        stream.delete(40)
+        let saved = position(20, count: 2)
+        guard case .closeGap(.deleted, let then) = Decision(saved, stream.look(behind: saved.id), .ignore) else {
             Issue.record("no gap")
             return
         }
-        #expect(decide(then, stream) == "wait")
-        stream.time = 50
+        // Less than the greatest id that was deleted.
+        stream.delete(30)
+        #expect(decide(then, stream, .ignore) == "trimmed then 9-\(UInt64.max) 2 false")
+    }
+
+    /// An entry of any publisher with an id of its own choice.
+    @Test(arguments: [StreamID.last, StreamID(milliseconds: 86_400_041, sequence: 0)])
+    func `an id that is far ahead of the server's clock is damage, and nothing is learned from it`(_ id: StreamID) {
+        var stream = stream()
+        stream.lastID = id
+        stream.entries?.append(.init(id: id, user: "mallory"))
+        stream.added += 1
+        for saved in [nil, position(40, count: 4), position(0, count: 0, seen: false)] {
+            #expect(
+                decide(saved, stream)
+                    == "the stream fleet is damaged: the id \(id) is more than a day ahead of the server's clock; "
+                    + "correct the server's clock if it is wrong, otherwise remove the stream with: redis-cli DEL fleet "
+                    + "(every host then does what its on-gap says)")
+        }
+        // Each entry that is added is news, for which the policy's action is due again.
+        let before = stream.look(behind: .zero).damage
+        stream.added += 1
+        #expect(before != nil && stream.look(behind: .zero).damage != before)
+        // The repair, and what a host makes of it.
+        (stream.entries, stream.added) = (nil, 0)
+        #expect(decide(position(40, count: 4), stream) == "name, wentBack")
         stream.add("erin")
-        #expect(decide(then, stream) == "50 then 50-0 5")
+        #expect(decide(position(40, count: 4), stream) == "name, wentBack")
+    }
+
+    @Test func `an id within a day of the server's clock is followed`() {
+        var stream = stream()
+        stream.time = 40
+        stream.lastID = StreamID(milliseconds: 86_400_040, sequence: 0)
+        stream.entries?.append(.init(id: stream.lastID, user: "erin"))
+        stream.added += 1
+        #expect(decide(position(40, count: 4), stream) == "86400040 then 86400040-0 5")
+    }
+
+    @Test func `a deleted id from the far future is damage, too`() {
+        var stream = stream()
+        stream.lastDeletedID = .last
+        #expect(decide(position(40, count: 4), stream).hasPrefix("the stream fleet is damaged: the id 1844"))
+    }
+
+    @Test(arguments: [Int.min, -1, 3])
+    func `a count of added entries that is impossible is damage`(_ added: Int) {
+        var stream = stream()
+        stream.added = added
+        #expect(decide(position(40, count: 4), stream).contains("the server counts \(added) entries"))
+    }
+
+    @Test(arguments: [0, 4, Int.max - 1, Int.max])
+    func `counts at the end of their range do not trap`(_ count: Int) {
+        for added in [4, Int.max - 1, Int.max] {
+            var stream = stream()
+            stream.added = added
+            for time in [Int64.min, -1, 0, 40, .max] {
+                stream.time = time
+                for policy in GapPolicy.allCases { _ = decide(position(30, count: count), stream, policy) }
+            }
+        }
+    }
+
+    /// A position and a name that earlier versions wrote after they had read such an id.
+    @Test func `a position or a name from the far future is worth nothing`() {
+        let (stream, far) = (stream(), UInt64(Int64.max))
+        #expect(decide(position(far, count: 4), stream) == "noPosition then 40-0 4 true")
+        var saved = position(40, count: 4)
+        saved.incarnation = PlayedStream.name(far)
+        #expect(decide(saved, stream) == "noPosition then 40-0 4 true")
+        var named = stream
+        named.incarnation = PlayedStream.name(far)
+        guard case .nameStream(1, nil) = Decision(position(1, count: 1), named.look(behind: .zero), .logoutAll) else {
+            Issue.record("\(decide(position(1, count: 1), named))")
+            return
+        }
     }
 }

@@ -7,8 +7,8 @@ import Testing
 
 @Suite struct PositionTests {
     static let position = Position(
-        incarnation: String(repeating: "a1", count: 16), id: StreamID(milliseconds: 17, sequence: 3), count: 42,
-        wasSeen: true)
+        incarnation: String(repeating: "1a", count: 16), id: StreamID(milliseconds: 17, sequence: 3), count: 42,
+        wasSeen: true, deleted: StreamID(milliseconds: 16, sequence: 2))
 
     @Test func `a position is what was written, and what is torn or odd is none`() {
         let text = Self.position.text
@@ -18,8 +18,9 @@ import Testing
         #expect(Position(text: unseen.text) == unseen)
         for length in 0..<text.count { #expect(Position(text: String(text.prefix(length))) == nil, "\(length) bytes") }
         for (old, new) in [
-            ("relay 1", "relay 2"), ("count 42", "count -1"), ("count 42", "count x"), ("seen 1", "seen 2"),
-            ("17-3", "17"), ("a1a1", "A1a1"), ("a1a1", "a1"), ("id ", "at "),
+            ("relay 2", "relay 1"), ("deleted 16-2", "deleted 16"), ("17-3", "\(UInt64.max)-\(UInt64.max)"),
+            ("count 42", "count -1"), ("count 42", "count x"), ("seen 1", "seen 2"),
+            ("17-3", "17"), ("1a1a", "1A1a"), ("1a1a", "1a"), ("id ", "at "),
         ] {
             #expect(Position(text: text.replacingOccurrences(of: old, with: new)) == nil, "\(new)")
         }
@@ -43,7 +44,7 @@ import Testing
         #expect(try FileManager.default.contentsOfDirectory(atPath: path) == ["position"])
         let failure = #expect(throws: SystemError.self) { try PositionFile(directory: path) }
         #expect(failure?.action == "another relay keeps its position in \(path)")
-        try Data("thumbcached-relay 1\n".utf8).write(to: URL(fileURLWithPath: path + "/position"))
+        try Data("thumbcached-relay 2\n".utf8).write(to: URL(fileURLWithPath: path + "/position"))
         #expect(try file.load() == nil)
     }
 
@@ -56,6 +57,9 @@ import Testing
         }
         // A later version may say more.
         #expect(HostState(state.text + " more") == state)
+        var busy = state
+        busy.seen = 105
+        #expect(busy.text == "9-1 100 x 2 p 105" && HostState(busy.text) == busy)
         let id = state.id
         #expect(state.hasDone(id, publishedAt: 100, in: "x"))
         #expect(state.hasDone(id.predecessor, publishedAt: 1, in: "x"))

@@ -49,13 +49,15 @@ package struct FleetStream: Sendable {
         guard let added = info["entries-added"]?.number else {
             throw RedisError("the server does not count a stream's entries: Redis 7 or later is needed, or Valkey")
         }
-        let lastThere = try id(info["last-entry"])
+        guard let lastDeleted = try id(info["max-deleted-entry-id"]) else {
+            throw RedisError("the server does not record deleted ids: Redis 7 or later is needed, or Valkey")
+        }
         guard let found = position.elements, let next = entries.elements else {
             throw RedisError("XRANGE \(name) was not answered by entries")
         }
         var stream = StreamLook.Stream(
-            lastID: last, firstID: try id(info["first-entry"]), hasLast: lastThere == last, added: added, count: count,
-            hasPosition: !found.isEmpty)
+            lastID: last, firstID: try id(info["first-entry"]), lastEntryID: try id(info["last-entry"]),
+            lastDeletedID: lastDeleted, added: added, count: count, hasPosition: !found.isEmpty)
         for value in next {
             guard let entry = StreamEntry(value) else { throw RedisError("XRANGE \(name) has an entry that is none") }
             stream.entries.append(entry)
@@ -71,7 +73,8 @@ package struct FleetStream: Sendable {
         let current = try await connection.call("GET", incarnation).text
         // Something else than a name of ours would be read as none for ever.
         if let current, !Incarnation.isOne(current) {
-            throw RedisError("\(incarnation) has something else than relays write; remove it")
+            throw RedisError(
+                "\(incarnation) is not a name that relays write; remove it with: redis-cli DEL \(incarnation)")
         }
         try await connection.call("MULTI")
         if current == old { try await connection.call("SET", incarnation, name) }
@@ -85,19 +88,35 @@ package struct FleetStream: Sendable {
             "XREAD", "COUNT", "1", "BLOCK", milliseconds, "STREAMS", name, "\(position)", extra: time)
     }
 
+    /// Writes a host's row again while the host is busy: the same position, and the server's present time as the time at
+    /// which the host was seen. The time of the position stays: a stream that lost its end may give the id anew.
+    package func showBusy(host: String, _ state: HostState) async throws(RedisError) {
+        var state = state
+        state.seen = try Self.milliseconds(try await connection.call("TIME"))
+        try await connection.call("HSET", hosts, host, state.text)
+    }
+
     /// Says how far a host has come. Returns what was said of it before.
     package func acknowledge(host: String, _ state: HostState) async throws(RedisError) -> HostState? {
         let replies = try await connection.call(together: [["HGET", hosts, host], ["HSET", hosts, host, state.text]])
         return replies.first?.text.flatMap { HostState($0) }
     }
 
-    /// What every host has said last; also hosts that are gone.
-    package func hostStates() async throws(RedisError) -> [String: HostState] {
-        let entries = try await connection.call("HGETALL", hosts).entries ?? []
-        return entries.reduce(into: [:]) { states, entry in
-            guard let host = entry.key.text, let state = entry.value.text.flatMap({ HostState($0) }) else { return }
-            states[host] = state
+    /// The table of hosts, with the stream's name and the server's time at the same moment. A table that was read apart
+    /// from the name could lack the hosts that a FLUSHALL removed in between.
+    package func hostTable() async throws(RedisError) -> HostTable {
+        let transaction = try await connection.call(together: [
+            ["MULTI"], ["GET", incarnation], ["TIME"], ["HGETALL", hosts], ["EXEC"],
+        ])
+        let replies = transaction.last?.elements ?? []
+        guard replies.count == 3 else { throw RedisError("EXEC was not answered by what was asked for") }
+        guard let entries = replies[2].entries else {
+            throw RedisError("\(hosts) is not the hash that relays write; remove it with: redis-cli DEL \(hosts)")
         }
+        let states = entries.map { ($0.key.text ?? "?", $0.value.text.flatMap { HostState($0) } ?? .unknown) }
+        return HostTable(
+            incarnation: replies[0].text, time: try Self.milliseconds(replies[1]),
+            states: states.sorted { $0.0 < $1.0 })
     }
 
     package func forget(host: String) async throws(RedisError) -> Bool {
@@ -108,8 +127,16 @@ package struct FleetStream: Sendable {
     /// - Parameter keep: milliseconds for which entries are kept, about.
     package func publish(_ order: Order, keep: Int64) async throws(RedisError) -> (id: StreamID, time: Int64) {
         let time = try Self.milliseconds(try await connection.call("TIME"))
-        let words = ["XADD", name, "MINID", "~", "\(max(0, time - keep))", "*"].map(ByteBuffer.init(string:))
-        guard let id = try await connection.call(words + FleetEntry.words(order)).text.flatMap({ StreamID($0) }) else {
+        let oldest = max(0, time.saturatingSubtract(keep))
+        let words = ["XADD", name, "MINID", "~", "\(oldest)", "*"].map(ByteBuffer.init(string:))
+        let reply: Value
+        do throws(RedisError) {
+            reply = try await connection.call(words + FleetEntry.words(order))
+        } catch  where error.description.contains("last possible ID") {
+            throw RedisError(
+                StreamDamage.sentence(name, "its last id is the greatest there is, so nothing can be added"))
+        }
+        guard let id = reply.text.flatMap({ StreamID($0) }) else {
             throw RedisError("XADD \(name) was not answered by an id")
         }
         return (id, time)
@@ -127,7 +154,7 @@ package struct FleetStream: Sendable {
         let needed = replicas ?? (hasReplicas ? 1 : 0)
         let (id, moment) = try await publish(order, keep: keep)
         let have = needed > 0 ? try await waitForReplicas(needed, time) : 0
-        return Publication(id: id, time: moment, replicas: have, needed: needed)
+        return Publication(stream: name, id: id, time: moment, replicas: have, needed: needed)
     }
 
     /// How many replicas the server has.
@@ -145,8 +172,11 @@ package struct FleetStream: Sendable {
 
     /// Entries behind a position, counted up to one more than ``mostLag``.
     package func lag(behind position: StreamID) async throws(RedisError) -> Int {
-        try await connection.call("XRANGE", name, "(\(position)", "+", "COUNT", "\(Self.mostLag + 1)").elements?.count
-            ?? 0
+        // The server rejects a range that begins after the greatest id.
+        guard position < .last else { return 0 }
+        let range = try await connection.call("XRANGE", name, "(\(position)", "+", "COUNT", "\(Self.mostLag + 1)")
+        guard let entries = range.elements else { throw RedisError("XRANGE \(name) was not answered by entries") }
+        return entries.count
     }
 
     package static let mostLag = 1_000
@@ -154,13 +184,30 @@ package struct FleetStream: Sendable {
     /// Seconds and microseconds.
     private static func milliseconds(_ time: Value) throws(RedisError) -> Int64 {
         let parts = (time.elements ?? []).compactMap { $0.text.flatMap { Int64($0) } }
-        guard parts.count == 2 else { throw RedisError("TIME was not answered by a time") }
-        return parts[0] * 1_000 + parts[1] / 1_000
+        guard parts.count == 2, parts[0] >= 0, 0..<1_000_000 ~= parts[1] else {
+            throw RedisError("TIME was not answered by a time")
+        }
+        return parts[0].saturatingMultiply(1_000).saturatingAdd(parts[1] / 1_000)
+    }
+}
+
+/// The table of hosts at one moment.
+package struct HostTable: Sendable {
+    /// The stream's name; nil for none.
+    package let incarnation: String?
+    /// Milliseconds since 1970, by the server's clock.
+    package let time: Int64
+    /// By name; also hosts that are gone for good.
+    package let states: [(host: String, state: HostState)]
+
+    package init(incarnation: String?, time: Int64, states: [(host: String, state: HostState)]) {
+        (self.incarnation, self.time, self.states) = (incarnation, time, states)
     }
 }
 
 /// An order that is in the stream.
 package struct Publication: Equatable, Sendable {
+    package let stream: String
     package let id: StreamID
     /// Milliseconds since 1970, by the server's clock, from just before.
     package let time: Int64
@@ -168,9 +215,17 @@ package struct Publication: Equatable, Sendable {
     package let replicas: Int
     package let needed: Int
 
-    /// What is wrong where too few have it; nil where nothing is.
+    package init(stream: String, id: StreamID, time: Int64, replicas: Int, needed: Int) {
+        (self.stream, self.id, self.time) = (stream, id, time)
+        (self.replicas, self.needed) = (replicas, needed)
+    }
+
+    /// Why relays may never read the entry; nil where nothing is wrong.
     package var loss: String? {
-        replicas >= needed
+        if !StreamDamage.isPossible(id.milliseconds, at: time) {
+            return StreamDamage.sentence(stream, "the id \(id) is more than a day ahead of the server's clock")
+        }
+        return replicas >= needed
             ? nil
             : "published as \(id), but \(replicas) of \(needed) replicas have it: it may be lost with the master; "
                 + "publish it again"
@@ -188,19 +243,30 @@ package struct HostState: Equatable, Sendable {
     package var skipped: Int
     /// Of the relay's process: two that call themselves by one name would each hide what the other owes.
     package var process: String
+    /// When the host was seen last, by the server's clock: later than ``time`` while the host is busy.
+    package var seen: Int64
 
-    package var text: String { "\(id) \(time) \(incarnation) \(skipped) \(process)" }
+    /// A row that cannot be read. The host is there, and has done nothing that is known.
+    package static let unknown = HostState(id: .zero, time: 0, incarnation: "-", skipped: 0, process: "-")
 
-    package init(id: StreamID, time: Int64, incarnation: String, skipped: Int, process: String) {
+    package var text: String {
+        "\(id) \(time) \(incarnation) \(skipped) \(process)" + (seen == time ? "" : " \(seen)")
+    }
+
+    package init(
+        id: StreamID, time: Int64, incarnation: String, skipped: Int, process: String, seen: Int64? = nil
+    ) {
         (self.id, self.time, self.incarnation, self.skipped) = (id, time, incarnation, skipped)
-        self.process = process
+        (self.process, self.seen) = (process, seen ?? time)
     }
 
     package init?(_ text: String) {
         let words = text.split(separator: " ", omittingEmptySubsequences: false)
         guard words.count >= 5, let id = StreamID(words[0]), let time = Int64(words[1]), let skipped = Int(words[3])
         else { return nil }
-        self.init(id: id, time: time, incarnation: String(words[2]), skipped: skipped, process: String(words[4]))
+        self.init(
+            id: id, time: time, incarnation: String(words[2]), skipped: skipped, process: String(words[4]),
+            seen: words.count > 5 ? Int64(words[5]) : nil)
     }
 
     /// Whether a host that says this has done an entry.

@@ -9,20 +9,22 @@ import LinuxSupport
 /// or has read a later entry, finds a stream that came back from before, and gives it a name that is later still.
 package enum Incarnation {
     private static let digits = 16
+    /// The last moment that a name may have; a server's clock cannot show a later one.
+    private static let lastMoment = UInt64(Int64.max)
 
-    /// Whether it is such as relays make. Whatever else stands there somebody else has written. The last moment there is
-    /// makes none: nothing could be later, and relays would name the stream for ever.
+    /// Whether the text has the form of a name that relays write.
     package static func isOne(_ text: some StringProtocol) -> Bool {
-        text.utf8.count == 2 * digits && Array(text.utf8).withUnsafeBytes { Hex.isLowerCase($0) } && start(text) < .max
+        text.utf8.count == 2 * digits && Array(text.utf8).withUnsafeBytes { Hex.isLowerCase($0) }
+            && start(text) <= lastMoment
     }
 
     /// When it was given, or a little later where clocks are not of one mind.
     package static func start(_ name: some StringProtocol) -> UInt64 { UInt64(name.prefix(digits), radix: 16) ?? .max }
 
-    /// A name that is given now, and in any case after a moment.
+    /// A name that is given now, and in any case after a moment. Relays accept every name that is made here.
     /// - Parameter random: at least eight bytes.
     package static func name(after moment: UInt64, now: Int64, random: [UInt8]) -> String {
-        let start = max(moment == .max ? .max : moment + 1, UInt64(max(0, now)))
+        let start = min(max(moment.saturatingAdd(1), UInt64(max(0, now))), lastMoment)
         let text = String(start, radix: 16)
         return String(repeating: "0", count: digits - text.count) + text + Hex.text(random).prefix(digits)
     }

@@ -7,6 +7,9 @@ package struct StreamID: Comparable, Sendable, CustomStringConvertible {
     /// Before every entry.
     package static let zero = StreamID(milliseconds: 0, sequence: 0)
 
+    /// No entry can follow it.
+    package static let last = StreamID(milliseconds: .max, sequence: .max)
+
     package init(milliseconds: UInt64, sequence: UInt64) {
         (self.milliseconds, self.sequence) = (milliseconds, sequence)
     }

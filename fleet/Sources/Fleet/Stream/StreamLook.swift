@@ -1,3 +1,4 @@
+import LinuxSupport
 import NIOCore
 import RESP
 
@@ -20,8 +21,10 @@ package struct StreamLook: Sendable {
         package var lastID: StreamID
         /// Of the entries that are there; nil for none.
         package var firstID: StreamID?
-        /// Whether the entry of ``lastID`` is there.
-        package var hasLast: Bool
+        /// Of the entries that are there; nil for none. Less than ``lastID`` where the last entry was removed.
+        package var lastEntryID: StreamID?
+        /// The greatest id that was ever deleted with XDEL. Trimming does not change it.
+        package var lastDeletedID: StreamID
         /// Entries that it ever got.
         package var added: Int
         /// Entries that are there.
@@ -32,16 +35,20 @@ package struct StreamLook: Sendable {
         package var entries: [StreamEntry]
 
         package init(
-            lastID: StreamID, firstID: StreamID?, hasLast: Bool, added: Int, count: Int, hasPosition: Bool,
-            entries: [StreamEntry] = []
+            lastID: StreamID, firstID: StreamID?, lastEntryID: StreamID?, lastDeletedID: StreamID, added: Int,
+            count: Int, hasPosition: Bool, entries: [StreamEntry] = []
         ) {
-            (self.lastID, self.firstID, self.hasLast) = (lastID, firstID, hasLast)
+            (self.lastID, self.firstID, self.lastEntryID) = (lastID, firstID, lastEntryID)
+            self.lastDeletedID = lastDeletedID
             (self.added, self.count, self.hasPosition) = (added, count, hasPosition)
             self.entries = entries
         }
 
-        /// Entries that are gone. They go from the oldest on, but for what somebody deletes by hand.
-        package var removed: Int { max(0, added - count) }
+        /// Entries that are gone: the oldest, which were trimmed, and those that were deleted with XDEL.
+        package var removed: Int { max(0, added.saturatingSubtract(count)) }
+
+        /// Whether the entry of ``lastID`` is there.
+        package var hasLast: Bool { lastEntryID == lastID }
     }
 }
 

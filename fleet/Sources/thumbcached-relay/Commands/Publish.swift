@@ -7,17 +7,18 @@ struct Logout: FleetCommand {
     static let configuration = CommandConfiguration(
         abstract: "Log a user out on every host.",
         discussion: """
-            Returns 0 when every host that is live has done it: nothing of the user can be read there any more, not \
-            even after a power cut. A host that is away does it when it is back.
+            Exit status 0 means that every host in the table has done it: nothing of the user can be read there any \
+            more, not even after a power cut. A host that is away does it when it is back; until then the status is 1, \
+            unless --live-only excludes it or an administrator has removed it with forget.
 
             Example:
               thumbcachectl fleet logout alice --wait 10
             """)
 
-    @Argument(help: "The account that logs out.")
+    @Argument(help: "The user to log out.")
     var user: String?
 
-    @Flag(help: "Log everybody out, on every host.")
+    @Flag(help: "Log out every user, on every host.")
     var all = false
 
     @Option(help: ArgumentHelp("End this session only.", valueName: "id"))
@@ -28,7 +29,9 @@ struct Logout: FleetCommand {
 
     func validate() throws {
         try fleetValidate(user: user, all: all)
-        if all, session != nil { throw ValidationError("--session is of a user: it excludes --all") }
+        if all, session != nil {
+            throw ValidationError("--session and --all exclude each other: a session belongs to one user")
+        }
     }
 
     func run(in environment: [String: String]) async throws -> CInt {
@@ -40,15 +43,15 @@ struct Logout: FleetCommand {
 struct Purge: FleetCommand {
     static let configuration = CommandConfiguration(
         abstract: "Remove a user's images, or those of some profiles, on every host.",
-        discussion: "The user stays logged in. Returns as logout does.")
+        discussion: "The user stays logged in. The exit status is that of logout.")
 
-    @Argument(help: "The account whose images go.")
+    @Argument(help: "The user whose images are removed.")
     var user: String?
 
-    @Argument(help: "The people whose pictures go; all without any.")
+    @Argument(help: "The profiles whose images are removed; all of the user's without any.")
     var profiles: [String] = []
 
-    @Flag(help: "Purge everybody, on every host.")
+    @Flag(help: "Remove the images of every user, on every host.")
     var all = false
 
     @OptionGroup var options: PublishOptions
@@ -57,7 +60,9 @@ struct Purge: FleetCommand {
     func validate() throws {
         try fleetValidate(user: user, all: all)
         guard profiles.count <= FleetEntry.mostProfiles else {
-            throw ValidationError("more than \(FleetEntry.mostProfiles) profiles: purge the whole user, or some")
+            throw ValidationError(
+                "\(profiles.count) profiles are more than the \(FleetEntry.mostProfiles) of one purge; name fewer, or none "
+                    + "to remove all of the user's images")
         }
     }
 
@@ -69,30 +74,39 @@ struct Purge: FleetCommand {
 
 private func fleetValidate(user: String?, all: Bool) throws {
     switch (user, all) {
-    case (nil, false): throw ValidationError("name a user, or everybody with --all")
-    case (_?, true): throw ValidationError("--all is everybody: no user can be named beside it")
-    case ("*", _): throw ValidationError("'*' is no user; for everybody there is --all")
+    case (nil, false): throw ValidationError("no user given; name one, or use --all for every user")
+    case (_?, true): throw ValidationError("--all means every user, so no user can be named with it")
+    case ("*", _): throw ValidationError("'*' is not a user; use --all for every user")
     default: break
     }
 }
 
+func validateLive(_ seconds: Int) throws {
+    guard 1...86_400 ~= seconds else { throw ValidationError("--live \(seconds) is out of range: 1 to 86400 seconds") }
+}
+
 struct PublishOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("How long the hosts may take, in seconds.", valueName: "seconds"))
+    @Option(help: ArgumentHelp("How long to wait for the hosts.", valueName: "seconds"))
     var wait = 5
 
     @Option(
         help: ArgumentHelp(
-            "Replicas that must have it within that time. By default one, where the server has any.",
+            "How many replicas must have the entry within that time; by default one if the server has any.",
             valueName: "count"))
     var replicas: Int?
 
     @Option(
-        help: ArgumentHelp("A host that was not seen for so long is away, and not waited for.", valueName: "seconds"))
+        help: ArgumentHelp(
+            "After how long without a sign of life a host is away; longer than the relays' heartbeat.",
+            valueName: "seconds"))
     var live = 30
+
+    @Flag(help: "Exit with 0 even if hosts that are away have not done it.")
+    var liveOnly = false
 
     func validate() throws {
         guard 0...86_400 ~= wait else { throw ValidationError("--wait \(wait) is out of range: 0 to 86400 seconds") }
-        guard 1...86_400 ~= live else { throw ValidationError("--live \(live) is out of range: 1 to 86400 seconds") }
+        try validateLive(live)
         if let replicas, !(0...100 ~= replicas) {
             throw ValidationError("--replicas \(replicas) is out of range: 0 to 100")
         }
@@ -103,23 +117,28 @@ struct PublishOptions: ParsableArguments {
         do throws(EntryError) {
             try FleetEntry.check(order)
         } catch {
-            throw CommandFailure(CommandFailure.usage, "the order \(error)")
+            throw CommandFailure(CommandFailure.usage, "the request \(error)")
         }
         return try await file.withStream(environment) { stream, configuration in
             let deadline = ContinuousClock.now + .seconds(wait)
             let publication = try await stream.publish(
                 order, keep: configuration.keep, replicas: replicas, within: .seconds(wait))
             if let loss = publication.loss { throw CommandFailure(CommandFailure.refused, loss) }
-            let (entry, time) = (publication.id, publication.time)
-            var hosts = try await stream.fleet(entry, publishedAt: time)
-            while hosts.contains(where: { $0.isLive(within: live) && !$0.hasDone(entry) }), .now < deadline {
-                try await Task.sleep(for: .milliseconds(20))
-                hosts = try await stream.fleet(entry, publishedAt: time)
+            let entry = publication.id
+            while true {
+                let fleet = FleetView(try await stream.hostTable(), publishedAt: publication.time)
+                let completion = Completion(fleet, entry, window: live, liveOnly: liveOnly)
+                if case .pending = completion, .now < deadline {
+                    try await Task.sleep(for: .milliseconds(20))
+                    continue
+                }
+                print("published \(entry)")
+                FleetTable(fleet.hosts, live: live) { $0.hasDone(entry) ? "done" : "owed" }.show()
+                switch completion {
+                case .done: return 0
+                case .pending(let reason), .away(let reason): throw CommandFailure(CommandFailure.refused, reason)
+                }
             }
-            print("published \(entry)")
-            FleetTable(hosts, live: live) { $0.hasDone(entry) ? "done" : "owed" }.show()
-            let alive = hosts.filter { $0.isLive(within: live) }
-            return !alive.isEmpty && alive.allSatisfy { $0.hasDone(entry) } ? 0 : CommandFailure.refused
         }
     }
 }

@@ -6,15 +6,21 @@ struct Status: FleetCommand {
     static let configuration = CommandConfiguration(
         abstract: "Show the hosts of the fleet: how far each has come, and when it was seen.")
 
-    @Option(help: ArgumentHelp("A host that was not seen for so long is away.", valueName: "seconds"))
+    @Option(help: ArgumentHelp("After how long without a sign of life a host is away.", valueName: "seconds"))
     var live = 30
 
     @OptionGroup var file: ConfigurationOption
 
+    func validate() throws { try validateLive(live) }
+
     func run(in environment: [String: String]) async throws -> CInt {
         try await file.withStream(environment) { stream, _ in
-            let hosts = try await stream.fleet(countingLag: true)
+            var hosts = FleetView(try await stream.hostTable(), publishedAt: 0).hosts
+            for index in hosts.indices { hosts[index].lag = try await stream.lag(behind: hosts[index].state.id) }
             FleetTable(hosts, live: live) { _ in "live" }.show()
+            if let damage = try await stream.look(behind: .zero).damage {
+                throw CommandFailure(CommandFailure.refused, damage.sentence(stream.name))
+            }
             return 0
         }
     }
@@ -22,10 +28,13 @@ struct Status: FleetCommand {
 
 struct Forget: FleetCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Take a host that is gone for good out of the tables.",
-        discussion: "One that is still there is back with its next heartbeat.")
+        abstract: "Remove a host that is gone for good from the table of hosts.",
+        discussion: """
+            logout and purge then no longer wait for it. Only remove a host whose daemon cannot start again with its \
+            old disk. A host whose relay runs is back in the table with its next heartbeat.
+            """)
 
-    @Argument(help: "The host.")
+    @Argument(help: "The host, as status shows it.")
     var host: String
 
     @OptionGroup var file: ConfigurationOption
@@ -33,48 +42,10 @@ struct Forget: FleetCommand {
     func run(in environment: [String: String]) async throws -> CInt {
         try await file.withStream(environment) { stream, _ in
             guard try await stream.forget(host: host) else {
-                throw CommandFailure(CommandFailure.refused, "there is no such host")
+                throw CommandFailure(CommandFailure.refused, "no host '\(oneLine(host))' in the table; see: status")
             }
             return 0
         }
-    }
-}
-
-/// A host as the stream's server knows it at one moment.
-struct FleetHost: Sendable, Equatable {
-    var name: String
-    var state: HostState
-    /// Milliseconds since it was seen.
-    var silence: Int64
-    /// Entries that it has yet to do; nil where that was not counted.
-    var lag: Int?
-    var incarnation: String?
-    /// When the entry that is asked about was published.
-    var published: Int64
-
-    func isLive(within seconds: Int) -> Bool { silence <= Int64(seconds) * 1_000 }
-
-    func hasDone(_ entry: StreamID) -> Bool { state.hasDone(entry, publishedAt: published, in: incarnation) }
-}
-
-extension FleetStream {
-    /// Every host, by name.
-    /// - Parameters:
-    ///   - entry: the one that is asked about.
-    ///   - published: when.
-    func fleet(
-        _ entry: StreamID = .zero, publishedAt published: Int64 = 0, countingLag: Bool = false
-    ) async throws(RedisError) -> [FleetHost] {
-        let look = try await look(behind: entry)
-        var hosts: [FleetHost] = []
-        for (name, state) in try await hostStates().sorted(by: { $0.key < $1.key }) {
-            var host = FleetHost(
-                name: name, state: state, silence: max(0, look.time - state.time), lag: nil,
-                incarnation: look.incarnation, published: published)
-            if countingLag { host.lag = try await lag(behind: state.id) }
-            hosts.append(host)
-        }
-        return hosts
     }
 }
 

@@ -1,4 +1,5 @@
 import Fleet
+import LinuxSupport
 
 /// Why a relay has missed log-outs that it cannot name.
 enum Gap: String, Sendable {
@@ -13,6 +14,7 @@ enum Gap: String, Sendable {
     /// A backup that was restored, and written to since.
     case rewritten = "the entry at the position was never there"
     case trimmed = "entries were trimmed before they were read"
+    case deleted = "entries were deleted before they were read"
 }
 
 /// What is done where log-outs may have been missed.
@@ -32,6 +34,9 @@ enum Decision: Sendable {
     case carryOut([StreamEntry], then: Position)
     /// There is nothing to do.
     case wait
+    /// The stream cannot be followed until an administrator repairs it. The policy's action is due for each state of it
+    /// that is new, and no position is taken.
+    case reject(StreamDamage)
 }
 
 extension Decision {
@@ -42,7 +47,15 @@ extension Decision {
     ///   - saved: the position that is on disk; nil where there is none.
     ///   - look: at the stream, and at what is behind the saved position.
     init(_ saved: Position?, _ look: StreamLook, _ policy: GapPolicy) {
-        guard let incarnation = look.incarnation, Incarnation.isOne(incarnation) else {
+        if let damage = look.damage {
+            self = .reject(damage)
+            return
+        }
+        // A position or a name from the far future would force all later names to be later still.
+        let saved = saved.flatMap { StreamDamage.isPossible($0.latest, at: look.time) ? $0 : nil }
+        guard let incarnation = look.incarnation, Incarnation.isOne(incarnation),
+            StreamDamage.isPossible(Incarnation.start(incarnation), at: look.time)
+        else {
             self = .nameStream(after: saved?.latest ?? 0, nil)
             return
         }
@@ -59,10 +72,13 @@ extension Decision {
             return
         }
         var next = saved
-        (next.id, next.wasSeen) = (last.id, true)
-        // Of what was deleted by hand the stream does not tell where it was. At its end the count is right again; until
-        // then it is rather too low, and a gap is seen where none was.
-        next.count = last.id == stream.lastID ? stream.added : saved.count + stream.entries.count
+        if last.id == stream.lastEntryID {
+            // The last id may be that of an entry that was deleted.
+            (next.id, next.count, next.wasSeen) = (stream.lastID, stream.added, stream.hasLast)
+        } else {
+            (next.id, next.wasSeen) = (last.id, true)
+            next.count = saved.count.saturatingAdd(stream.entries.count)
+        }
         self = .carryOut(stream.entries, then: next)
     }
 }
@@ -79,6 +95,8 @@ extension Gap {
             self = .otherStream
         } else if let stream = look.stream, stream.removed > saved.count {
             self = .trimmed
+        } else if let stream = look.stream, stream.hasDeletedUnread(saved) {
+            self = .deleted
         } else {
             return nil
         }
@@ -104,11 +122,21 @@ extension Gap {
         } else if stream.added == saved.count, stream.lastID != saved.id {
             // As many entries, and others.
             self = .rewritten
-        } else if saved.wasSeen, !stream.hasPosition, stream.removed < saved.count {
+        } else if saved.wasSeen, !stream.hasPosition, stream.lastDeletedID != saved.id, stream.removed < saved.count {
             self = .rewritten
         } else {
             return nil
         }
+    }
+}
+
+extension StreamLook.Stream {
+    /// Whether XDEL removed an entry that the relay had not read.
+    fileprivate func hasDeletedUnread(_ saved: Position) -> Bool {
+        if lastDeletedID > max(saved.id, saved.deleted) { return true }
+        // A smaller id than the greatest deleted one shows only in the count, once all entries after the position are known.
+        let isWhole = lastEntryID.map { $0 <= entries.last?.id ?? saved.id } ?? true
+        return isWhole && added.saturatingSubtract(saved.count) > entries.count
     }
 }
 
@@ -124,9 +152,13 @@ extension Position {
             return
         }
         if policy != .logoutAll, let first = stream.firstID {
-            self.init(incarnation: incarnation, id: first.predecessor, count: stream.removed, wasSeen: false)
+            self.init(
+                incarnation: incarnation, id: first.predecessor, count: stream.removed, wasSeen: false,
+                deleted: stream.lastDeletedID)
         } else {
-            self.init(incarnation: incarnation, id: stream.lastID, count: stream.added, wasSeen: stream.hasLast)
+            self.init(
+                incarnation: incarnation, id: stream.lastID, count: stream.added, wasSeen: stream.hasLast,
+                deleted: stream.lastDeletedID)
         }
     }
 }

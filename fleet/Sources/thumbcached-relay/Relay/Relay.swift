@@ -30,6 +30,8 @@ struct Relay {
     private var hasAcknowledged = false
     /// The gap that the log has told of and that is not made up for.
     private var openGap: Gap?
+    /// The state of a damaged stream for which the policy's action has its receipt.
+    private var handledDamage: StreamDamage?
 
     private static let backoff = Backoff(first: .milliseconds(100), longest: .seconds(5))
 
@@ -69,8 +71,16 @@ struct Relay {
         hasAcknowledged = false
         while !Task.isCancelled {
             let look = try await stream.look(behind: saved?.id ?? .zero)
-            outage.contact(at: now())
             switch Decision(saved, look, configuration.onGap) {
+            case .reject(let damage):
+                try await acknowledge(stream, look, at: .zero)
+                if damage != handledDamage {
+                    let isDone = await showingBusy(stream, look, at: .zero) { relay in
+                        await relay.act(relay.configuration.onGap)
+                    }
+                    if isDone { handledDamage = damage }
+                }
+                throw RedisError(damage.sentence(configuration.stream))
             case .nameStream(let moment, let loss):
                 if let loss {
                     log.warning(
@@ -81,13 +91,17 @@ struct Relay {
                 let name = Incarnation.name(after: moment, now: look.time, random: random)
                 try await stream.nameStream(name, insteadOf: look.incarnation)
             case .closeGap(let gap, let then):
-                if await close(gap, then) { continue }
-                // It has not done what others believe of it.
+                // The table may have lost this host. A publisher must not take the others for the whole fleet.
                 try await acknowledge(stream, look, at: .zero)
+                if await showingBusy(stream, look, at: .zero, { relay in await relay.close(gap, then) }) { continue }
+                outage.contact(at: now())
                 await pause(after: daemonFailures)
             case .carryOut(let entries, let then):
-                let isDone = await carryOut(entries, then)
+                let isDone = await showingBusy(stream, look, at: saved?.id ?? .zero) { relay in
+                    await relay.carryOut(entries, then)
+                }
                 try await acknowledge(stream, look, at: saved?.id ?? .zero)
+                outage.contact(at: now())
                 if !isDone {
                     await pause(after: daemonFailures)
                 } else if entries.count < FleetStream.mostEntries {
@@ -96,6 +110,7 @@ struct Relay {
                 }
             case .wait:
                 try await acknowledge(stream, look, at: saved?.id ?? .zero)
+                outage.contact(at: now())
                 try await waitForMore(stream)
             }
         }
@@ -108,17 +123,30 @@ struct Relay {
     private mutating func acknowledge(_ stream: FleetStream, _ look: StreamLook, at id: StreamID)
         async throws(RedisError)
     {
-        let state = HostState(
-            id: id, time: look.time, incarnation: look.incarnation ?? "-", skipped: skipped, process: process)
-        let before = try await stream.acknowledge(host: configuration.host, state)
-        // What was carried out may have taken long.
-        outage.contact(at: now())
+        let before = try await stream.acknowledge(host: configuration.host, state(look, at: id))
         if hasAcknowledged, let before, before.process != process {
             log.error(
                 "another relay has this host's name: what one of them owes does not show",
                 metadata: ["host": "\(configuration.host)"])
         }
         hasAcknowledged = true
+    }
+
+    private func state(_ look: StreamLook, at id: StreamID) -> HostState {
+        // A name that is not one of ours could have any length and any characters.
+        let incarnation = look.incarnation.flatMap { Incarnation.isOne($0) ? $0 : nil } ?? "-"
+        return HostState(id: id, time: look.time, incarnation: incarnation, skipped: skipped, process: process)
+    }
+
+    /// Works, and meanwhile repeats the host's row: a host with a slow logout must not look like one that is away.
+    private mutating func showingBusy(
+        _ stream: FleetStream, _ look: StreamLook, at id: StreamID, _ work: (inout Relay) async -> Bool
+    ) async -> Bool {
+        let heartbeat = Heartbeat(
+            stream, host: configuration.host, state(look, at: id), every: configuration.heartbeat, log)
+        let isDone = await work(&self)
+        await heartbeat.end()
+        return isDone
     }
 
     /// Whether all of it is done and on record.

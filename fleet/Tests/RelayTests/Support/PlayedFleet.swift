@@ -86,7 +86,7 @@ struct PlayedFleet {
             if dyingBeforeSaving { return }
             hosts[host].saved = then
             promised.formUnion(users)
-        case .wait: break
+        case .wait, .reject: break
         }
     }
 }

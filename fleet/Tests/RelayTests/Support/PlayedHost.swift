@@ -19,7 +19,8 @@ struct PlayedHost {
     var skipsOrders = false
     var ignoresGaps = false
 
-    /// A stream that loses its end and one that is trimmed by hand of what nobody has read are not told apart.
+    /// A stream that loses its end and one that is trimmed or deleted from by hand of what nobody has read are not told
+    /// apart.
     private let isTrimmedByHand: Bool
     private static let keep: Int64 = 8
 
@@ -45,7 +46,8 @@ struct PlayedHost {
             stream.trim(olderThan: Self.keep)
             // Nobody waits for so long.
             published.removeAll { $0.time < stream.time - Self.keep }
-        case 15 where isTrimmedByHand, 18 where isTrimmedByHand: break
+        case 15 where isTrimmedByHand: deleteSomeEntry()
+        case 18 where isTrimmedByHand: break
         case 15:
             stream.lose(Int.random(in: 0...3, using: &random))
             stream.time += 1
@@ -63,6 +65,11 @@ struct PlayedHost {
             // The state directory is lost.
             if Int.random(in: 0..<5, using: &random) == 0 { saved = nil }
         }
+    }
+
+    private mutating func deleteSomeEntry() {
+        guard let entry = stream.entries?.randomElement(using: &random) else { return }
+        stream.delete(entry.id.milliseconds)
     }
 
     /// As the relay does it, one look.
@@ -84,6 +91,7 @@ struct PlayedHost {
             saved = then
             acknowledge(look)
         case .wait: acknowledge(look)
+        case .reject(let damage): lies.append("the stream is called damaged: \(damage)")
         }
     }
 

@@ -14,6 +14,8 @@ struct PlayedStream {
     /// Nil where there is no such key.
     var entries: [Entry]?
     var lastID = StreamID.zero
+    /// Of the entries that were deleted with XDEL.
+    var lastDeletedID = StreamID.zero
     var added = 0
     /// Milliseconds, by the server's clock.
     var time: Int64 = 1
@@ -28,7 +30,7 @@ struct PlayedStream {
 
     @discardableResult
     mutating func add(_ user: String) -> StreamID {
-        if entries == nil { (lastID, added) = (.zero, 0) }
+        if entries == nil { (lastID, lastDeletedID, added) = (.zero, .zero, 0) }
         let now = UInt64(time)
         lastID =
             now > lastID.milliseconds
@@ -46,23 +48,35 @@ struct PlayedStream {
         entries?.removeAll { $0.id.milliseconds < oldest }
     }
 
+    /// XDEL
+    mutating func delete(_ milliseconds: UInt64...) {
+        for id in entries?.map(\.id) ?? [] where milliseconds.contains(id.milliseconds) {
+            entries?.removeAll { $0.id == id }
+            lastDeletedID = max(lastDeletedID, id)
+        }
+    }
+
     /// A fail-over that loses the last writes.
     mutating func lose(_ count: Int) {
         guard let all = entries, all.count > count else { return }
         entries = Array(all.dropLast(count))
         added -= count
         lastID = entries?.last?.id ?? .zero
+        lastDeletedID = min(lastDeletedID, lastID)
     }
 
     /// FLUSHALL
-    mutating func flush() { (incarnation, entries, lastID, added) = (nil, nil, .zero, 0) }
+    mutating func flush() {
+        (incarnation, entries, added) = (nil, nil, 0)
+        (lastID, lastDeletedID) = (.zero, .zero)
+    }
 
     func look(behind position: StreamID) -> StreamLook {
         var look = StreamLook(incarnation: incarnation, stream: nil, time: time)
         guard let entries else { return look }
         look.stream = StreamLook.Stream(
-            lastID: lastID, firstID: entries.first?.id, hasLast: entries.last?.id == lastID, added: added,
-            count: entries.count, hasPosition: entries.contains { $0.id == position },
+            lastID: lastID, firstID: entries.first?.id, lastEntryID: entries.last?.id, lastDeletedID: lastDeletedID,
+            added: added, count: entries.count, hasPosition: entries.contains { $0.id == position },
             entries: entries.filter { $0.id > position }.prefix(mostEntries).map {
                 StreamEntry(id: $0.id, order: .success(.logOut(ThumbcacheID($0.user), session: nil)))
             })
