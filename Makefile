@@ -36,7 +36,8 @@ export THUMBCACHED_PARTS = $(shell tools/built-parts)
 OWN_TMPDIR = TMPDIR="$$(mkdir -p .build/tmp && cd .build/tmp && pwd)"
 
 TSAN_OPTIONS = TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan-suppressions"
-# A package makes files of the debug symbols before it strips: it sets this to : then.
+# A package extracts the debug symbols before it strips, and sets this to ":". A program is stripped under another name
+# and then renamed: the one it replaces may be running.
 STRIP = strip
 PROGRAMS = thumbcached thumbcachectl thumbcached-exporter
 # What nobody starts by hand.
@@ -142,11 +143,14 @@ release: ## optimised, stripped programs in dist/, with their manual pages and c
 	$(RELEASE)
 	mkdir -p dist/completions
 	bin="$$($(RELEASE) --show-bin-path)" && for program in $(PROGRAMS); do \
-	    cp -f "$$bin/$$program" dist/ && $(STRIP) "dist/$$program" || exit 1; \
+	    cp "$$bin/$$program" "dist/$$program.new" && $(STRIP) "dist/$$program.new" && \
+	        mv -f "dist/$$program.new" "dist/$$program" || exit 1; \
 	    for shell in bash zsh fish; do \
 	        dist/$$program --generate-completion-script $$shell > dist/completions/$$program.$$shell || exit 1; done; \
 	    sed -i '1{/^#!/d}' dist/completions/$$program.bash || exit 1; done; \
-	for program in $(HELPERS); do cp -f "$$bin/$$program" dist/ && $(STRIP) "dist/$$program" || exit 1; done
+	for program in $(HELPERS); do \
+	    cp "$$bin/$$program" "dist/$$program.new" && $(STRIP) "dist/$$program.new" && \
+	        mv -f "dist/$$program.new" "dist/$$program" || exit 1; done
 	$(EPOCH) tools/make-manuals dist dist/man
 	tools/make-notice dist/NOTICE
 
@@ -179,7 +183,7 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/thumbcached config/hooks/pam-session
 	for page in thumbcachectl.1 thumbcached.toml.5 thumbcached.8 $(addsuffix .8,$(HELPERS)) thumbcached-exporter.8; do \
 	    manual="$(DESTDIR)$(PREFIX)/share/man/man$${page##*.}" && install -d "$$manual" && \
-	    sed 's|@DOCUMENTS@|$(DOCUMENTS)|g' "dist/man/$$page" > "$$manual/$$page" \
+	    sed 's|/usr/share/doc/thumbcached|$(DOCUMENTS)|g' "dist/man/$$page" > "$$manual/$$page" \
 	        && chmod 644 "$$manual/$$page" || exit 1; done
 	for program in $(PROGRAMS); do \
 	    install -D -m 644 dist/completions/$$program.bash \

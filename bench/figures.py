@@ -33,8 +33,8 @@ class Row:
     more_is_better: bool = True
     figures: list = dataclasses.field(default_factory=list)
     note: str = ""
-    #: Further conditions of the goal.
-    holds: bool = True
+    #: The further condition of the goal that the run misses, for the table; empty if it meets all.
+    missed: str = ""
     #: Whether its figures make one line of a table, beside those of its like.
     is_line: bool = False
 
@@ -47,7 +47,11 @@ class Row:
     def met(self):
         if self.goal is None:
             return None
-        return self.holds and (self.ratio >= self.goal if self.more_is_better else self.ratio <= self.goal)
+        return not self.missed and self.reaches_ratio
+
+    @property
+    def reaches_ratio(self):
+        return self.ratio >= self.goal if self.more_is_better else self.ratio <= self.goal
 
     @property
     def goal_text(self):

@@ -55,8 +55,9 @@ def file_system(directory):
 
 
 def version(words, pattern):
-    program = processes.find(words[0])
-    if program is None:
+    try:
+        program = processes.find(words[0])
+    except processes.Failed:
         return "not installed"
     done = subprocess.run([program, *words[1:]], capture_output=True, text=True)
     found = re.search(pattern, done.stdout + done.stderr)

@@ -53,7 +53,9 @@ def missing(rows, tables=TABLES):
 
 
 def verdict(row):
-    return {None: "", True: "yes", False: "no"}[row.met]
+    if row.met is None or row.met:
+        return "" if row.met is None else "yes"
+    return f"no: {row.missed}" if row.missed and row.reaches_ratio else "no"
 
 
 def what(row, rounds):
@@ -91,7 +93,7 @@ def to_json(rows, described, rounds):
                         "met": row.met,
                         "rounds": row.rounds,
                         "note": row.note,
-                        "holds": row.holds,
+                        "missed": row.missed,
                         "is_line": row.is_line,
                         "figures": [
                             {"name": figure.name, "unit": figure.unit, "median": figure.median, "values": figure.values}
@@ -119,7 +121,7 @@ def from_json(text):
             row["more_is_better"],
             [Figure(figure["name"], figure["unit"], figure["values"]) for figure in row["figures"]],
             row["note"],
-            row["holds"],
+            row["missed"],
             row.get("is_line", False),
         )
         for row in kept["rows"]

@@ -58,7 +58,7 @@ def rows(run):
         0.6,
         figures=[ours, theirs],
         note=f"the goal is also at least {RATE:,} requests a second",
-        holds=ours.median >= RATE,
+        missed="" if ours.median >= RATE else f"fewer than {RATE:,} a second",
     )
     yield Row(
         "P13 cache",

@@ -76,7 +76,7 @@ def memaslap(port, directory, seconds=2):
     settings.write_text("key\n16 16 1\nvalue\n8192 8192 1\ncmd\n0 0.01\n1 0.99\n")
     said = processes.run(
         [
-            processes.find("memaslap") or processes.find("memcaslap"),
+            processes.find("memcaslap", "memaslap"),
             "-s",
             f"127.0.0.1:{port}",
             "-T",

@@ -21,14 +21,19 @@ def raise_descriptor_limit():
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def find(name):
-    """A program, also where an ordinary user's PATH does not look. None if there is none."""
+def find(*names):
+    """Path of the first of these programs that is installed. Also searches the sbin directories, which an ordinary
+    user's PATH lacks.
+
+    Raises Failed if none is installed.
+    """
     folders = os.environ.get("PATH", "").split(":") + ["/usr/local/sbin", "/usr/sbin", "/sbin"]
-    for folder in folders:
-        path = pathlib.Path(folder, name)
-        if folder and os.access(path, os.X_OK):
-            return str(path)
-    return None
+    for name in names:
+        for folder in folders:
+            path = pathlib.Path(folder, name)
+            if folder and os.access(path, os.X_OK):
+                return str(path)
+    raise Failed(f"{' or '.join(names)} is not installed: run tools/install-dependencies bench")
 
 
 def run(words, **options):

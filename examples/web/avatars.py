@@ -133,7 +133,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2 or not sys.argv[1].isdecimal():
+        sys.exit("usage: avatars.py PORT ['NAME <PROFILE>' ...]")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
     server.people = [email.utils.parseaddr(word) for word in sys.argv[2:]]
     server.sessions = Sessions(os.environ.get("THUMBCACHED_SOCKET", "/run/thumbcached/thumbcached.sock"))
+    print(f"serving at http://127.0.0.1:{server.server_port}/", flush=True)
     server.serve_forever()

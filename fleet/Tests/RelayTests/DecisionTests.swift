@@ -51,9 +51,13 @@ import Testing
         #expect(decide(position(0, count: 0, seen: false), stream()) == "10 20 30 40 then 40-0 4")
     }
 
-    @Test func `a crash between receipt and position has the same carried out again, and nothing else`() {
+    @Test func `after a crash between receipt and position, the same entries are carried out again, then new ones`() {
+        var stream = stream()
         let saved = position(20, count: 2)
-        #expect(decide(saved, stream()) == decide(saved, stream()))
+        #expect(decide(saved, stream) == "30 40 then 40-0 4")
+        stream.time = 50
+        stream.add("erin")
+        #expect(decide(saved, stream) == "30 40 50 then 50-0 5")
     }
 
     @Test func `more than one look takes is taken in several, with the count right throughout`() {
