@@ -9,7 +9,7 @@ FUZZ_SECONDS = 60
 ROUNDS = 100
 MINUTES = 60
 CASES = 400
-# What test-system installs; without one, what `make deb` builds.
+# The package thumbcached that test-system installs, with the others beside it; by default what `make deb` builds.
 PACKAGE =
 
 # The Swift standard library is linked into what is installed, so that the machine it runs on needs no toolchain. That
@@ -36,14 +36,18 @@ export THUMBCACHED_PARTS = $(shell tools/built-parts)
 OWN_TMPDIR = TMPDIR="$$(mkdir -p .build/tmp && cd .build/tmp && pwd)"
 
 TSAN_OPTIONS = TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan-suppressions"
-# A package extracts the debug symbols before it strips, and sets this to ":". A program is stripped under another name
-# and then renamed: the one it replaces may be running.
+# Packages set this to `:`, because debhelper and rpmbuild extract the debug symbols and strip the programs themselves.
 STRIP = strip
 PROGRAMS = thumbcached thumbcachectl thumbcached-exporter
-# What nobody starts by hand.
-HELPERS = thumbcached-fetcher thumbcached-renderer
-# Of the package in fleet/, for many machines.
+# Programs that other programs or units start. Without its libraries the renderer is left out.
+HELPERS = thumbcached-fetcher $(if $(findstring renderer,$(THUMBCACHED_PARTS)),thumbcached-renderer)
+# Programs of the package in fleet/.
 FLEET = thumbcached-relay thumbcached-oidc
+# Builds products and copies them to dist/: $(call build-release,options,programs). A program is stripped under another
+# name and then renamed, because the program that it replaces may be running.
+build-release = mkdir -p dist && for program in $(2); do $(RELEASE) $(1) --product $$program && \
+    cp -f "$$($(RELEASE) $(1) --show-bin-path)/$$program" dist/.partial && $(STRIP) dist/.partial && \
+    mv -f dist/.partial "dist/$$program" || exit 1; done
 
 # Files come from the commit's time, so that the same commit makes the same package.
 EPOCH = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
@@ -54,6 +58,11 @@ UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
 # The same for users' own managers: enabled by whoever wants one, `systemctl --user enable`.
 USER_UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/user
 DOCUMENTS = $(PREFIX)/share/doc/thumbcached
+FLEET_DOCUMENTS = $(DOCUMENTS)-fleet
+# Replaces paths of the sources in units and documents with those of the installation.
+RELOCATED = sed -E -e 's,/usr/(bin|libexec)/thumbcache,$(PREFIX)/\1/thumbcache,g' \
+    -e 's,\bfleet/docs/([a-z-]+\.(md|svg|png)),$(FLEET_DOCUMENTS)/\1,g' \
+    -e 's,\bdocs/([a-z-]+\.(md|svg|png)),$(DOCUMENTS)/\1,g'
 # Debian's zsh looks for its packages' completions in a place of their own.
 ZSH = $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 # Of the system that it is installed on, or packaged for; 0 where there is none.
@@ -61,8 +70,9 @@ SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*
 SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service \
     thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
-.PHONY: help demo demo-programs demo-fleet test test-fleet test-examples check release site install install-documents vendor sources deb \
-    deb-source lint-deb security-table test-system tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
+.PHONY: help demo demo-programs demo-fleet test test-fleet test-examples check release release-fleet site install \
+    install-fleet install-documents install-fleet-documents vendor sources deb deb-source lint-deb sbom security-table \
+    test-system test-container tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
     failing-calls-test mutation-test soak bench bench-docs format clean
 
 help: ## this list
@@ -128,63 +138,57 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	.build/debug/thumbcached --check-config --config config/thumbcached.toml
 	echo 'thread = 1' > .build/unknown-key.toml
 	.build/debug/thumbcached --check-config --config .build/unknown-key.toml 2>&1 | grep 'thread: '
-	tools/check-units .build/debug
+	tools/check-units "$$(tools/gather-programs debug)"
 	tools/security-table --check $(SECURITY_UNITS)
 	grep -q '^thumbcached ($(VERSION)-' packaging/debian/changelog
 	rpmspec --query --srpm --queryformat '%{version}\n' packaging/rpm/thumbcached.spec | grep -qxF '$(VERSION)'
-	tools/make-notice .build/NOTICE
+	for package in . fleet; do tools/make-notice $$package .build/NOTICE || exit 1; done
 	sed '/swift-log/d' packaging/debian/copyright > .build/copyright-lacks-a-package
-	tools/make-notice .build/NOTICE .build/copyright-lacks-a-package 2>&1 | grep 'the package swift-log is not in it'
-	tools/make-manuals .build/debug .build/man
+	tools/make-notice . .build/NOTICE .build/copyright-lacks-a-package 2>&1 | grep 'vendor/swift-log/'
+	tools/make-manuals "$$(tools/gather-programs debug)" .build/man
 	for page in .build/man/*; do ! man --warnings --local-file "$$page" 2>&1 >/dev/null | grep . || exit 1; done
 
-release: ## optimised, stripped programs in dist/, with their manual pages and completions
-	@tools/install-dependencies build parts release
-	$(RELEASE)
+release: ## optimized, stripped programs in dist/, with their manual pages and completions
+	@tools/install-dependencies build release
+	$(call build-release,,$(PROGRAMS) $(HELPERS))
 	mkdir -p dist/completions
-	bin="$$($(RELEASE) --show-bin-path)" && for program in $(PROGRAMS); do \
-	    cp "$$bin/$$program" "dist/$$program.new" && $(STRIP) "dist/$$program.new" && \
-	        mv -f "dist/$$program.new" "dist/$$program" || exit 1; \
+	for program in $(PROGRAMS); do \
 	    for shell in bash zsh fish; do \
 	        dist/$$program --generate-completion-script $$shell > dist/completions/$$program.$$shell || exit 1; done; \
-	    sed -i '1{/^#!/d}' dist/completions/$$program.bash || exit 1; done; \
-	for program in $(HELPERS); do \
-	    cp "$$bin/$$program" "dist/$$program.new" && $(STRIP) "dist/$$program.new" && \
-	        mv -f "dist/$$program.new" "dist/$$program" || exit 1; done
+	    sed -i '1{/^#!/d}' dist/completions/$$program.bash || exit 1; done
 	$(EPOCH) tools/make-manuals dist dist/man
-	tools/make-notice dist/NOTICE
+	tools/make-notice . dist/NOTICE
+
+release-fleet: ## the programs of fleet/, in the same place
+	@tools/install-dependencies build release
+	$(call build-release,--package-path fleet,$(FLEET))
+	$(EPOCH) tools/make-manuals dist dist/man
+	tools/make-notice fleet dist/NOTICE-fleet
 
 site: ## the documents as a site that needs no network to be read, in dist/site; a broken link fails
 	@tools/install-dependencies site
 	tools/make-site
 
-# `make release` as yourself, then `sudo make install`: root then needs no toolchain on its PATH. Units name the
-# programs where they are installed; documents lie beside what they link to. The configuration has every key with its
-# default, none of them set but the exporter's right, so that an upgrade's better defaults count; one that is there
-# already stays as it is.
+# `make release` as yourself, then `sudo make install`, so that root needs no toolchain. The installed configuration has
+# every key with its default as a comment, except the exporter's right to read figures: an upgrade can then improve a
+# default. An existing configuration is kept.
 install: ## programs, units, configuration, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
-	test -x dist/thumbcached -a -x dist/thumbcached-renderer -a -d dist/man -a -d dist/completions \
-	    -a -f dist/NOTICE || $(MAKE) release
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec $(UNITS)/user-.slice.d
+	test -x dist/thumbcached -a -d dist/man -a -d dist/completions -a -f dist/NOTICE || $(MAKE) release
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec $(UNITS)/user-.slice.d $(USER_UNITS)
 	install -m 755 $(addprefix dist/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
-	install -m 755 $(addprefix dist/,$(HELPERS)) $(DESTDIR)$(PREFIX)/libexec
+	install -m 755 dist/thumbcached-fetcher $(wildcard dist/thumbcached-renderer) $(DESTDIR)$(PREFIX)/libexec
 	cd systemd && for unit in *.service *.socket *.path user-.slice.d/*.conf; do \
-	    sed -e 's|/usr/bin/thumbcache|$(PREFIX)/bin/thumbcache|g' \
-	        -e 's|/usr/libexec/thumbcache|$(PREFIX)/libexec/thumbcache|g' -e 's|docs/\([a-z-]*\.md\)|$(DOCUMENTS)/\1|g' \
-	        "$$unit" > "$(UNITS)/$$unit" && chmod 644 "$(UNITS)/$$unit" || exit 1; done
-	install -d $(USER_UNITS)
+	    case $$unit in thumbcached-renderer.*) test -x ../dist/thumbcached-renderer || continue ;; esac; \
+	    $(RELOCATED) "$$unit" > "$(UNITS)/$$unit" && chmod 644 "$(UNITS)/$$unit" || exit 1; done
 	cd systemd/user && for unit in *.service *.socket; do \
-	    sed -e 's|/usr/bin/thumbcache|$(PREFIX)/bin/thumbcache|g' "$$unit" > "$(USER_UNITS)/$$unit" && \
-	        chmod 644 "$(USER_UNITS)/$$unit" || exit 1; done
+	    $(RELOCATED) "$$unit" > "$(USER_UNITS)/$$unit" && chmod 644 "$(USER_UNITS)/$$unit" || exit 1; done
 	test "$(SYSTEMD)" -lt 254 || \
 	    install -D -m 644 -t $(UNITS)/thumbcached.service.d systemd/since-254/thumbcached.service.d/10-restart.conf
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d systemd/sysusers.d/thumbcached.conf
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d systemd/sysusers.d/*.conf
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/tmpfiles.d systemd/tmpfiles.d/thumbcached.conf
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/thumbcached config/hooks/pam-session
-	for page in thumbcachectl.1 thumbcached.toml.5 thumbcached.8 $(addsuffix .8,$(HELPERS)) thumbcached-exporter.8; do \
-	    manual="$(DESTDIR)$(PREFIX)/share/man/man$${page##*.}" && install -d "$$manual" && \
-	    sed 's|/usr/share/doc/thumbcached|$(DOCUMENTS)|g' "dist/man/$$page" > "$$manual/$$page" \
-	        && chmod 644 "$$manual/$$page" || exit 1; done
+	$(call install-manuals,thumbcachectl.1 thumbcached.toml.5 thumbcached.8 thumbcached-exporter.8 thumbcached-fetcher.8 \
+	    $(notdir $(wildcard dist/man/thumbcached-renderer.8)))
 	for program in $(PROGRAMS); do \
 	    install -D -m 644 dist/completions/$$program.bash \
 	        $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program && \
@@ -197,8 +201,23 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	test -s "$(CONFIGURATION)" || sed -E -e 's/^([a-z-]+ = )/# \1/' \
 	    -e 's/^# observers = \[\]$$/observers = ["thumbcached-exporter"]/' config/thumbcached.toml > "$(CONFIGURATION)"
 
-# What is brought to be read and to be copied from. A document leads to the others where it lies in the sources, and so
-# it does here, where all of them are in one folder.
+install-fleet: ## programs, units, manual pages and documents of fleet/, to the same place
+	test -x dist/thumbcached-relay -a -x dist/thumbcached-oidc -a -f dist/NOTICE-fleet || $(MAKE) release-fleet
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/libexec $(addprefix dist/,$(FLEET))
+	install -d $(UNITS)
+	cd fleet/systemd && for unit in *.service; do \
+	    $(RELOCATED) "$$unit" > "$(UNITS)/$$unit" && chmod 644 "$(UNITS)/$$unit" || exit 1; done
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d fleet/systemd/sysusers.d/thumbcached-fleet.conf
+	$(call install-manuals,$(addsuffix .8,$(FLEET)))
+	$(MAKE) --no-print-directory install-fleet-documents
+	install -m 644 dist/NOTICE-fleet $(DESTDIR)$(FLEET_DOCUMENTS)/NOTICE
+
+# $(call install-manuals,pages)
+install-manuals = for page in $(1); do \
+    manual="$(DESTDIR)$(PREFIX)/share/man/man$${page\#\#*.}" && install -d "$$manual" && \
+    sed 's|/usr/share/doc/thumbcached|$(DOCUMENTS)|g' "dist/man/$$page" > "$$manual/$$page" && chmod 644 "$$manual/$$page" || exit 1; done
+
+# All documents of the root package are installed into one directory, hence their links change.
 install-documents:
 	install -d $(addprefix $(DESTDIR)$(DOCUMENTS)/,hooks application monitoring)
 	install -m 644 LICENSE config/thumbcached.toml docs/*.svg docs/*.png $(DESTDIR)$(DOCUMENTS)
@@ -207,23 +226,30 @@ install-documents:
 	sed 's,\](\.\./docs/,](../,g' examples/README.md > $(DESTDIR)$(DOCUMENTS)/examples/README.md
 	chmod 644 $(DESTDIR)$(DOCUMENTS)/examples/README.md
 	for document in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md; do \
-	    sed -E -e 's,\]\((\.\./)?(config|docs)/,](,g' -e 's,\]\(\.\./(examples/|[A-Z][A-Z]+),](\1,g' \
-	        -e 's,\bdocs/([a-z-]+\.(md|svg|png)),\1,g' \
-	        "$$document" > "$(DESTDIR)$(DOCUMENTS)/$${document##*/}" || exit 1; done
+	    sed -E -e 's,\]\((\.\./)?fleet/docs/,](../thumbcached-fleet/,g' \
+	        -e 's,\]\((\.\./)?(config|docs)/,](,g' -e 's,\]\(\.\./(examples/|[A-Z][A-Z]+),](\1,g' "$$document" | \
+	        $(RELOCATED) > "$(DESTDIR)$(DOCUMENTS)/$${document##*/}" || exit 1; done
 	chmod 644 $(DESTDIR)$(DOCUMENTS)/*.md
 	install -m 755 config/hooks/* $(DESTDIR)$(DOCUMENTS)/hooks
 	install -m 644 config/application/* $(DESTDIR)$(DOCUMENTS)/application
 	install -m 644 config/prometheus/* config/grafana/* $(DESTDIR)$(DOCUMENTS)/monitoring
-	install -D -m 644 -t $(DESTDIR)$(DOCUMENTS)/fleet config/fleet/*
 
-deb: release ## Debian packages in dist/
-	@tools/install-dependencies deb
+install-fleet-documents:
+	install -D -m 644 -t $(DESTDIR)$(FLEET_DOCUMENTS) fleet/docs/*.svg fleet/config/*
+	for document in fleet/docs/*.md; do \
+	    sed -E -e 's,\]\(\.\./config/,](,g' -e 's,\]\(\.\./\.\./(docs/)?,](../thumbcached/,g' "$$document" | \
+	        $(RELOCATED) > "$(DESTDIR)$(FLEET_DOCUMENTS)/$${document##*/}" || exit 1; done
+	chmod 644 $(DESTDIR)$(FLEET_DOCUMENTS)/*.md
+
+deb: ## Debian packages in dist/
+	@tools/install-dependencies build parts release deb
+	$(MAKE) --no-print-directory release release-fleet
 	$(EPOCH) tools/make-deb
 	tools/check-package dist/thumbcached*.deb
 
 vendor: ## the Swift packages that are depended on in one archive in dist/, for a build without a network
-	@tools/install-dependencies build parts release
-	$(OWN_TMPDIR) swift package resolve
+	@tools/install-dependencies build release
+	$(OWN_TMPDIR) swift package --package-path fleet resolve
 	$(EPOCH) tools/vendor pack dist
 
 sources: vendor ## what is committed, and what it depends on, as two archives in dist/: packaging/README.md
@@ -234,22 +260,28 @@ deb-source: sources ## a Debian source package in dist/source/ of what is commit
 	@tools/install-dependencies deb
 	$(EPOCH) tools/make-deb source
 
-lint-deb: ## what lintian and tools/check-package have to say of the package in dist/; errors fail
+lint-deb: ## check the packages in dist/ with lintian; errors and warnings fail
 	@tools/install-dependencies deb lint-deb
-	lintian --fail-on error --allow-root --tag-display-limit 0 dist/thumbcached*.deb
+	lintian --fail-on error,warning --allow-root --tag-display-limit 0 dist/thumbcached*.deb
+
+sbom: ## a software bill of materials of what `make release release-fleet` built, in dist/
+	$(EPOCH) tools/make-sbom dist/thumbcached-$(VERSION).cdx.json
 
 security-table: ## write what systemd-analyze thinks of the units into docs/operations.md
 	@tools/install-dependencies systemd
 	tools/security-table $(SECURITY_UNITS)
 
-# Root for the tests only would leave the toolchain off the PATH: `make deb` as yourself, then `sudo make test-system
-# PACKAGE=dist/….deb`.
-test-system: ## the package in a booted Debian with systemd, logind and PAM (needs root): ROUNDS, PACKAGE
+# If root has no toolchain: `make deb` as yourself, then `sudo make test-system PACKAGE=dist/thumbcached_VERSION.deb`.
+test-system: ## the packages in a booted Debian with systemd, logind and PAM (needs root): ROUNDS, PACKAGE
 	@test "$$(id -u)" -eq 0 || { echo "make test-system needs root, to boot a Debian in namespaces of its own:" \
 	    "make deb, then sudo make test-system PACKAGE=dist/thumbcached_VERSION.deb" >&2; exit 2; }
 	@tools/install-dependencies system
 	test -n "$(PACKAGE)" || $(MAKE) deb
 	tools/test-system --rounds $(ROUNDS) $(or $(PACKAGE),$$(ls -t dist/thumbcached_*.deb | head -1))
+
+test-container: ## build the container image from the packages in dist/, and run the daemon in it (as root)
+	@tools/install-dependencies container
+	tools/test-container
 
 # End to end, only the tests that race: the programs there are built with the sanitizer, too.
 tsan: ## tests under ThreadSanitizer

@@ -13,11 +13,11 @@ PARTS = {
     "The Swift library": ["Sources/Thumbcache/Thumbcache.docc/Thumbcache",
                           "Sources/Thumbcache/Thumbcache.docc/Showing-Pictures"],
     "Reference": ["docs/protocol", "docs/configuration", "docs/origins", "docs/renditions"],
-    "Run it": ["docs/operations", "docs/fleet"],
+    "Run it": ["docs/operations", "fleet/docs/fleet"],
     "How it works": ["docs/design", "docs/guarantees", "docs/performance"],
     "The project": ["CONTRIBUTING", "CHANGELOG", "SECURITY"],
 }
-include_patterns = ["*.md", "docs/*.md", "examples/*.md", "Sources/Thumbcache/Thumbcache.docc/*.md"]
+include_patterns = ["*.md", "docs/*.md", "fleet/docs/*.md", "examples/*.md", "Sources/Thumbcache/Thumbcache.docc/*.md"]
 # What a build leaves is not even walked through.
 exclude_patterns = [".*", "dist", "Tests"]
 

@@ -82,7 +82,10 @@ extension EndToEnd {
             try withMachine { machine in
                 let root = try machine.makeDirectory("installed")
                 let make = try machine.run(
-                    ["make", "-C", Files.repository, "install-documents", "DESTDIR=\(root)", "PREFIX=/usr"])
+                    [
+                        "make", "-C", Files.repository, "install-documents", "install-fleet-documents",
+                        "DESTDIR=\(root)", "PREFIX=/usr",
+                    ])
                 #expect(make.status == 0, "\(make.everything)")
                 #expect(Files.exists("\(root)/usr/share/doc/thumbcached/quick-starts.md"))
                 let check = try machine.run(["\(Files.repository)/tools/check-links", root])

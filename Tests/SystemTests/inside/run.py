@@ -76,7 +76,7 @@ def main():
 
 def is_chosen(scenario, text):
     """What others build upon runs always."""
-    return text.lower() in name_of(scenario).lower() or scenario in [*installation.SCENARIOS[:1], *reboot.ALWAYS]
+    return text.lower() in name_of(scenario).lower() or scenario in [installation.installs, *reboot.ALWAYS]
 
 
 def name_of(scenario):

@@ -101,8 +101,8 @@ def write(path, text):
     path.write_text(text)
 
 
-def add_package(run, package: pathlib.Path):
-    """The package, and the renderer's beside it."""
-    renderer = package.with_name(package.name.replace("thumbcached_", "thumbcached-renderer_", 1))
-    shutil.copyfile(package, run / "var/lib/system-test/package.deb")
-    shutil.copyfile(renderer, run / "var/lib/system-test/renderer.deb")
+def add_packages(run, package: pathlib.Path):
+    """Copies the package and those of the same version beside it."""
+    for name in ("thumbcached", "thumbcached-renderer", "thumbcached-exporter", "thumbcached-fleet"):
+        beside = package.with_name(package.name.replace("thumbcached_", f"{name}_", 1))
+        shutil.copyfile(beside, run / f"var/lib/system-test/{name}.deb")

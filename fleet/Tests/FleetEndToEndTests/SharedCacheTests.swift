@@ -3,7 +3,7 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// One cache of downloads for many machines: nginx and Varnish, with the files of `config/fleet`.
+    /// One cache of downloads for many machines: nginx and Varnish, with the files of `fleet/config`.
     struct SharedCacheTests {
         private static let forTenMinutes = "Cache-Control: max-age=600"
 

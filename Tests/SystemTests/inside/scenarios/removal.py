@@ -1,4 +1,4 @@
-"""The package goes, and what it kept goes with it."""
+"""The packages are removed and purged."""
 
 import pathlib
 import tempfile
@@ -8,18 +8,19 @@ from daemon import CACHE, EXPORTER, FETCHER_PATH, PENDING, RUNTIME, STATE, UNIT
 from resp import PATH as CLIENTS
 from waiting import check, wait_until
 
-from scenarios.installation import PACKAGE, USERS
+from scenarios.installation import PACKAGE, PACKAGES, PROGRAMS, apt, purge
 
 
 def removed(machine):
     """apt remove stops everything, and keeps the configuration; sessions then begin and end without the package"""
+    # Scenarios that install another version of the daemon's package remove those that depend on this version.
+    apt("install", *PACKAGES)
     machine.people.login(machine.people.alice)
     # As an administrator may have it.
     systemctl("enable", "--now", UNIT, EXPORTER)
-    run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "remove", "--yes", "thumbcached", "thumbcached-renderer")
+    apt("remove", *(package.stem for package in PACKAGES))
     check(not pathlib.Path("/usr/bin/thumbcached").exists(), "the program is still there")
-    programs = "^(/usr/bin/thumbcached(-exporter)?|/usr/libexec/thumbcached-(fetcher|renderer))"
-    wait_until("no process of the daemon runs", lambda: attempt("pgrep", "--full", programs).returncode != 0)
+    wait_until("no program of the packages runs", lambda: attempt("pgrep", "--full", PROGRAMS).returncode != 0)
     check(pathlib.Path("/etc/thumbcached/thumbcached.toml").exists(), "remove took the configuration")
     # Nor do the slices of sessions that run bring anything back.
     active = run("systemctl", "list-units", "--plain", "--no-legend", "--state=active,failed", "thumbcached*.*").split()
@@ -31,19 +32,11 @@ def removed(machine):
     check(ended.returncode == 0, f"without the package nobody can log in: {ended.stderr}")
 
 
-def purged(machine):
-    """apt purge removes store, keys, log-outs that waited, configuration, and the user"""
-    packages = ("thumbcached", "thumbcached-renderer")
-    ended = attempt("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "purge", "--yes", *packages)
-    said = ended.stdout + ended.stderr
-    check(ended.returncode == 0 and "warning" not in said.lower(), f"status {ended.returncode}: {said}")
+def purged(_):
+    """apt purge removes store, keys, pending log-outs, configuration, and users"""
+    purge()
     for path in (CACHE, STATE, PENDING, RUNTIME, pathlib.Path("/etc/thumbcached")):
         check(not path.exists(), f"{path} is still there")
-    for user in USERS:
-        check(attempt("id", user).returncode != 0, f"the user {user} is still there")
-    left = run("find", "/etc", "/usr", "/var/lib", "/var/cache", "/run", "-xdev", "-name", "*thumbcache*").split()
-    left = [path for path in left if "/system-test/" not in path and "/lib/dpkg/" not in path]
-    check(not left, f"left behind: {left}")
 
 
 def into_a_tree(_):

@@ -79,7 +79,7 @@ final class SharedCache {
         }
     }
 
-    /// A file of `config/fleet` with replacements, each of which has to be in it.
+    /// A file of `fleet/config` with replacements, each of which has to be in it.
     private static func shipped(_ name: String, _ replacements: [String: String]) throws -> String {
         var text = String(decoding: try read("\(Files.repository)/fleet/config/\(name)"), as: UTF8.self)
         for (old, new) in replacements {
