@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 
 @testable import JSONReader
@@ -88,6 +89,50 @@ import Testing
                 changed[end] = byte
                 read(JSONValue(changed))
             }
+        }
+    }
+
+    /// A value as `JSONSerialization` would compare it.
+    private static func plain(_ value: JSONValue) -> AnyHashable? {
+        if value.isNull { return NSNull() }
+        if let text = value.text { return text }
+        if let number = value.number { return number }
+        if let elements = value.elements { return elements.map(plain) }
+        return value.members?.mapValues(plain)
+    }
+
+    private static func drawn(depth: Int, _ dice: inout SeededDice) -> (json: Any, plain: AnyHashable?) {
+        switch Int.random(in: 0...(depth > 0 ? 4 : 2), using: &dice) {
+        case 0:
+            let scalars = (0..<Int.random(in: 0...12, using: &dice)).compactMap { _ in
+                Unicode.Scalar(UInt32.random(in: 0...0x1_FFFF, using: &dice))
+            }
+            let text = String(String.UnicodeScalarView(scalars))
+            return (text, text)
+        case 1:
+            let number = Double(Int64.random(in: -(1 << 52)...1 << 52, using: &dice)) / 1_024
+            return (number, number)
+        case 2: return (NSNull(), NSNull())
+        case 3:
+            let elements = (0..<Int.random(in: 0...4, using: &dice)).map { _ in drawn(depth: depth - 1, &dice) }
+            return (elements.map(\.json), elements.map(\.plain))
+        default:
+            let members = (0..<Int.random(in: 0...4, using: &dice)).map { ("m\($0)", drawn(depth: depth - 1, &dice)) }
+            return (
+                Dictionary(uniqueKeysWithValues: members.map { ($0, $1.json) }),
+                Dictionary(uniqueKeysWithValues: members.map { ($0, $1.plain) })
+            )
+        }
+    }
+
+    @Test func `what another encoder wrote is read as it was meant`() throws {
+        var dice = SeededDice(seed: 27)
+        for _ in 0..<2_000 {
+            let (json, plain) = Self.drawn(depth: 8, &dice)
+            let options: JSONSerialization.WritingOptions = Bool.random(using: &dice) ? [.prettyPrinted] : []
+            let bytes = [UInt8](
+                try JSONSerialization.data(withJSONObject: json, options: options.union(.fragmentsAllowed)))
+            #expect(try Self.plain(#require(JSONValue(bytes))) == plain)
         }
     }
 }

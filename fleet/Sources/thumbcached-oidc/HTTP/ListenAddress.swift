@@ -1,4 +1,4 @@
-import NIOCore
+import LinuxSupport
 import ProgramSupport
 
 /// Where the program listens: a literal address and a port, or the path of a Unix socket. Names are not resolved.
@@ -7,13 +7,10 @@ enum ListenAddress: Equatable, Sendable, CustomStringConvertible {
     case tcp(host: String, port: Int)
     case unix(path: String)
 
-    /// The longest path of a Unix socket in bytes: unix(7).
-    private static let longestPath = 107
-
     /// `192.0.2.1:9421`, `[::1]:9421`, `/run/thumbcached-oidc/http.sock`
     init?(_ text: String) {
         if text.hasPrefix("/") {
-            guard text.utf8.count <= Self.longestPath, !text.utf8.contains(0) else { return nil }
+            guard text.utf8.count <= UnixAddress.longestPath, !text.utf8.contains(0) else { return nil }
             self = .unix(path: text)
             return
         }
