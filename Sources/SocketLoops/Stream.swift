@@ -9,10 +9,10 @@ public protocol StreamHandler: AnyObject {
     func received(_ bytes: ByteBuffer)
     /// The peer has said all it wants to say. It may still be reading.
     func inputEnded()
-    /// Whether what has come may be read in this round; if not, this is asked again in the next.
-    var mayReceive: Bool { get }
-    /// Whether more may be sent now that the peer has taken some of what it had not; if not, this is asked again in the
-    /// next round.
+    /// Whether the stream, which is ready, may read and send now. If not, the stream asks again in each round until it
+    /// may, or until the handler calls ``Stream/resume()``.
+    func mayProceed() -> Bool
+    /// Whether more may be sent in this round; if not, the rest waits for a later one.
     var maySend: Bool { get }
     /// The peer has taken some of what it had not.
     func outputMoved()
@@ -22,7 +22,7 @@ public protocol StreamHandler: AnyObject {
 }
 
 extension StreamHandler {
-    public var mayReceive: Bool { true }
+    public func mayProceed() -> Bool { true }
     public var maySend: Bool { true }
 }
 
@@ -49,6 +49,8 @@ public final class Stream: PollHandler {
     /// False once it is closed, by whomever.
     public private(set) var isOpen = true
     private var watched = Readiness.readable
+    /// Events that ``StreamHandler/mayProceed()`` declined.
+    private var deferred: Readiness = []
 
     init(_ descriptor: CInt, poller: Poller, buffers: StreamBuffers) {
         self.descriptor = descriptor
@@ -149,8 +151,21 @@ public final class Stream: PollHandler {
     // MARK: Readiness
 
     func ready(_ events: Readiness) {
+        if events.isDisjoint(with: .gone) && handler?.mayProceed() == false { return deferred.formUnion(events) }
+        proceed(events)
+    }
+
+    /// Reads and sends what ``StreamHandler/mayProceed()`` declined since the last call. Does nothing if there was
+    /// nothing.
+    public func resume() {
+        if !deferred.isEmpty { proceed(deferred) }
+    }
+
+    private func proceed(_ events: Readiness) {
+        deferred = []
+        guard isOpen else { return }
         let isGone = !events.isDisjoint(with: .gone)
-        if isGone || events.contains(.readable) && handler?.mayReceive != false { receiveAll(isGone: isGone) }
+        if isGone || events.contains(.readable) { receiveAll(isGone: isGone) }
         if isOpen && events.contains(.writable) && handler?.maySend != false {
             isBlocked = false
             flush()

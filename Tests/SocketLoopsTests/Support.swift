@@ -45,6 +45,7 @@ final class Witness: StreamHandler, Sendable {
         set { seen.withLockedValue { $0.maySend = newValue } }
     }
 
+    func mayProceed() -> Bool { maySend }
     func outputMoved() { seen.withLockedValue { $0.moves += 1 } }
 
     func closed(_ error: IOError?) {

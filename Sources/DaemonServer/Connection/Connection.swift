@@ -85,8 +85,12 @@ final class Connection: StreamHandler {
     private(set) var isAtBarrier = false
     /// What is to be done when every request so far is answered.
     private var afterReplies: (() -> Void)?
-    /// The account has done much in this round of the loop; others have their turn first.
+    /// Commands are left to start, in the connection's next turn.
     private var isResting = false
+    /// The connection waits for its turn, once, whether commands are left or its stream is ready.
+    private var isInLine = false
+    /// See ``LoopShare/serve()``.
+    private var lastServed: UInt64 = 0
 
     var replies = ReplyQueue()
     var waiting: [ReplyQueue.Ticket: Waiting] = [:] {
@@ -190,13 +194,27 @@ final class Connection: StreamHandler {
 
     private var hasNothingToStart: Bool { batch == nil && (!isListening || reader.readableBytes == 0) }
 
-    /// Lets others have their turn.
+    /// Leaves the remaining commands to the connection's next turn.
     private func rest() {
         isResting = true
-        share.goOnLater { [self] in
+        waitForTurn()
+    }
+
+    private func waitForTurn() {
+        guard !isInLine else { return }
+        isInLine = true
+        share.goOnLater(lastServed: lastServed) { [self] in takeTurn() }
+    }
+
+    private func takeTurn() {
+        isInLine = false
+        lastServed = share.serve()
+        if isResting {
             isResting = false
             work()
         }
+        // Input that arrived meanwhile comes after the commands that are left, if need be in the turn after this one.
+        if !isInLine { stream.resume() }
     }
 
     /// Whether the next command may start: none is in its way, and there is room for its reply.
@@ -286,9 +304,17 @@ final class Connection: StreamHandler {
         stream.flush()
     }
 
-    var mayReceive: Bool {
+    /// Where the loop has no time left for the account, the connection waits in line. To ask the poller again would not
+    /// do: it names first those that it named first before, so that some would be served in each round and others in
+    /// none.
+    func mayProceed() -> Bool {
         share.begin()
-        return share.hasTime
+        guard share.mayGoOn else {
+            waitForTurn()
+            return false
+        }
+        lastServed = share.serve()
+        return true
     }
 
     /// Sending takes long, and is asked about between one piece and the next.

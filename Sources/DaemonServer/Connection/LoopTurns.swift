@@ -7,7 +7,8 @@ import SocketLoops
 /// do then is done in turns with others', one account in a round (F66).
 ///
 /// So whoever asks for little is answered in the round in which it asks, behind the shares of those who ask for much
-/// and never behind all of what they ask for. Used on the loop alone.
+/// and never behind all of what they ask for. Within an account, connections are served first come, first served, also
+/// across rounds. Used on the loop alone.
 final class LoopTurns {
     private let round: LoopRound
     /// Of all connections of the loop.
@@ -91,6 +92,9 @@ final class LoopShare {
     /// Nanoseconds that the commands may have taken that have begun since the clock was looked at.
     private var estimate: Int64 = 0
     private var line: Deque<() -> Void> = []
+    /// What came since the last turn. It goes to the end of the line, ordered by when its connection was served last.
+    private var arrivals: [Arrival] = []
+    private var served: UInt64 = 0
     private var isTakingTurn = false
     private let wait: (LoopShare) -> Void
 
@@ -103,6 +107,12 @@ final class LoopShare {
     static var command: Int64 { 2_000 }
     /// Rounds after which a debt is forgiven: a machine that stood still was nobody's doing.
     private static var longestDebt: Int64 { 100 }
+
+    private struct Arrival {
+        let lastServed: UInt64
+        let number: Int
+        let work: () -> Void
+    }
 
     fileprivate init(account: UInt32, round: LoopRound, wait: @escaping (LoopShare) -> Void) {
         self.account = account
@@ -138,19 +148,33 @@ final class LoopShare {
     /// Whether there is time left in this round.
     var hasTime: Bool { spent + estimate < allowance }
     /// And nobody of the account who waits for it since earlier.
-    var mayGoOn: Bool { hasTime && (line.isEmpty || isTakingTurn) }
+    var mayGoOn: Bool { hasTime && (!isInLine || isTakingTurn) }
 
-    fileprivate var isInLine: Bool { !line.isEmpty }
+    fileprivate var isInLine: Bool { !line.isEmpty || !arrivals.isEmpty }
 
-    /// Goes on with something when it is the account's turn, behind what others of the account have left to do.
-    func goOnLater(_ work: @escaping () -> Void) {
-        line.append(work)
-        if line.count == 1 && !isTakingTurn { wait(self) }
+    /// Returns a number for a connection that is being served: larger than all before.
+    func serve() -> UInt64 {
+        served += 1
+        return served
+    }
+
+    /// Does something when it is the account's turn, after what its other connections left earlier.
+    ///
+    /// Several connections that are ready in one round come in the poller's order, which is the same in each round. Put
+    /// in line in that order, the first of them would be served more often than the last.
+    /// - Parameter lastServed: what ``serve()`` returned for the connection; 0 if it was not served yet.
+    func goOnLater(lastServed: UInt64 = 0, _ work: @escaping () -> Void) {
+        let isFirst = !isInLine
+        arrivals.append(Arrival(lastServed: lastServed, number: arrivals.count, work: work))
+        if isFirst && !isTakingTurn { wait(self) }
     }
 
     fileprivate func takeTurn() {
         isTakingTurn = true
         begin()
+        arrivals.sort { ($0.lastServed, $0.number) < ($1.lastServed, $1.number) }
+        for arrival in arrivals { line.append(arrival.work) }
+        arrivals.removeAll(keepingCapacity: true)
         // Each but once: who has more to do has come back to the end.
         for _ in 0..<line.count {
             guard hasTime, let work = line.popFirst() else { break }

@@ -15,8 +15,10 @@ import Testing
 
         init() { nextRound() }
 
-        func nextRound() {
+        /// - Parameter poll: what is ready, before what is scheduled.
+        func nextRound(_ poll: () -> Void = {}) {
             round.begin(at: .now())
+            poll()
             let due = scheduled
             scheduled = []
             for work in due { work() }
@@ -88,6 +90,42 @@ import Testing
         bench.work(share, "late", 1)
         while !bench.isIdle { bench.nextRound() }
         #expect(bench.log == ["short", "late", "long"])
+    }
+
+    /// The poller names connections that stay ready in the same order in each round.
+    @Test(arguments: [(2, 3), (12, 16), (5, 16), (15, 64), (64, 65)])
+    func `F66: connections that are ready in each round are served equally often`(
+        _ row: (perRound: Int, connections: Int)
+    ) {
+        let bench = Bench()
+        let share = bench.turns.enter(1000)
+        var lastServed = Array(repeating: UInt64(0), count: row.connections)
+        var served = Array(repeating: 0, count: row.connections)
+        var isInLine = Array(repeating: false, count: row.connections)
+        // Before, the first of them were served.
+        for number in 0..<row.connections / 3 { lastServed[number] = share.serve() }
+        func serve(_ number: Int) {
+            lastServed[number] = share.serve()
+            served[number] += 1
+            share.charge(share.allowance / Int64(row.perRound))
+        }
+        for _ in 0..<200 {
+            bench.nextRound {
+                share.begin()
+                for number in 0..<row.connections where !isInLine[number] {
+                    if share.mayGoOn {
+                        serve(number)
+                    } else {
+                        isInLine[number] = true
+                        share.goOnLater(lastServed: lastServed[number]) {
+                            isInLine[number] = false
+                            serve(number)
+                        }
+                    }
+                }
+            }
+            #expect((served.max() ?? 0) - (served.min() ?? 0) <= 1)
+        }
     }
 
     @Test func `F66: what took longer than a round is paid for in those behind it, and a standstill is forgiven`() {

@@ -129,9 +129,12 @@ final class TestDaemon: Sendable {
 
     /// - Parameter peer: who the kernel is to say it is. Connect one after another where it matters.
     func connect(as peer: Peer = somebody, reads: Bool = true) async throws -> TestClient {
-        peers.withLockedValue { $0.append(peer) }
+        expect(peer)
         return try await TestClient.connect(to: path, on: clients, reads: reads)
     }
+
+    /// Sets who the kernel is to say the next peer is.
+    func expect(_ peer: Peer) { peers.withLockedValue { $0.append(peer) } }
 
     /// A client that speaks that version, with alice logged in.
     func connectWithAlice(_ version: RESPVersion = .two, as peer: Peer = somebody) async throws -> TestClient {
