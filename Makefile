@@ -127,7 +127,7 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	! grep -rnE --include='*.swift' '$(TRAPPING_DECODERS)' Sources fleet/Sources
 	$(OWN_TMPDIR) swift build --build-tests
 	$(OWN_TMPDIR) swift build --package-path fleet --build-tests
-	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/*); do bash -n "$$script" || exit 1; done
+	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/* fleet/tools/*); do bash -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!/bin/sh' config/*/* examples/*/* packaging/debian/* packaging/debian/tests/*); do \
 	    sh -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!.*python3' tools/* fleet/tools/* tools/site/* config/*/* examples/*/*) \

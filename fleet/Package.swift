@@ -84,7 +84,8 @@ let package = Package(
         // Shares its harness with the root package's end-to-end tests, by symbolic links.
         .target(name: "CSpawn", path: "Tests/CSpawn"),
         .testTarget(
-            name: "FleetEndToEndTests", dependencies: ["CSpawn", client, nioCore], swiftSettings: swiftRules),
+            name: "FleetEndToEndTests", dependencies: ["CSpawn", client, nioCore], exclude: ["provider.py"],
+            swiftSettings: swiftRules),
     ],
     swiftLanguageModes: [.v6]
 )

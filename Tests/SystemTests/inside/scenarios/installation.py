@@ -49,8 +49,7 @@ def alone(machine):
     ):
         apt("install", *packages)
         names = [package.stem for package in packages]
-        found = run("dpkg-query", "--show", "--showformat=${Package} ", "thumbcached*").split()
-        check(sorted(found) == sorted(names), f"{names} installed {found}")
+        check(sorted(installed()) == sorted(names), f"{names} installed {installed()}")
         for unit in units:
             check(property_of(unit, "ActiveState") == "active", f"{unit} is not active after {names} were installed")
         for program in programs:
@@ -83,24 +82,29 @@ def upgrades(machine):
                 expected = ("active", "enabled") if remain else ("inactive", "")
                 check((state, file) == expected, f"{service} is {state} and {file!r} after the upgrade to {packages}")
             machine.people.end_all()
-            purge(relay_configuration_remains=not remain)
+            if not remain:
+                # Nothing purges what an administrator wrote for a package that was never installed.
+                pathlib.Path("/etc/thumbcached/relay.toml").unlink()
+            purge()
 
 
-def purge(relay_configuration_remains=False):
+def installed(*other_states):
+    """The packages that are installed, or in one of the other states of dpkg-query(1)."""
+    lines = run("dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n", "thumbcached*").splitlines()
+    return [name for name, state in map(str.split, lines) if state in ("installed", *other_states)]
+
+
+def purge():
     """Purges all packages and checks that nothing is left."""
-    installed = run("dpkg-query", "--show", "--showformat=${Package} ", "thumbcached*").split()
-    said = apt("purge", *installed)
-    check("warning" not in said.lower(), f"purging {installed}: {said}")
-    if relay_configuration_remains:
-        # Written by the administrator for a package that was never installed.
-        pathlib.Path("/etc/thumbcached/relay.toml").unlink()
-        pathlib.Path("/etc/thumbcached").rmdir()
+    packages = installed("config-files")
+    said = apt("purge", *packages)
+    check("warning" not in said.lower(), f"purging {packages}: {said}")
     for user in USERS:
-        check(attempt("id", user).returncode != 0, f"the user {user} is left after purging {installed}")
+        check(attempt("id", user).returncode != 0, f"the user {user} is left after purging {packages}")
     wait_until("no program of the packages runs", lambda: attempt("pgrep", "--full", PROGRAMS).returncode != 0)
     left = run("find", "/etc", "/usr", "/var/lib", "/var/cache", "/run", "-xdev", "-name", "*thumbcache*").split()
     left = [path for path in left if "/system-test/" not in path and "/lib/dpkg/" not in path]
-    check(not left, f"left after purging {installed}: {left}")
+    check(not left, f"left after purging {packages}: {left}")
 
 
 def single_package(folder):
