@@ -301,6 +301,8 @@ extension EndToEnd {
                 #expect(try host.acknowledged(client) == "0-0")
                 let refused = try logOut("bob")
                 #expect(refused.status != 0 && refused.errors.contains(remedy), "\(refused.everything)")
+                let status = try host.machine.run([FleetHost.program, "status", "--config", host.configuration])
+                #expect(status.status == 1 && status.errors.contains(remedy), "\(status.everything)")
                 _ = try client.call("DEL", FleetHost.stream)
                 try host.logIn("carol", "dan")
                 // The hosts make up for the loss first, which may log both out.

@@ -208,6 +208,13 @@ import Testing
         }
     }
 
+    @Test func `a deleted entry is a gap before what precedes it is carried out`() {
+        var stream = stream()
+        stream.mostEntries = 1
+        stream.delete(30)
+        #expect(decide(position(10, count: 1), stream) == "deleted then 40-0 4 true")
+    }
+
     @Test func `an entry that is deleted while a gap is made up for is a second gap`() {
         var stream = stream()
         stream.delete(40)

@@ -7,6 +7,16 @@ import Testing
 @testable import thumbcached_relay
 
 @Suite struct FleetEntryTests {
+    @Test(arguments: [
+        ("1795445641", "86999", 1_795_445_641_086 as Int64?), ("0", "0", 0), ("\(Int64.max)", "999999", .max),
+        ("\(Int64.min)", "0", nil), ("-1", "0", nil), ("1", "1000000", nil), ("1", "-1", nil), ("x", "1", nil),
+        ("9223372036854775808", "0", nil),
+    ])
+    func `a time of the server is in its range, or is none`(_ seconds: String, _ micro: String, _ time: Int64?) {
+        let reply = Value.array([seconds, micro].map { .bulk(ByteBuffer(string: $0)) })
+        #expect((try? FleetStream.milliseconds(reply)) == time)
+    }
+
     private func order(_ words: [String]) throws -> Order {
         let words = words.map(ByteBuffer.init(string:))
         return try FleetEntry.order(stride(from: 0, to: words.count, by: 2).map { (words[$0], words[$0 + 1]) })

@@ -181,8 +181,8 @@ package struct FleetStream: Sendable {
 
     package static let mostLag = 1_000
 
-    /// Seconds and microseconds.
-    private static func milliseconds(_ time: Value) throws(RedisError) -> Int64 {
+    /// What TIME answers: seconds and microseconds.
+    package static func milliseconds(_ time: Value) throws(RedisError) -> Int64 {
         let parts = (time.elements ?? []).compactMap { $0.text.flatMap { Int64($0) } }
         guard parts.count == 2, parts[0] >= 0, 0..<1_000_000 ~= parts[1] else {
             throw RedisError("TIME was not answered by a time")
