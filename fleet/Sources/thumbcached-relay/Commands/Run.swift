@@ -10,10 +10,10 @@ import ProgramSupport
 /// The relay itself.
 struct Run: FleetCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Follow the stream, and have the daemon of this host do what it says.",
+        abstract: "Follow the stream and forward its entries to the daemon of this host.",
         discussion: """
-            Runs until it is ended, by whichever signal: what was begun is done once more at the next start. Its user \
-            has to be an admin of the daemon (access.admins).
+            Runs until a signal ends it. An entry that was not finished is done again at the next start. The program's \
+            user must be an admin of the daemon (access.admins).
             """)
 
     @OptionGroup var file: ConfigurationOption
@@ -22,7 +22,8 @@ struct Run: FleetCommand {
         let configuration = try file.load(environment)
         guard !configuration.state.isEmpty else {
             throw CommandFailure(
-                CommandFailure.usage, "nothing says where the position is kept: set state, or STATE_DIRECTORY")
+                CommandFailure.usage,
+                "no directory for the position; set state in the configuration, or STATE_DIRECTORY")
         }
         let level = configuration.logLevel
         let isJournal = Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"])
@@ -59,7 +60,7 @@ struct ConfigurationOption: ParsableArguments {
     @Option(
         name: .customLong("config"),
         help: ArgumentHelp(
-            "The relay's configuration. Without it \(RelayConfiguration.defaultFile) is read, if it exists.",
+            "The relay's configuration file; by default \(RelayConfiguration.defaultFile), if it exists.",
             valueName: "file"))
     var path: String?
 
@@ -85,7 +86,7 @@ struct ConfigurationOption: ParsableArguments {
         do {
             connector = try RedisConnector(configuration.redis, name: "thumbcached-relay", loop: loops.next())
         } catch {
-            throw CommandFailure(CommandFailure.usage, "the certificates cannot be used: \(error)")
+            throw CommandFailure(CommandFailure.usage, "cannot load the certificates: \(error)")
         }
         do {
             let connection = try await connector.connect()
