@@ -219,8 +219,7 @@ union descriptor_message {
   char room[CMSG_SPACE(sizeof(int))];
 };
 
-int clinux_send_descriptor(int socket, int fd) {
-  char byte = 0;
+int clinux_send_descriptor(int socket, int fd, unsigned char byte) {
   struct iovec data = {.iov_base = &byte, .iov_len = 1};
   union descriptor_message control = {0};
   struct msghdr message = {
@@ -237,8 +236,8 @@ int clinux_send_descriptor(int socket, int fd) {
   return count < 0 ? -1 : 0;
 }
 
-int clinux_receive_descriptor(int socket) {
-  char byte = 0;
+int clinux_receive_descriptor(int socket, unsigned char *sent) {
+  unsigned char byte = 0;
   struct iovec data = {.iov_base = &byte, .iov_len = 1};
   union descriptor_message control = {0};
   struct msghdr message = {
@@ -256,6 +255,7 @@ int clinux_receive_descriptor(int socket) {
     errno = EPROTO;
     return -1;
   }
+  if (sent) *sent = byte;
   int fd;
   memcpy(&fd, CMSG_DATA(header), sizeof fd);
   return fd;

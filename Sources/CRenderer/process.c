@@ -4,6 +4,7 @@
 #include "renderer.h"
 
 #include <errno.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -14,8 +15,9 @@
 
 pid_t crenderer_fork(void) { return fork(); }
 
-int crenderer_poll(struct pollfd *waits, size_t count, const sigset_t *signals) {
-    return ppoll(waits, count, NULL, signals);
+int crenderer_poll(struct pollfd *waits, size_t count, int seconds, const sigset_t *signals) {
+    struct timespec limit = {.tv_sec = seconds};
+    return ppoll(waits, count, seconds < 0 ? NULL : &limit, signals);
 }
 
 int crenderer_end_with(pid_t parent) {
@@ -33,6 +35,39 @@ void crenderer_give_way(void) {
     setpriority(PRIO_PROCESS, 0, 10);
 }
 
+/* Adds an action for calls that start a thread. The flags of clone3 are in memory, where no filter can read them; the C
+ * library falls back to clone. */
+static int allow_threads(scmp_filter_ctx filter, uint32_t action) {
+    int result = seccomp_rule_add(
+        filter, action, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
+    return result != 0 ? result : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+}
+
+int crenderer_report_threads(void) {
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    if (!filter) return -1;
+    int result = allow_threads(filter, SCMP_ACT_NOTIFY);
+    if (result == 0) result = seccomp_load(filter);
+    int listener = result == 0 ? seccomp_notify_fd(filter) : -1;
+    seccomp_release(filter);
+    return listener;
+}
+
+int crenderer_allow_thread(int listener) {
+    struct seccomp_notif *request;
+    struct seccomp_notif_resp *response;
+    int result = seccomp_notify_alloc(&request, &response);
+    if (result != 0) return result;
+    result = seccomp_notify_receive(listener, request);
+    if (result == 0) {
+        response->id = request->id;
+        response->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+        result = seccomp_notify_respond(listener, response);
+    }
+    seccomp_notify_free(request, response);
+    return result;
+}
+
 static int allow_calls(scmp_filter_ctx filter) {
     static const int calls[] = {
         /* What is open. */
@@ -42,7 +77,7 @@ static int allow_calls(scmp_filter_ctx filter) {
         SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(brk),
         /* Threads and signals of its own. */
         SCMP_SYS(futex), SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(gettid), SCMP_SYS(getpid),
-        SCMP_SYS(sched_yield), SCMP_SYS(sched_getaffinity), SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask),
+        SCMP_SYS(sched_yield), SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask),
         SCMP_SYS(rt_sigreturn), SCMP_SYS(sigaltstack), SCMP_SYS(restart_syscall),
         /* Time, and chance. */
         SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep), SCMP_SYS(nanosleep), SCMP_SYS(gettimeofday),
@@ -63,12 +98,9 @@ static int allow_calls(scmp_filter_ctx filter) {
     result = seccomp_rule_add(
         filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
     if (result != 0) return result;
-    /* Threads, which libvips needs, and no processes. The flags of clone3 are behind a pointer: the C library then
-     * does with clone. */
-    result = seccomp_rule_add(
-        filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
-    if (result != 0) return result;
-    return seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    /* Threads, which libvips needs, but no processes. The parent counts them: `crenderer_report_threads`. The number of
+     * processors stays unknown, so that a decoder starts no thread for each of them. */
+    return allow_threads(filter, SCMP_ACT_ALLOW);
 }
 
 int crenderer_confine(void) {

@@ -3,6 +3,8 @@
 
 #include "renderer.h"
 
+#include <malloc.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <vips/vips.h>
@@ -17,6 +19,8 @@ static void take_reason(char *why, size_t room) {
 }
 
 int crenderer_load(const char *program, char *why, size_t room) {
+    /* Refused only where another allocator takes malloc's place, which then has no arenas of this kind. */
+    mallopt(M_ARENA_MAX, 1);
     if (vips_init(program) != 0) {
         take_reason(why, room);
         return -1;
@@ -120,10 +124,87 @@ static int make_plain(VipsImage *image, enum crenderer_format format, VipsImage 
     return result;
 }
 
+/* Whether the ICC profile of an image describes the color space that its bands have: ICC.1, 7.2.8. libvips accepts a
+ * profile of one channel for an image of three bands, and takes the second band for opacity. */
+static int has_fitting_profile(VipsImage *image) {
+    const char *profile;
+    size_t length;
+    if (vips_image_get_typeof(image, VIPS_META_ICC_NAME) == 0) return 0;
+    if (vips_image_get_blob(image, VIPS_META_ICC_NAME, (const void **)&profile, &length) != 0) return 0;
+    if (length < 128 || memcmp(profile + 36, "acsp", 4) != 0) return 0;
+    if (vips_image_get_interpretation(image) == VIPS_INTERPRETATION_CMYK) return memcmp(profile + 16, "CMYK", 4) == 0;
+    int colors = vips_image_get_bands(image) - (vips_image_hasalpha(image) ? 1 : 0);
+    return memcmp(profile + 16, colors == 1 ? "GRAY" : "RGB ", 4) == 0;
+}
+
+/* Copies an image without its ICC profile. */
+static int drop_profile(VipsImage *image, VipsImage **copy) {
+    if (vips_copy(image, copy, NULL) != 0) return -1;
+    vips_image_remove(*copy, VIPS_META_ICC_NAME);
+    return 0;
+}
+
+/* The factor by which a decoder may reduce an image while it decodes; what is left of the way to `side` pixels makes
+ * the result smooth. */
+static double shrink_on_load(VipsImage *header, int side, int covers) {
+    double across = vips_image_get_width(header) / (double)side, down = vips_image_get_height(header) / (double)side;
+    return fmax(1, covers ? fmin(across, down) : fmax(across, down));
+}
+
+/* Opens an image for one pass from top to bottom. A decoder that runs out of data makes that pass fail. Of a JPEG only
+ * the warnings of its decoder tell: see `is_truncated`. */
+static VipsImage *open_source(const void *source, size_t length, const char *loader, double shrink) {
+    if (strstr(loader, "Jpeg") && shrink >= 4)
+        return vips_image_new_from_buffer(
+            source, length, "", "access", VIPS_ACCESS_SEQUENTIAL, "shrink", shrink >= 16 ? 8 : shrink >= 8 ? 4 : 2,
+            NULL);
+    if (strstr(loader, "Webp") && shrink > 1)
+        return vips_image_new_from_buffer(
+            source, length, "", "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", VIPS_FAIL_ON_TRUNCATED, "scale",
+            1 / shrink, NULL);
+    return vips_image_new_from_buffer(
+        source, length, "", "access", VIPS_ACCESS_SEQUENTIAL, "fail_on",
+        strstr(loader, "Jpeg") ? VIPS_FAIL_ON_NONE : VIPS_FAIL_ON_TRUNCATED, NULL);
+}
+
+/* Whether the decoder of a JPEG invented pixels. libjpeg then only warns; libvips keeps its first warning. */
+static int is_truncated(void) { return strstr(vips_error_buffer(), "premature end of data segment") != NULL; }
+
+/* Makes an image fit into a square of `side` pixels, in sRGB or gray. */
+static int fit(VipsImage *source, int side, int covers, VipsImage **fitting) {
+    return vips_thumbnail_image(
+        source, fitting, side, "height", side, "size", VIPS_SIZE_DOWN, "crop",
+        covers ? VIPS_INTERESTING_CENTRE : VIPS_INTERESTING_NONE, NULL);
+}
+
+/* Does the same by the image's ICC profile, where it has one that fits. A profile that does not fit or is damaged counts
+ * for nothing, as in browsers. */
+static int fit_in_color(VipsImage *source, int side, int covers, VipsImage **fitting) {
+    VipsImage *plain = NULL, *small = NULL;
+    int is_cmyk = vips_image_get_interpretation(source) == VIPS_INTERPRETATION_CMYK;
+    int has_profile = has_fitting_profile(source), result;
+    if (is_cmyk && has_profile && fit(source, side, covers, fitting) == 0) return 0;
+    if (is_cmyk || !has_profile) {
+        vips_error_clear();
+        result = drop_profile(source, &plain);
+        if (result == 0) result = fit(plain, side, covers, fitting);
+    } else {
+        result = fit(source, side, covers, &small);
+        if (result == 0 && vips_icc_transform(small, fitting, "srgb", "embedded", TRUE, NULL) != 0) {
+            vips_error_clear();
+            result = drop_profile(small, fitting);
+        }
+    }
+    if (plain) g_object_unref(plain);
+    if (small) g_object_unref(small);
+    return result;
+}
+
 enum crenderer_outcome crenderer_render(
     const void *source, size_t length, const struct crenderer_wish *wish, struct crenderer_picture *picture, char *why,
     size_t room) {
     memset(picture, 0, sizeof *picture);
+    vips_error_clear();
     const char *loader = vips_foreign_find_load_buffer(source, length);
     enum crenderer_format own = format_of(loader);
     if (own == CRENDERER_SOURCE || (strstr(loader, "Heif") && has_hevc(source, length))) {
@@ -133,18 +214,15 @@ enum crenderer_outcome crenderer_render(
     }
     picture->format = wish->format == CRENDERER_SOURCE ? own : wish->format;
 
-    /* Its header alone. */
-    VipsImage *header = vips_image_new_from_buffer(source, length, "", "access", VIPS_ACCESS_SEQUENTIAL, NULL);
-    if (!header) {
+    VipsImage *image = open_source(source, length, loader, 1);
+    if (!image) {
         take_reason(why, room);
         return CRENDERER_BROKEN;
     }
-    uint64_t width = (uint64_t)vips_image_get_width(header), height = (uint64_t)vips_image_get_page_height(header);
-    /* Only these are brought into sRGB by profiles, which takes as long as all the rest. */
-    int has_profile = vips_image_get_typeof(header, VIPS_META_ICC_NAME) != 0
-        || vips_image_get_interpretation(header) == VIPS_INTERPRETATION_CMYK;
-    g_object_unref(header);
+    /* From the header: nothing is decoded yet. */
+    uint64_t width = (uint64_t)vips_image_get_width(image), height = (uint64_t)vips_image_get_height(image);
     if (width * height > wish->most_pixels) {
+        g_object_unref(image);
         snprintf(why, room, "%llu x %llu pixels", (unsigned long long)width, (unsigned long long)height);
         return CRENDERER_TOO_MANY_PIXELS;
     }
@@ -152,22 +230,26 @@ enum crenderer_outcome crenderer_render(
     int covers = wish->fit == CRENDERER_COVER;
     /* A square that is to be filled is no larger than the picture is. */
     int side = (int)(covers && shorter < wish->side ? shorter : wish->side);
+    double shrink = shrink_on_load(image, side, covers);
+    if ((strstr(loader, "Jpeg") && shrink >= 4) || (strstr(loader, "Webp") && shrink > 1)) {
+        g_object_unref(image);
+        image = open_source(source, length, loader, shrink);
+    }
 
     VipsImage *small = NULL, *plain = NULL;
-    int result = vips_thumbnail_buffer(
-        (void *)source, length, &small, side, "height", side, "size", VIPS_SIZE_DOWN, "crop",
-        covers ? VIPS_INTERESTING_CENTRE : VIPS_INTERESTING_NONE, "fail_on", VIPS_FAIL_ON_TRUNCATED,
-        has_profile ? "export_profile" : NULL, "srgb", NULL);
+    int result = image ? fit_in_color(image, side, covers, &small) : -1;
     if (result == 0) result = make_plain(small, picture->format, &plain);
     if (result == 0) {
         picture->width = (uint32_t)vips_image_get_width(plain);
         picture->height = (uint32_t)vips_image_get_height(plain);
         result = save(plain, picture->format, picture);
     }
+    if (result == 0 && is_truncated()) result = -1;
     if (plain) g_object_unref(plain);
     if (small) g_object_unref(small);
-    if (result == 0) return CRENDERER_DONE;
+    if (image) g_object_unref(image);
     take_reason(why, room);
+    if (result == 0) return CRENDERER_DONE;
     crenderer_free(picture);
     return CRENDERER_BROKEN;
 }

@@ -7,6 +7,8 @@ extension FetcherClient {
     struct State {
         var settings: FetcherSettings
         var isEnded = false
+        /// Whether the process that starts fetchers has ended: ``HelperStarter``.
+        var cannotStart = false
         /// The fetcher that there is.
         var connection: NIOLoopBound<FetcherConnection>?
         /// What it has not been told yet, and whether the thread knows.
@@ -73,6 +75,9 @@ extension FetcherClient.State {
     /// - Throws: when the uid has too many already, or nobody is there to answer.
     mutating func expect(_ next: FetcherClient.Expected) throws(TokenFailure) -> UInt64 {
         if isEnded { throw .shuttingDown }
+        if cannotStart {
+            throw .origin("the process that downloads has ended and cannot be started again: restart thumbcached")
+        }
         guard connection != nil else {
             throw .origin("the process that downloads has ended and is started again: try again then")
         }

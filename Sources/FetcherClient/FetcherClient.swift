@@ -1,4 +1,5 @@
 import FetcherProtocol
+import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
@@ -178,7 +179,12 @@ package final class FetcherClient: ImageFetching, TokenFetching {
             if state.withLockedValue({ $0.isEnded }) { return connection.close() }
             if mustCall { flush() }
         } catch {
-            lost("it cannot be had: \(error)")
+            if (error as? SystemError)?.code == EPIPE {
+                state.withLockedValue { $0.cannotStart = true }
+                log.error("no process that downloads can be started", metadata: ["reason": "\(error)"])
+            } else {
+                lost("it cannot be had: \(error)")
+            }
         }
     }
 

@@ -1,9 +1,11 @@
 import CLinux
 import Glibc
+import NIOConcurrencyHelpers
 
 /// How a process is had that does for the daemon what the daemon may not: speak with the network, or decode a picture.
 public protocol HelperLink: Sendable {
-    /// A socket that leads to one that nobody else speaks with. It does not block.
+    /// A non-blocking socket to a process, which serves nobody else over it.
+    /// - Throws: EPIPE if no process can be had until the daemon starts again.
     func open() throws(SystemError) -> CInt
 }
 
@@ -28,50 +30,86 @@ public struct HelperUnit: HelperLink {
     }
 }
 
-/// One of the daemon's own, where nobody else starts it.
+/// Starts helpers where systemd does not.
 ///
-/// The daemon gives up the right to start programs. So it starts one before, which starts a process for each socket
-/// that it is handed, and ends with the daemon.
-public final class HelperStarter: HelperLink {
-    /// Leads to it.
+/// The daemon gives up the right to start programs. Before, it starts a process that keeps it: this one starts the programs
+/// of a fixed list, each with a socket of the daemon's as its standard input, and ends with the daemon.
+public final class HelperStarter: Sendable {
     private let descriptor: CInt
-    private let program: String
+    private let programs: [String]
 
-    /// - Parameter program: the path of `thumbcached-fetcher`, say.
-    /// - Throws: where there is no such program, or the system starts none.
-    public init(program: String, arguments: [String] = []) throws(SystemError) {
+    /// - Parameters:
+    ///   - executable: the path of a program that calls ``serve(_:)`` with `programs` when it is run with `arguments`.
+    ///   - name: what the process is called: its first argument.
+    ///   - programs: the paths of at most 256 programs.
+    /// - Throws: if the system starts no process.
+    public init(
+        _ executable: String, name: String, arguments: [String], programs: [String]
+    ) throws(SystemError) {
         let (own, its) = try Self.pair(SOCK_SEQPACKET)
         defer { close(its) }
         do throws(SystemError) {
-            try Self.spawn(program, arguments, on: its)
+            try Self.spawn(executable, [name] + arguments, Self.environment(), on: its)
         } catch {
             close(own)
             throw error
         }
-        descriptor = own
-        self.program = program
+        (descriptor, self.programs) = (own, programs)
     }
 
     deinit { close(descriptor) }
 
-    public func open() throws(SystemError) -> CInt {
-        let (own, its) = try Self.pair(SOCK_STREAM)
-        defer { close(its) }
-        guard clinux_send_descriptor(descriptor, its) == 0 else {
-            let error = SystemError("hand a socket to \(program)")
-            close(own)
-            throw error
-        }
-        // The other end blocks, this one does not.
-        guard fcntl(own, F_SETFL, O_NONBLOCK) == 0 else {
-            let error = SystemError("fcntl")
-            close(own)
-            throw error
-        }
-        return own
+    /// A helper that is started for each connection.
+    public func one(_ index: Int) -> any HelperLink { StartedHelper(starter: self, index: index) }
+
+    /// A helper that serves all connections, and ends by itself when it has none.
+    public func shared(_ index: Int) -> any HelperLink { SharedHelper(starter: self, index: index) }
+
+    /// Starts a program with `socket` as its standard input. The caller closes the socket.
+    fileprivate func start(_ index: Int, on socket: CInt) throws(SystemError) {
+        guard clinux_send_descriptor(descriptor, socket, UInt8(index)) != 0 else { return }
+        let code = errno
+        let gone = code == EPIPE || code == ECONNRESET
+        throw SystemError(
+            "start \(programs[index])\(gone ? " (the process that starts it has ended: restart thumbcached)" : "")",
+            code: gone ? EPIPE : code)
     }
 
-    private static func pair(_ type: __socket_type) throws(SystemError) -> (CInt, CInt) {
+    /// The started process: starts a program for each socket that comes over standard input. Returns when the daemon has
+    /// ended.
+    public static func serve(_ programs: [String]) throws(SystemError) {
+        try becomeUndumpable()
+        // Nothing that the daemon was passed stays open here.
+        guard clinux_close_from(3) == 0 else { throw SystemError("close inherited descriptors") }
+        // How the programs end is of no interest.
+        signal(SIGCHLD, SIG_IGN)
+        while true {
+            var index = UInt8()
+            let socket = clinux_receive_descriptor(STDIN_FILENO, &index)
+            guard socket >= 0 else {
+                let code = errno
+                if code == 0 { return }
+                // Possibly for want of a descriptor. The daemon sees that its end is closed.
+                if code == EPROTO { continue }
+                throw SystemError("receive a socket to start a helper on", code: code)
+            }
+            defer { close(socket) }
+            guard programs.indices.contains(Int(index)) else { continue }
+            do throws(SystemError) {
+                try spawn(programs[Int(index)], [programs[Int(index)]], inherited(), on: socket)
+            } catch {
+                // The daemon finds its end closed, and tries again after a pause.
+                write("thumbcached: \(error)\n")
+            }
+        }
+    }
+
+    private static func write(_ line: String) {
+        var line = line
+        _ = line.withUTF8 { Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+
+    fileprivate static func pair(_ type: __socket_type) throws(SystemError) -> (CInt, CInt) {
         var ends: (CInt, CInt) = (-1, -1)
         let code = withUnsafeMutableBytes(of: &ends) { ends in
             socketpair(
@@ -90,20 +128,28 @@ public final class HelperStarter: HelperLink {
         ]
     }
 
-    private static func environment() -> [UnsafeMutablePointer<CChar>?] {
-        var all: [UnsafeMutablePointer<CChar>?] = []
+    private static func environment() -> [String] {
+        inherited().filter { line in
+            let name = line.prefix { $0 != "=" }
+            return passed.contains(name) || name.hasPrefix("THUMBCACHED_")
+        }
+    }
+
+    private static func inherited() -> [String] {
+        var all: [String] = []
         var next = environ
         while let line = next.pointee {
-            let name = String(cString: line).prefix { $0 != "=" }
-            if passed.contains(name) || name.hasPrefix("THUMBCACHED_") { all.append(strdup(line)) }
+            all.append(String(cString: line))
             next += 1
         }
         return all
     }
 
-    private static func spawn(_ program: String, _ arguments: [String], on socket: CInt) throws(SystemError) {
-        let environment = environment()
-        let words = ([program] + arguments).map { (word: String) in strdup(word) }
+    private static func spawn(
+        _ program: String, _ arguments: [String], _ environment: [String], on socket: CInt
+    ) throws(SystemError) {
+        let environment = environment.map { (line: String) in strdup(line) }
+        let words = arguments.map { (word: String) in strdup(word) }
         defer { for text in environment + words { free(text) } }
         var (actions, attributes) = (posix_spawn_file_actions_t(), posix_spawnattr_t())
         posix_spawn_file_actions_init(&actions)
@@ -123,4 +169,69 @@ public final class HelperStarter: HelperLink {
                 code: code)
         }
     }
+}
+
+private struct StartedHelper: HelperLink {
+    let starter: HelperStarter
+    let index: Int
+
+    func open() throws(SystemError) -> CInt {
+        try connected { (socket) throws(SystemError) in try starter.start(index, on: socket) }
+    }
+}
+
+private final class SharedHelper: HelperLink {
+    private let starter: HelperStarter
+    private let index: Int
+    /// Leads to the running process; -1 before the first.
+    private let handing = NIOLockedValueBox<CInt>(-1)
+
+    init(starter: HelperStarter, index: Int) { (self.starter, self.index) = (starter, index) }
+
+    deinit { handing.withLockedValue { if $0 >= 0 { close($0) } } }
+
+    func open() throws(SystemError) -> CInt {
+        try connected { (socket) throws(SystemError) in try hand(socket) }
+    }
+
+    private func hand(_ socket: CInt) throws(SystemError) {
+        try handing.withLockedValue { current in
+            Result { () throws(SystemError) in
+                if current >= 0, clinux_send_descriptor(current, socket, 0) == 0 { return }
+                // It has ended, or ends and receives nothing more.
+                let (own, its) = try HelperStarter.pair(SOCK_SEQPACKET)
+                defer { close(its) }
+                guard clinux_send_descriptor(own, socket, 0) == 0 else {
+                    let error = SystemError("send a descriptor")
+                    close(own)
+                    throw error
+                }
+                do throws(SystemError) {
+                    try starter.start(index, on: its)
+                } catch {
+                    close(own)
+                    throw error
+                }
+                if current >= 0 { close(current) }
+                current = own
+            }
+        }.get()
+    }
+}
+
+/// Makes a pair of stream sockets and has the second handed over.
+/// - Returns: the first, which does not block.
+private func connected(
+    _ handOver: (CInt) throws(SystemError) -> Void
+) throws(SystemError) -> CInt {
+    let (own, its) = try HelperStarter.pair(SOCK_STREAM)
+    defer { close(its) }
+    do throws(SystemError) {
+        guard fcntl(own, F_SETFL, O_NONBLOCK) == 0 else { throw SystemError("fcntl") }
+        try handOver(its)
+    } catch {
+        close(own)
+        throw error
+    }
+    return own
 }

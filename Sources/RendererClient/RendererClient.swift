@@ -12,8 +12,10 @@ import ThumbnailCache
 /// It blocks threads of a pool of its own: of these there are as many as pictures may be worked on at once.
 public final class RendererClient: ImageRendering {
     private struct State {
-        /// Connections that wait for work, the oldest first.
-        var idle: [(uid: UInt32, worker: WorkerConnection)] = []
+        /// Connections without work, the one that has waited longest first.
+        var idle: [Idle] = []
+        /// Closes the first of them when it is due.
+        var timer: (any Timer)?
         /// What is being made, by its number.
         var working: [UInt32: Work] = [:]
         var isShutDown = false
@@ -30,24 +32,32 @@ public final class RendererClient: ImageRendering {
         var worker: WorkerConnection?
     }
 
-    /// Connections kept open without work. Their workers end by themselves soon.
+    private struct Idle {
+        let uid: UInt32
+        let limits: WorkerLimits
+        let worker: WorkerConnection
+        /// When it is closed: milliseconds of ``Timekeeping/uptime``.
+        let end: Int64
+    }
+
+    /// Connections kept open without work.
     private static var mostIdle: Int { 16 }
+    /// Milliseconds without work after which a worker's connection is closed. The renderer kills the worker then, whatever
+    /// it does.
+    private static var longestIdle: Int64 { 10_000 }
     /// Milliseconds without a renderer before another is looked for.
     private static let backoff = Backoff(base: 1_000, most: 60_000)
 
     private let link: any HelperLink
     private let pool: any BlockingPool
-    private let now: @Sendable () -> Int64
+    private let time: any Timekeeping
     private let log: Logger
     private let state = NIOLockedValueBox(State())
 
     /// - Parameters:
     ///   - pool: a thread for each picture that may be worked on at once. It shares them out among uids.
-    ///   - now: milliseconds of a clock that nobody sets.
-    package init(
-        link: any HelperLink, pool: any BlockingPool, now: @escaping @Sendable () -> Int64, log: Logger
-    ) {
-        (self.link, self.pool, self.now, self.log) = (link, pool, now, log)
+    package init(link: any HelperLink, pool: any BlockingPool, time: any Timekeeping, log: Logger) {
+        (self.link, self.pool, self.time, self.log) = (link, pool, time, log)
     }
 
     public func render(
@@ -55,7 +65,7 @@ public final class RendererClient: ImageRendering {
         onEnd: @escaping @Sendable (Result<ByteBuffer, RenditionFailure>) -> Void
     ) {
         guard source.readableBytes <= RenderRequest.longestPicture else { return onEnd(.failure(.badPicture)) }
-        let isPaused = state.withLockedValue { $0.retryAt > now() }
+        let isPaused = state.withLockedValue { $0.retryAt > time.uptime }
         if isPaused { return onEnd(.failure(.unavailable)) }
         pool.submit(for: uid) { [self] in
             onEnd(render(source, wish, for: uid, isWanted: isWanted))
@@ -69,7 +79,7 @@ public final class RendererClient: ImageRendering {
             state.idle.removeAll { $0.uid == uid }
             return ended
         }
-        for (_, worker) in ended { worker.close() }
+        for idle in ended { idle.worker.close() }
     }
 
     // MARK: One picture
@@ -87,11 +97,12 @@ public final class RendererClient: ImageRendering {
         // Asked when ``forget(_:)`` already knows of it: what is purged behind this is in no worker that lives on.
         guard isWanted() else { return .failure(.unavailable) }
         let request = RenderRequest(source, wish, number: number)
-        // One that waited may have ended meanwhile, which says nothing of the picture.
-        if let worker = takeIdle(uid, for: number), let answer = ask(worker, request, source, wish, for: uid) {
+        let limits = WorkerLimits(pixels: UInt32(clamping: wish.mostPixels))
+        // An idle worker may have ended meanwhile, which says nothing of the picture.
+        if let worker = takeIdle(uid, limits, for: number), let answer = ask(worker, request, source, wish, for: uid) {
             return answer
         }
-        guard let worker = newWorker(for: number) else { return .failure(.unavailable) }
+        guard let worker = newWorker(limits, for: number) else { return .failure(.unavailable) }
         return ask(worker, request, source, wish, for: uid) ?? .failure(.badPicture)
     }
 
@@ -102,7 +113,7 @@ public final class RendererClient: ImageRendering {
     ) -> Result<ByteBuffer, RenditionFailure>? {
         do {
             let answer = try worker.ask(request, source, mostBytes: wish.mostBytes)
-            keep(worker, uid, of: request.number)
+            keep(worker, uid, WorkerLimits(pixels: UInt32(clamping: wish.mostPixels)), of: request.number)
             return answer.map { .success($0) } ?? .failure(.badPicture)
         } catch {
             discard(worker, of: request.number)
@@ -111,9 +122,9 @@ public final class RendererClient: ImageRendering {
         }
     }
 
-    private func takeIdle(_ uid: UInt32, for number: UInt32) -> WorkerConnection? {
+    private func takeIdle(_ uid: UInt32, _ limits: WorkerLimits, for number: UInt32) -> WorkerConnection? {
         let worker = state.withLockedValue { state -> WorkerConnection? in
-            guard let index = state.idle.lastIndex(where: { $0.uid == uid }) else { return nil }
+            guard let index = state.idle.lastIndex(where: { $0.uid == uid && $0.limits == limits }) else { return nil }
             return state.idle.remove(at: index).worker
         }
         if let worker { use(worker, for: number) }
@@ -134,22 +145,42 @@ public final class RendererClient: ImageRendering {
         worker.close()
     }
 
-    private func keep(_ worker: WorkerConnection, _ uid: UInt32, of number: UInt32) {
+    private func keep(_ worker: WorkerConnection, _ uid: UInt32, _ limits: WorkerLimits, of number: UInt32) {
         let surplus = state.withLockedValue { state -> WorkerConnection? in
             defer { state.working[number]?.worker = nil }
             guard state.working[number]?.isForgotten == false else { return worker }
             if state.isShutDown { return worker }
-            state.idle.append((uid, worker))
+            let end = time.uptime + Self.longestIdle
+            state.idle.append(Idle(uid: uid, limits: limits, worker: worker, end: end))
+            setTimer(&state)
             return state.idle.count > Self.mostIdle ? state.idle.removeFirst().worker : nil
         }
         surplus?.close()
     }
 
-    private func newWorker(for number: UInt32) -> WorkerConnection? {
+    /// Sets a timer for the connection that has waited longest, unless one is set.
+    private func setTimer(_ state: inout State) {
+        guard state.timer == nil, let first = state.idle.first else { return }
+        state.timer = time.after(milliseconds: max(1, first.end - time.uptime)) { [self] in closeIdle() }
+    }
+
+    private func closeIdle() {
+        let ended = state.withLockedValue { state in
+            state.timer = nil
+            let now = time.uptime
+            let ended = state.idle.prefix { $0.end <= now }
+            state.idle.removeFirst(ended.count)
+            setTimer(&state)
+            return ended
+        }
+        for idle in ended { idle.worker.close() }
+    }
+
+    private func newWorker(_ limits: WorkerLimits, for number: UInt32) -> WorkerConnection? {
         // Others that waited for their turn may have tried meanwhile.
-        if state.withLockedValue({ $0.retryAt > now() }) { return nil }
+        if state.withLockedValue({ $0.retryAt > time.uptime }) { return nil }
         do {
-            let worker = try openWorker(for: number)
+            let worker = try openWorker(limits, for: number)
             let wasAway = state.withLockedValue { state in
                 defer { (state.failures, state.retryAt) = (0, 0) }
                 return state.failures > 0
@@ -159,7 +190,7 @@ public final class RendererClient: ImageRendering {
         } catch {
             let isFirst = state.withLockedValue { state in
                 state.failures += 1
-                state.retryAt = now() + Self.backoff.ceiling(attempt: state.failures)
+                state.retryAt = time.uptime + Self.backoff.ceiling(attempt: state.failures)
                 return state.failures == 1 && !state.isShutDown
             }
             if isFirst {
@@ -172,11 +203,11 @@ public final class RendererClient: ImageRendering {
     }
 
     /// One that has greeted: should it end from then on, the picture did it.
-    private func openWorker(for number: UInt32) throws -> WorkerConnection {
-        let worker = WorkerConnection(try link.open(), now: now)
+    private func openWorker(_ limits: WorkerLimits, for number: UInt32) throws -> WorkerConnection {
+        let worker = WorkerConnection(try link.open(), now: { [time] in time.uptime })
         use(worker, for: number)
         do {
-            try worker.awaitGreeting()
+            try worker.greet(limits)
             return worker
         } catch {
             discard(worker, of: number)
@@ -189,10 +220,11 @@ public final class RendererClient: ImageRendering {
         let idle = state.withLockedValue { state in
             state.isShutDown = true
             for work in state.working.values { work.worker?.interrupt() }
-            defer { state.idle = [] }
+            defer { (state.idle, state.timer) = ([], nil) }
+            state.timer?.cancel()
             return state.idle
         }
-        for (_, worker) in idle { worker.close() }
+        for idle in idle { idle.worker.close() }
     }
 }
 
@@ -201,7 +233,6 @@ extension RenderRequest {
         self.init(
             length: source.readableBytes, number: number, side: wish.side,
             fit: wish.style.fit == .cover ? .cover : .contain,
-            format: PictureFormat(rawValue: wish.style.format.rawValue) ?? .source,
-            mostPixels: UInt32(clamping: wish.mostPixels))
+            format: PictureFormat(rawValue: wish.style.format.rawValue) ?? .source)
     }
 }

@@ -29,12 +29,16 @@ struct WorkerConnection: Sendable {
     /// Has whoever waits for it fail.
     func interrupt() { shutdown(descriptor, CInt(SHUT_RDWR)) }
 
-    /// Blocks until the worker has greeted.
-    /// - Throws: where there is none.
-    func awaitGreeting() throws {
-        let greeting = try read(1, by: now() + Self.longestGreeting)
+    /// Sends the limits and blocks until the worker has greeted.
+    /// - Throws: if there is no worker, or it does not greet in time.
+    func greet(_ limits: WorkerLimits) throws {
+        let deadline = now() + Self.longestGreeting
+        var message = ByteBuffer()
+        limits.write(to: &message)
+        try message.withUnsafeReadableBytes { try write($0, by: deadline) }
+        let greeting = try read(1, by: deadline)
         guard greeting.getInteger(at: greeting.readerIndex) == WorkerGreeting.byte else {
-            throw Failure(description: "its greeting is none")
+            throw Failure(description: "invalid greeting from the renderer")
         }
     }
 

@@ -21,10 +21,10 @@ public enum PictureFormat: UInt8, Sendable, Hashable {
 
 /// A picture in another size, as the daemon asks a worker for it: this head, then the picture.
 ///
-/// Big-endian: length (4 bytes), number (4), side (2), fit (1), format (1), pixels (4).
+/// Big-endian: length (4 bytes), number (4), side (2), fit (1), format (1).
 public struct RenderRequest: Sendable, Hashable {
     /// Bytes of the head.
-    public static let headLength = 16
+    public static let headLength = 12
     /// Bytes of a picture that a worker takes; a longer one ends the connection.
     public static let longestPicture = 64 << 20
 
@@ -36,31 +36,26 @@ public struct RenderRequest: Sendable, Hashable {
     public var side: UInt16
     public var fit: PictureFit
     public var format: PictureFormat
-    /// Width times height that the source may have, by its header.
-    public var mostPixels: UInt32
 
-    public init(
-        length: Int, number: UInt32, side: UInt16, fit: PictureFit, format: PictureFormat, mostPixels: UInt32
-    ) {
+    public init(length: Int, number: UInt32, side: UInt16, fit: PictureFit, format: PictureFormat) {
         (self.length, self.number, self.side) = (length, number, side)
-        (self.fit, self.format, self.mostPixels) = (fit, format, mostPixels)
+        (self.fit, self.format) = (fit, format)
     }
 
     public func write(to buffer: inout ByteBuffer) {
-        buffer.writeMultipleIntegers(UInt32(length), number, side, fit.rawValue, format.rawValue, mostPixels)
+        buffer.writeMultipleIntegers(UInt32(length), number, side, fit.rawValue, format.rawValue)
     }
 
     /// Takes the head.
     /// - Returns: nil where it is none: too short, a side of 0, a word that is not known, a picture that is too long.
     public init?(_ buffer: inout ByteBuffer) {
         guard
-            let (length, number, side, fit, format, mostPixels) = buffer.readMultipleIntegers(
-                as: (UInt32, UInt32, UInt16, UInt8, UInt8, UInt32).self),
+            let (length, number, side, fit, format) = buffer.readMultipleIntegers(
+                as: (UInt32, UInt32, UInt16, UInt8, UInt8).self),
             side > 0, length <= Self.longestPicture, let fit = PictureFit(rawValue: fit),
             let format = PictureFormat(rawValue: format)
         else { return nil }
-        self.init(
-            length: Int(length), number: number, side: side, fit: fit, format: format, mostPixels: mostPixels)
+        self.init(length: Int(length), number: number, side: side, fit: fit, format: format)
     }
 }
 

@@ -22,38 +22,6 @@ enum FetcherProgram {
 
     // MARK: Being started
 
-    /// Starts a fetcher, in a process of its own, for each socket that comes. Ends when nobody can send any more.
-    static func startFetchers() throws {
-        // Nothing that the daemon was passed stays open here.
-        guard clinux_close_from(3) == 0 else { throw SystemError("close what was inherited") }
-        // Nobody asks how they ended.
-        signal(SIGCHLD, SIG_IGN)
-        while true {
-            let socket = clinux_receive_descriptor(STDIN_FILENO)
-            guard socket >= 0 else {
-                let code = errno
-                if code == 0 { return }
-                // For want of a descriptor it may be; whoever sent it sees that nobody has it.
-                if code == EPROTO { continue }
-                throw SystemError("receive a socket to start a fetcher on", code: code)
-            }
-            defer { close(socket) }
-            var actions = posix_spawn_file_actions_t()
-            posix_spawn_file_actions_init(&actions)
-            defer { posix_spawn_file_actions_destroy(&actions) }
-            posix_spawn_file_actions_adddup2(&actions, socket, STDIN_FILENO)
-            let name = strdup("thumbcached-fetcher")
-            defer { free(name) }
-            var pid = pid_t()
-            // As another process and not as a copy of this one: each has its memory elsewhere, for whoever guesses.
-            let code = posix_spawn(&pid, "/proc/self/exe", &actions, nil, [name, nil], environ)
-            // The daemon finds its end closed, and tries again after a pause of its own.
-            if code != 0 {
-                StandardError().write("thumbcached-fetcher: \(SystemError("start a fetcher", code: code))\n")
-            }
-        }
-    }
-
     /// The socket that leads to the daemon: the first who connects where systemd listens, else standard input.
     static func connection() throws(SystemError) -> CInt {
         var connection = STDIN_FILENO

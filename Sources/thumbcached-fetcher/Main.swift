@@ -19,9 +19,6 @@ struct FetcherCommand: ParsableCommand {
             """,
         version: Version.current)
 
-    @Flag(help: "Start a fetcher for each socket that comes over standard input.")
-    var startFetchers = false
-
     static func main() {
         guard clinux_fill_standard_descriptors() == 0 else { fail("open /dev/null: \(SystemError("open").reason)") }
         main(nil)
@@ -32,7 +29,6 @@ struct FetcherCommand: ParsableCommand {
         umask(0o077)
         clinux_overwrite_freed_memory()
         do {
-            if startFetchers { return try FetcherProgram.startFetchers() }
             try FetcherProgram.serve(try FetcherProgram.connection())
         } catch {
             Self.fail("\(error)")

@@ -2,12 +2,15 @@ import CLinux
 import Glibc
 import LinuxSupport
 
-/// Where a worker's connection to the daemon comes from.
+/// Where the program's connections come from.
 enum Connections {
-    /// A listening socket, which systemd passes: sd_listen_fds(3).
+    /// A listening socket from systemd: sd_listen_fds(3).
     case listener(CInt)
-    /// A socket through which the daemon that started this hands over one descriptor after another.
+    /// A socket through which the daemon that started the program hands over one descriptor after another.
     case handedOver(CInt)
+    /// The same after ``endWaiting()``: only what was sent before.
+    case remaining(CInt)
+    case ended
 
     static func passed() throws(SystemError) -> Self {
         let sockets = getenv("LISTEN_FDS").map { String(cString: $0) }
@@ -20,26 +23,51 @@ enum Connections {
         return .listener(3)
     }
 
-    /// What to watch for the next.
+    /// What to watch for the next; -1 if there is no next.
     var descriptor: CInt {
         switch self {
-        case .listener(let descriptor), .handedOver(let descriptor): descriptor
+        case .listener(let descriptor), .handedOver(let descriptor), .remaining(let descriptor): descriptor
+        case .ended: -1
         }
     }
 
+    var isEnding: Bool {
+        switch self {
+        case .listener, .handedOver: false
+        case .remaining, .ended: true
+        }
+    }
+
+    var haveEnded: Bool { descriptor == -1 }
+
+    /// Makes ``next()`` return what has come by now, then ``Next/end``. What comes later starts the program again: systemd
+    /// keeps its socket, and the daemon sees that this one does not receive any more.
+    mutating func endWaiting() {
+        switch self {
+        case .listener: self = .ended
+        case .handedOver(let socket):
+            shutdown(socket, CInt(SHUT_RD))
+            self = .remaining(socket)
+        case .remaining, .ended: break
+        }
+    }
+
+    /// Ends ``descriptor``.
+    mutating func forget() { self = .ended }
+
     enum Next {
         case connection(CInt)
-        /// It went away before it was taken.
+        /// The connection was closed before it was accepted.
         case none
-        /// There will be no more.
+        /// No more connections can come.
         case end
     }
 
-    /// The next, where there is one.
+    /// The next connection, if there is one.
     func next() throws(SystemError) -> Next {
         switch self {
         case .listener(let listener):
-            // Nothing is ever executed here, or by a worker, that it could be left open for.
+            // Neither the program nor a worker executes another, for which this descriptor could stay open.
             let connection = accept(listener, nil, nil)
             if connection >= 0 { return .connection(connection) }
             let code = errno
@@ -47,14 +75,15 @@ enum Connections {
                 throw SystemError("accept a connection", code: code)
             }
             return .none
-        case .handedOver(let socket):
-            let connection = clinux_receive_descriptor(socket)
+        case .handedOver(let socket), .remaining(let socket):
+            let connection = clinux_receive_descriptor(socket, nil)
             if connection >= 0 { return .connection(connection) }
             let code = errno
             if code == 0 { return .end }
-            // For want of a descriptor it may be; whoever sent it sees that nobody has it.
+            // Possibly for want of a descriptor. The daemon sees that its end is closed.
             guard [EPROTO, EINTR, EAGAIN].contains(code) else { throw SystemError("receive a socket", code: code) }
             return .none
+        case .ended: return .end
         }
     }
 }

@@ -19,6 +19,9 @@ struct RendererCommand: ParsableCommand {
             """,
         version: Version.current)
 
+    @Option(help: ArgumentHelp("Seconds without a connection after which the program ends.", valueName: "seconds"))
+    var idle = 10
+
     static func main() {
         guard clinux_fill_standard_descriptors() == 0 else { fail("open /dev/null: \(SystemError("open").reason)") }
         main(nil)
@@ -28,7 +31,7 @@ struct RendererCommand: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         umask(0o077)
         do {
-            var program = try RendererProgram(Connections.passed())
+            var program = try RendererProgram(Connections.passed(), patience: max(0, idle))
             try program.serve()
         } catch {
             Self.fail("\(error)")

@@ -9,27 +9,36 @@ import RendererProtocol
 /// A process that makes renditions of one user's pictures, one after another, and has given up everything else before
 /// the first byte of one arrives.
 struct Worker {
-    /// Milliseconds without a request, behind which it ends.
-    private static var patience: CInt { 10_000 }
     /// Seconds that one picture may take.
     private static var longestPicture: Int { 10 }
-    /// Seconds of processor time behind which the next request finds another worker. The kernel ends it at twice that.
-    private static var mostTime: Int { 60 }
-    /// Bytes of memory beyond what it begins with.
-    private static var mostMemory: Int { 512 << 20 }
+    /// Seconds after which the worker ends instead of waiting for another request. This bounds how many threads libvips
+    /// starts again after they were idle for 15 seconds, and so ``RendererProgram`` can tell a worker that starts
+    /// threads for other purposes.
+    private static var longestLife: Int64 { 60 }
+    /// Bytes of address space for each pixel of the largest source. Measured: an animated WebP takes 18.5, an AVIF of 12
+    /// bits 16, an interlaced PNG with 16 bits and opacity 8.
+    private static var memoryPerPixel: Int { 24 }
+    /// Bytes of address space for stacks, the source, the result, and what libraries allocate for every source.
+    private static var memoryForEach: Int { 192 << 20 }
 
     private let connection: CInt
+    private let limits: WorkerLimits
 
     /// Serves a connection, and ends the process. The caller is a copy of the parent, and has one thread.
-    static func run(on connection: CInt, of parent: pid_t) -> Never {
+    /// - Parameter reports: leads to the parent, which decides whether a thread may start.
+    static func run(on connection: CInt, reports: CInt, of parent: pid_t) -> Never {
         do {
             crenderer_give_way()
-            let worker = Worker(connection: try confine(keeping: connection, of: parent))
+            guard var first = try read(WorkerLimits.length, from: connection), let limits = WorkerLimits(&first) else {
+                _exit(0)
+            }
+            let kept = try confine(keeping: connection, limits, reports: reports, of: parent)
+            let worker = Worker(connection: kept, limits: limits)
             try worker.greet()
             try worker.serve()
             _exit(0)
         } catch {
-            // Behind the confinement nobody hears it: its standard error is closed as well.
+            // Once confined, the worker has no standard error any more.
             StandardError().write("thumbcached-renderer: \(error)\n")
             _exit(1)
         }
@@ -38,9 +47,11 @@ struct Worker {
     // MARK: Giving up
 
     /// - Returns: the connection, the only descriptor that is left.
-    private static func confine(keeping connection: CInt, of parent: pid_t) throws -> CInt {
-        try limit(RLIMIT_AS, memory() + mostMemory)
-        try limit(RLIMIT_CPU, 2 * mostTime)
+    private static func confine(
+        keeping connection: CInt, _ limits: WorkerLimits, reports: CInt, of parent: pid_t
+    ) throws -> CInt {
+        try limit(RLIMIT_AS, memory() + memoryForEach + Int(limits.pixels) * memoryPerPixel)
+        try limit(RLIMIT_CPU, Int(2 * longestLife))
         try limit(RLIMIT_FSIZE, 0)
         try limit(RLIMIT_CORE, 0)
         try leaveRoot()
@@ -48,11 +59,20 @@ struct Worker {
         guard crenderer_end_with(parent) == 0 else { throw SystemError("end with the parent") }
         // Without Landlock, which a kernel may lack, the filter still lets nothing be opened.
         _ = try Confinement(readable: [], writable: [], sockets: .unix).apply()
+        try reportThreads(to: reports)
         guard dup2(connection, 0) == 0, clinux_close_from(1) == 0 else { throw SystemError("keep one descriptor") }
         try limit(RLIMIT_NOFILE, 1)
         let code = crenderer_confine()
         guard code == 0 else { throw SystemError("seccomp_load", code: code) }
         return 0
+    }
+
+    /// Sends the parent the descriptor through which it allows threads to start.
+    private static func reportThreads(to parent: CInt) throws(SystemError) {
+        let listener = crenderer_report_threads()
+        // Before Linux 5.5, and where another filter has a listener already, the number of threads has no bound.
+        guard listener >= 0 else { return }
+        guard clinux_send_descriptor(parent, listener, 0) == 0 else { throw SystemError("send a descriptor") }
     }
 
     private static func limit(_ resource: __rlimit_resource, _ value: Int) throws(SystemError) {
@@ -76,29 +96,26 @@ struct Worker {
         try withUnsafeBytes(of: byte) { (bytes) throws(SystemError) in try write(bytes) }
     }
 
-    /// Returns when the daemon has closed, or wants nothing for a while.
+    /// Returns when the daemon has closed the connection, or after the answer to a request if the worker is old.
     private func serve() throws {
-        var used = 0
-        while used < Self.mostTime, waitForRequest() {
-            guard var head = try read(RenderRequest.headLength) else { return }
+        let end = Self.seconds() + Self.longestLife
+        while Self.seconds() < end {
+            guard var head = try Self.read(RenderRequest.headLength, from: connection) else { return }
             guard let request = RenderRequest(&head) else {
                 throw SystemError("understand a request", code: EPROTO)
             }
-            guard let picture = try read(request.length) else { return }
-            try answer(request, picture)
-            used = Int(nanoseconds(of: CLOCK_PROCESS_CPUTIME_ID) / 1_000_000_000)
+            guard var source = try Self.read(request.length, from: connection) else { return }
+            source.repairPicture()
+            try answer(request, source)
         }
     }
 
-    private func waitForRequest() -> Bool {
-        var wanted = pollfd(fd: connection, events: Int16(POLLIN), revents: 0)
-        return poll(&wanted, 1, Self.patience) > 0
-    }
+    private static func seconds() -> Int64 { nanoseconds(of: CLOCK_MONOTONIC) / 1_000_000_000 }
 
     private func answer(_ request: RenderRequest, _ source: ByteBuffer) throws {
         var wish = crenderer_wish(
             side: UInt32(request.side), fit: crenderer_fit(UInt32(request.fit.rawValue)),
-            format: crenderer_format(UInt32(request.format.rawValue)), most_pixels: UInt64(request.mostPixels))
+            format: crenderer_format(UInt32(request.format.rawValue)), most_pixels: UInt64(limits.pixels))
         var picture = crenderer_picture()
         var why: [CChar] = Array(repeating: 0, count: 256)
         // A picture that takes longer ends the process: the default action of SIGALRM.
@@ -139,10 +156,10 @@ struct Worker {
 
     // MARK: Bytes
 
-    /// nil when the daemon has closed.
-    private func read(_ count: Int) throws(SystemError) -> ByteBuffer? {
+    /// - Returns: nil when the daemon has closed the connection.
+    private static func read(_ count: Int, from connection: CInt) throws(SystemError) -> ByteBuffer? {
         var buffer = ByteBuffer()
-        buffer.reserveCapacity(count)
+        buffer.reserveCapacity(count + ByteBuffer.roomForRepair)
         while buffer.readableBytes < count {
             let missing = count - buffer.readableBytes
             var got = 0

@@ -46,6 +46,9 @@ struct Main: ParsableCommand {
             "\(alternatives(Logger.Level.allCases.map(\.rawValue))): over the file's log.level.", valueName: "level"))
     var logLevel: Logger.Level?
 
+    @Option(name: .customLong("start-helper"), help: .hidden)
+    var helpers: [String] = []
+
     /// First of all, lest a socket or a file of the store's come to be the log that nobody wants.
     ///
     /// Not async: the main thread of an async program is libdispatch's, which traps where descriptors or threads are
@@ -62,6 +65,13 @@ struct Main: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         // What the daemon makes is nobody else's, whatever mode is asked for.
         umask(0o077)
+        if !helpers.isEmpty {
+            do {
+                return try HelperStarter.serve(helpers)
+            } catch {
+                Self.fail("\(error)", Self.environment())
+            }
+        }
         // Images that were evicted or sent, requests, what libraries kept; small pieces are wiped where they matter.
         clinux_overwrite_freed_memory()
         let environment = Self.environment()

@@ -4,10 +4,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tries.h"
@@ -63,10 +65,31 @@ static void try_everything(void)
     say("hostile: end%s%s%s\n", "", "", "");
 }
 
+static void *wait_for_ever(void *nothing)
+{
+    while (nanosleep(&(struct timespec){ .tv_sec = 1000 }, NULL) == 0) {}
+    return nothing;
+}
+
+/* Starts threads that never end, and sends a byte for each. Never returns. */
+static void start_threads(int count)
+{
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 65536);
+    for (int started = 0; started < count; started++) {
+        pthread_t thread;
+        if (pthread_create(&thread, &small, wait_for_ever, NULL) != 0) break;
+        if (write(0, "t", 1) != 1) _exit(1);
+    }
+    wait_for_ever(NULL);
+}
+
 /* The first thing that a renderer's worker asks of libvips. */
 const char *vips_foreign_find_load_buffer(const void *bytes, unsigned long length)
 {
     (void)bytes, (void)length;
+    if (getenv("THUMBCACHED_HOSTILE_THREADS")) start_threads(atoi(getenv("THUMBCACHED_HOSTILE_THREADS")));
     output = 0;
     pid_t child = fork();
     if (child == 0) _exit(0);

@@ -27,8 +27,25 @@ static int copy_colours(VipsImage *image, struct cprobe_picture *picture) {
     return picture->colours && picture->bands >= 3 ? 0 : -1;
 }
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+int cprobe_make_large(int side, void **bytes, size_t *length) {
+    pthread_once(&once, load);
+    VipsImage *black = NULL, *deep = NULL, *image = NULL;
+    int result = vips_black(&black, side, side, "bands", 4, NULL);
+    if (result == 0) result = vips_cast_ushort(black, &deep, NULL);
+    if (result == 0) result = vips_copy(deep, &image, "interpretation", VIPS_INTERPRETATION_RGB16, NULL);
+    if (result == 0)
+        result = vips_pngsave_buffer(image, bytes, length, "interlace", TRUE, "bitdepth", 16, "compression", 1, NULL);
+    if (image) g_object_unref(image);
+    if (deep) g_object_unref(deep);
+    if (black) g_object_unref(black);
+    return result;
+}
+
+void cprobe_free(void *bytes) { g_free(bytes); }
+
 int cprobe_decode(const void *bytes, size_t length, struct cprobe_picture *picture) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, load);
     VipsImage *image = vips_image_new_from_buffer(bytes, length, "", NULL), *plain = NULL;
     if (!image) return -1;

@@ -13,11 +13,17 @@ final class Renderer {
     private let handing: CInt
     /// 0 once it has ended.
     private var pid = pid_t()
+    /// A connection whose worker has not greeted yet.
+    let firstWorker: RendererWorker?
 
-    /// - Parameter environment: beside that of the test.
-    init(environment: [String: String] = [:]) throws {
+    /// - Parameters:
+    ///   - environment: beside that of the test.
+    ///   - idle: seconds without a connection after which the program ends.
+    ///   - hasWorker: whether to hand over a connection before the program starts: ``firstWorker``.
+    init(environment: [String: String] = [:], idle: Int = 600, hasWorker: Bool = false) throws {
         let (ours, theirs) = try Self.pair()
         handing = ours
+        firstWorker = hasWorker ? try Self.connect(through: ours) : nil
         defer { close(theirs) }
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
@@ -25,7 +31,9 @@ final class Renderer {
         posix_spawn_file_actions_adddup2(&actions, theirs, STDIN_FILENO)
         let built = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().path
         let all = ProcessInfo.processInfo.environment.merging(environment) { $1 }
-        let arguments: [UnsafeMutablePointer<CChar>?] = [strdup("thumbcached-renderer"), nil]
+        let arguments: [UnsafeMutablePointer<CChar>?] = [
+            strdup("thumbcached-renderer"), strdup("--idle"), strdup("\(idle)"), nil,
+        ]
         let variables = all.map { strdup("\($0)=\($1)") } + [nil]
         defer { for text in arguments + variables { free(text) } }
         let code = posix_spawn(&pid, "\(built)/thumbcached-renderer", &actions, nil, arguments, variables)
@@ -39,12 +47,22 @@ final class Renderer {
     }
 
     /// A connection, behind which the renderer has put a worker.
-    func worker() throws -> RendererWorker {
-        let (ours, theirs) = try Self.pair()
-        defer { close(theirs) }
-        guard clinux_send_descriptor(handing, theirs) == 0 else { throw SystemError("hand over a connection") }
-        let worker = RendererWorker(ours)
+    func worker(mostPixels: UInt32 = 50_000_000) throws -> RendererWorker {
+        let worker = try Self.connect(through: handing, mostPixels: mostPixels)
         try #require(try worker.receive(1) == [WorkerGreeting.byte])
+        return worker
+    }
+
+    private static func connect(
+        through handing: CInt, mostPixels: UInt32 = 50_000_000
+    ) throws -> RendererWorker {
+        let (ours, theirs) = try pair()
+        defer { close(theirs) }
+        guard clinux_send_descriptor(handing, theirs, 0) == 0 else { throw SystemError("hand over a connection") }
+        let worker = RendererWorker(ours)
+        var limits = ByteBuffer()
+        WorkerLimits(pixels: mostPixels).write(to: &limits)
+        try worker.send(Array(limits.readableBytesView))
         return worker
     }
 
@@ -57,6 +75,11 @@ final class Renderer {
     /// Ends it, as a daemon does that goes, and returns its status.
     func end() throws -> CInt {
         shutdown(handing, Int32(SHUT_RDWR))
+        return try waitForEnd()
+    }
+
+    /// Returns its status once it has ended by itself.
+    func waitForEnd() throws -> CInt {
         var status: CInt = 0
         guard waitpid(pid, &status, 0) == pid else { throw SystemError("waitpid") }
         pid = 0
@@ -84,25 +107,25 @@ final class RendererWorker {
 
     deinit { close(descriptor) }
 
+    /// Ends the connection, as a daemon does that needs the worker no more.
+    func hangUp() { shutdown(descriptor, CInt(SHUT_RDWR)) }
+
     struct Ended: Error {}
 
     /// The answer to a request, and the rendition's bytes.
     /// - Throws: ``Ended`` when the worker has ended.
     func render(
-        _ source: [UInt8], side: UInt16, fit: PictureFit = .cover, format: PictureFormat = .source,
-        mostPixels: UInt32 = 50_000_000
+        _ source: [UInt8], side: UInt16, fit: PictureFit = .cover, format: PictureFormat = .source
     ) throws -> (answer: RenderAnswer, bytes: [UInt8]) {
-        try ask(source, side: side, fit: fit, format: format, mostPixels: mostPixels)
+        try ask(source, side: side, fit: fit, format: format)
         return try answer()
     }
 
     /// Sends a request whose answer is not waited for.
     func ask(
-        _ source: [UInt8], side: UInt16, fit: PictureFit = .cover, format: PictureFormat = .source,
-        mostPixels: UInt32 = 50_000_000
+        _ source: [UInt8], side: UInt16, fit: PictureFit = .cover, format: PictureFormat = .source
     ) throws {
-        let request = RenderRequest(
-            length: source.count, number: 4711, side: side, fit: fit, format: format, mostPixels: mostPixels)
+        let request = RenderRequest(length: source.count, number: 4711, side: side, fit: fit, format: format)
         var frame = ByteBuffer()
         request.write(to: &frame)
         frame.writeBytes(source)
@@ -178,6 +201,14 @@ struct SeenPicture {
 }
 
 enum Pictures {
+    /// An interlaced PNG of 16 bits with opacity: its decoder holds all of it.
+    static func large(side: Int) throws -> [UInt8] {
+        var (bytes, length): (UnsafeMutableRawPointer?, Int) = (nil, 0)
+        try #require(cprobe_make_large(CInt(side), &bytes, &length) == 0, "no picture was made")
+        defer { cprobe_free(bytes) }
+        return Array(UnsafeRawBufferPointer(start: bytes, count: length))
+    }
+
     static func named(_ name: String) throws -> [UInt8] {
         let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("Pictures")
         return Array(try Data(contentsOf: folder.appendingPathComponent(name)))

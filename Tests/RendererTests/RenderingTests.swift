@@ -16,7 +16,7 @@ import Testing
     /// 48 by 32 pixels, of every kind that people have.
     static let kinds = [
         "baseline.jpg", "progressive.jpg", "cmyk.jpg", "icc.png", "palette.png", "16-bit.png", "lossy.webp",
-        "lossless.webp", "still.gif", "animated.gif", "animated.webp", "plain.avif",
+        "lossless.webp", "still.gif", "animated.gif", "animated.webp", "plain.avif", "animated.avif",
     ]
 
     @Test(arguments: kinds)
@@ -30,6 +30,93 @@ import Testing
         #expect(answer.width == 24 && answer.height == 24)
         #expect(seen.showsScene(tolerance: tolerance), "\(kind)")
         #expect(!seen.hasProfile)
+    }
+
+    @Test(arguments: [
+        "rgb-as-gray.jpg", "rgb-as-gray.png", "rgb-as-gray.webp", "rgb-as-gray.avif", "rgb-as-cmyk.jpg",
+        "rgb-as-broken.jpg", "cmyk-as-rgb.jpg", "cmyk-as-broken.jpg",
+    ])
+    func `a profile that does not describe the colors of an image is ignored`(name: String) throws {
+        let (answer, bytes) = try worker.render(try Pictures.named(name), side: 24, format: .png)
+        #expect(answer.outcome == .rendered)
+        let seen = try SeenPicture(bytes)
+        #expect(seen.showsScene(tolerance: name.hasPrefix("cmyk") ? 140 : 40), "\(name)")
+        #expect(seen.bands == 3)
+    }
+
+    @Test(arguments: ["gray-as-rgb.jpg", "gray-as-cmyk.jpg", "gray-as-broken.jpg", "gray-as-nothing.jpg"])
+    func `a gray photograph with a profile of another color space stays gray`(name: String) throws {
+        let (answer, bytes) = try worker.render(try Pictures.named(name), side: 24, format: .png)
+        #expect(answer.outcome == .rendered)
+        let seen = try SeenPicture(bytes)
+        let quarters: [(x: Double, y: Double, gray: Int)] = [
+            (0.25, 0.25, 76), (0.75, 0.25, 150), (0.25, 0.75, 29), (0.75, 0.75, 255),
+        ]
+        for quarter in quarters {
+            let color = seen.colour(quarter.x, quarter.y)
+            #expect(color.areNear(quarter.gray, within: 8), "\(name): \(color)")
+        }
+    }
+
+    @Test func `a profile that describes the colors of an image is applied`() throws {
+        let (_, swapped) = try worker.render(try Pictures.named("swapped.jpg"), side: 24, format: .png)
+        #expect(try SeenPicture(swapped).showsScene())
+        for name in ["linear-gray.jpg", "linear-gray.png"] {
+            let (_, bytes) = try worker.render(try Pictures.named(name), side: 24, format: .pixels)
+            #expect(bytes.count == 4 * 24 * 24)
+            #expect(Array(bytes.prefix(3)).areNear(188, within: 4), "\(name): \(bytes.prefix(4))")
+        }
+    }
+
+    @Test func `what the first frame of a GIF does not cover is transparent`() throws {
+        let (answer, bytes) = try worker.render(
+            try Pictures.named("partial.gif"), side: 48, fit: .contain, format: .pixels)
+        #expect(answer.outcome == .rendered && answer.width == 48 && answer.height == 32)
+        func pixel(_ column: Int, _ row: Int) -> [UInt8] {
+            let start = 4 * (row * 48 + column)
+            return Array(bytes[start..<start + 4])
+        }
+        let outside: [(Int, Int)] = [(0, 0), (47, 0), (0, 31), (47, 31), (24, 4), (6, 16)]
+        for (column, row) in outside {
+            let seen = pixel(column, row)
+            #expect(seen[3] == 0, "\(column), \(row): \(seen)")
+        }
+        // The frame: 24 x 16 pixels in the middle.
+        #expect(pixel(14, 10) == [255, 0, 0, 255])
+        #expect(pixel(34, 22) == [255, 255, 255, 255])
+    }
+
+    @Test(arguments: [
+        ("baseline.jpg", 2), ("progressive.jpg", 2), ("palette.png", 12), ("16-bit.png", 12), ("still.gif", 1),
+        ("animated.gif", 1), ("still.gif", 2),
+    ])
+    func `an image that lacks only its end marker is rendered`(name: String, missing: Int) throws {
+        let source = try Pictures.named(name)
+        let (answer, bytes) = try worker.render(source.dropLast(missing), side: 24)
+        #expect(answer.outcome == .rendered)
+        #expect(try SeenPicture(bytes).showsScene())
+    }
+
+    @Test func `a JPEG with stray bytes between its segments is rendered`() throws {
+        var source = try Pictures.named("baseline.jpg")
+        let frame = try #require(source.indices.dropLast().first { source[$0] == 0xFF && source[$0 + 1] == 0xC0 })
+        source.insert(contentsOf: [0, 0, 0], at: frame)
+        let (answer, bytes) = try worker.render(source, side: 24)
+        #expect(answer.outcome == .rendered)
+        #expect(try SeenPicture(bytes).showsScene())
+    }
+
+    @Test(arguments: ["baseline.jpg", "palette.png"])
+    func `a large image is rendered within its limit of pixels, also after other images`(first: String) throws {
+        let side = 5_000
+        let worker = try renderer.worker(mostPixels: UInt32(side * side))
+        for name in ["exif-6.jpg", "progressive.jpg", "animated.webp", "plain.avif", "bomb-bits.png", first] {
+            _ = try worker.render(try Pictures.named(name), side: 24)
+        }
+        for _ in 0..<2 {
+            #expect(try worker.render(try Pictures.large(side: side), side: 64).answer.outcome == .rendered)
+        }
+        #expect(try worker.render(try Pictures.large(side: side + 1), side: 64).answer.outcome == .tooManyPixels)
     }
 
     @Test(arguments: 1...8)
@@ -111,5 +198,9 @@ import Testing
 }
 
 extension [UInt8] {
+    func areNear(_ due: Int, within tolerance: Int) -> Bool {
+        allSatisfy { (part: UInt8) -> Bool in abs(Int(part) - due) <= tolerance }
+    }
+
     func holds(_ text: String) -> Bool { Data(self).range(of: Data(text.utf8)) != nil }
 }

@@ -100,12 +100,12 @@ void clinux_name_thread(const char *name);
 /* Waits for a permit of a sem_t for so long at most, by CLOCK_MONOTONIC: sem_clockwait(3). 0, or -1 with errno. */
 int clinux_wait_semaphore(void *semaphore, int64_t milliseconds);
 
-/* Hands a descriptor to whoever reads from the Unix socket `socket`: unix(7), SCM_RIGHTS. 0, or -1 with errno. */
-int clinux_send_descriptor(int socket, int fd);
+/* Sends a descriptor and a byte over the Unix socket `socket`: unix(7), SCM_RIGHTS. Returns 0, or -1 with errno. */
+int clinux_send_descriptor(int socket, int fd, unsigned char byte);
 
-/* The next descriptor that comes through the Unix socket `socket`, closed in programs that are started. Blocks. -1 with
- * errno 0 once the other end is closed, else with the reason. */
-int clinux_receive_descriptor(int socket);
+/* Receives the next descriptor, which is closed in programs that are started, and the byte sent with it, unless `byte` is
+ * null. Blocks. Returns -1 with errno on failure: 0 at the end, EPROTO for a message without a descriptor. */
+int clinux_receive_descriptor(int socket, unsigned char *byte);
 
 /* Closes every descriptor from `first` on: close_range(2). 0, or -1 with errno. */
 int clinux_close_from(int first);

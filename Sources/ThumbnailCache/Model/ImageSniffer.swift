@@ -196,8 +196,8 @@ extension ImageSniffer {
         var walk = BoxWalk(header: header)
         let file = 0..<header.count
         let type = try walk.box(at: 0, within: file)
-        guard try names(type, brands: [fourCC("avif"), fourCC("avis")], header) else {
-            throw ImageRefusal("an ISO media file without the brand avif or avis (HEIC and video are not kept)")
+        guard try names(type, brands: avifBrands, header) else {
+            throw ImageRefusal("an ISO media file without a brand of AVIF (HEIC and video are not kept)")
         }
         // `meta` is a full box: four bytes of version and flags come before its content.
         let meta = try walk.first(fourCC("meta"), in: type.end..<header.count)
@@ -223,6 +223,9 @@ extension ImageSniffer {
         }
         return largest
     }
+
+    /// Images, animations, animations without dependent frames, and the profiles of both: AVIF 1.1, sections 6 and 8.
+    private static let avifBrands = [fourCC("avif"), fourCC("avis"), fourCC("avio"), fourCC("MA1A"), fourCC("MA1B")]
 
     /// Whether a `ftyp` box has one of the brands, as its major or as a compatible one.
     private static func names(_ type: Box, brands: [UInt32], _ header: HeaderReader) throws(ImageRefusal) -> Bool {

@@ -55,7 +55,7 @@ struct PictureDecoder {
         let (handing, taking) = try SocketPair.make()
         let child = try ChildProgram(program, input: taking.descriptor, errors: STDERR_FILENO)
         let (ours, theirs) = try SocketPair.make()
-        guard clinux_send_descriptor(handing.descriptor, theirs.descriptor) == 0 else {
+        guard clinux_send_descriptor(handing.descriptor, theirs.descriptor, 0) == 0 else {
             throw SystemError("hand over a socket")
         }
         // Without these the end of the worker would not be the end of what can be read.
@@ -63,10 +63,9 @@ struct PictureDecoder {
         taking.close()
         try ours.setPatience(seconds: Self.patience)
         var frame = ByteBuffer()
-        RenderRequest(
-            length: source.readableBytes, number: 1, side: side, fit: .contain, format: .pixels,
-            mostPixels: Self.mostPixels
-        ).write(to: &frame)
+        WorkerLimits(pixels: Self.mostPixels).write(to: &frame)
+        RenderRequest(length: source.readableBytes, number: 1, side: side, fit: .contain, format: .pixels)
+            .write(to: &frame)
         frame.writeImmutableBuffer(source)
         try ours.send(Array(frame.readableBytesView))
         guard try ours.receive(1) == [WorkerGreeting.byte] else { throw SystemError("start a worker", code: EPROTO) }

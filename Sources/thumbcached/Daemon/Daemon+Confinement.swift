@@ -11,44 +11,61 @@ extension Daemon {
     /// The same for what makes pictures of other sizes.
     static let rendererVariable = "THUMBCACHED_RENDERER"
 
-    /// How a fetcher is had: from systemd, else by a program of the daemon's own.
-    /// - Throws: ``DaemonError`` where there is no such program.
-    static func fetcherLink(_ environment: [String: String]) throws -> any HelperLink {
+    /// How the daemon gets its helpers.
+    struct Helpers {
+        let fetcher: any HelperLink
+        /// nil if there is none: images are then served in the size in which they come.
+        let renderer: (any HelperLink)?
+    }
+
+    /// Finds the helpers: systemd starts them, else a process that this starts.
+    /// - Throws: ``DaemonError`` if there is no program to download with.
+    static func helpers(
+        _ configuration: Configuration, _ environment: [String: String], _ log: Logger
+    ) throws -> Helpers {
+        func unit(_ variable: String) -> (any HelperLink)? {
+            environment[variable].flatMap { $0.isEmpty ? nil : HelperUnit(path: $0) }
+        }
+        let (fetcher, renderer) = (unit(fetcherVariable), unit(rendererVariable))
+        if let fetcher, let renderer { return Helpers(fetcher: fetcher, renderer: renderer) }
+        let rendererProgram = renderer == nil ? try self.rendererProgram(configuration, log) : nil
+        let programs = [fetcher == nil ? try fetcherProgram() : nil, rendererProgram].compactMap { $0 }
+        if let fetcher, programs.isEmpty { return Helpers(fetcher: fetcher, renderer: renderer) }
+        let starter = try HelperStarter(
+            "/proc/self/exe", name: "thumbcached", arguments: programs.flatMap { ["--start-helper", $0] },
+            programs: programs)
+        return Helpers(
+            fetcher: fetcher ?? starter.one(0),
+            renderer: renderer ?? rendererProgram.map { _ in starter.shared(programs.count - 1) })
+    }
+
+    private static func fetcherProgram() throws -> String {
         let name = "thumbcached-fetcher"
-        let link = try helperLink(name, environment[fetcherVariable], arguments: ["--start-fetchers"])
-        guard let link else {
+        guard let program = try program(name) else {
             let places = helperPlaces(of: name, for: try ownDirectory()).joined(separator: " or ")
             throw DaemonError("there is no \(name) to download with at \(places): install it there")
         }
-        return link
+        return program
     }
 
-    /// How pictures of other sizes are had; nil where there is no such program: then they are served as they come.
-    static func rendererLink(
-        _ configuration: Configuration, _ environment: [String: String], _ log: Logger
-    ) throws -> (any HelperLink)? {
+    private static func rendererProgram(_ configuration: Configuration, _ log: Logger) throws -> String? {
         let name = "thumbcached-renderer"
-        if environment[rendererVariable]?.isEmpty != false {
-            switch configuration.renderer.path {
-            case .nowhere: return nil
-            case .program(let path): return try HelperStarter(program: path)
-            case .beside: break
+        switch configuration.renderer.path {
+        case .nowhere: return nil
+        case .program(let path):
+            guard access(path, X_OK) == 0 else { throw SystemError("start \(path)") }
+            return path
+        case .beside:
+            let program = try program(name)
+            if program == nil {
+                log.notice("there is no \(name): pictures are served in the size in which they come")
             }
+            return program
         }
-        let link = try helperLink(name, environment[rendererVariable], arguments: [])
-        if link == nil {
-            log.notice("there is no \(name): pictures are served in the size in which they come")
-        }
-        return link
     }
 
-    private static func helperLink(
-        _ name: String, _ socket: String?, arguments: [String]
-    ) throws -> (any HelperLink)? {
-        if let socket, !socket.isEmpty { return HelperUnit(path: socket) }
-        let places = helperPlaces(of: name, for: try ownDirectory())
-        guard let program = places.first(where: { access($0, X_OK) == 0 }) else { return nil }
-        return try HelperStarter(program: program, arguments: arguments)
+    private static func program(_ name: String) throws -> String? {
+        helperPlaces(of: name, for: try ownDirectory()).first { access($0, X_OK) == 0 }
     }
 
     /// Where a daemon of this directory looks for one: where it was built, and where it is installed, below any prefix.

@@ -55,15 +55,15 @@ enum Daemon {
             if let path { try makeDirectories(path, mode: 0o700) }
         }
         // Before it gives up the right to start a program, and before any thread is there that would keep it.
-        let link = try fetcherLink(environment)
-        let rendererLink = try rendererLink(configuration, environment, log)
+        let helpers = try helpers(configuration, environment, log)
         try confine(configuration, environment, log)
         let store = try DiskStore(
             configuration: configuration.store(openDirectories: descriptors.directories),
             accountOf: accountOf, yield: backgroundYield().yield, log: log)
         try endWhatABootEnds(store, environment, configuration, log)
         try store.start(after: restAtStart)
-        let fetcher = try FetcherClient(settings: configuration.fetcher(logLevel: logLevel), link: link, log: log)
+        let fetcher = try FetcherClient(
+            settings: configuration.fetcher(logLevel: logLevel), link: helpers.fetcher, log: log)
         try fetcher.start()
 
         let tasks = try TaskThreads(named: "tasks", count: taskThreads)
@@ -75,13 +75,13 @@ enum Daemon {
         let writing = try pool("writing", threads: 1)
         let lifecycle = try pool("log-ins", threads: lifecycleThreads)
         let endings = try pool("log-outs", threads: endingThreads)
-        let rendering = try rendererLink.map { _ in
+        let rendering = try helpers.renderer.map { _ in
             try pool("renditions", threads: max(2, sysconf(CInt(_SC_NPROCESSORS_ONLN))))
         }
-        let renderer = rendererLink.flatMap { link in
-            rendering.map { RendererClient(link: link, pool: $0, now: { uptime() / 1_000_000 }, log: log) }
-        }
         let time = SystemTime(group: group)
+        let renderer = helpers.renderer.flatMap { link in
+            rendering.map { RendererClient(link: link, pool: $0, time: time, log: log) }
+        }
         let memory = MemoryTier(capacity: configuration.memory.tier)
         let framing = ReplyFraming(
             writePrefix: { ByteBuffer.writeBulkPrefix(count: $0, toEndOf: $1) }, suffix: ByteBuffer.bulkSuffix)

@@ -15,4 +15,10 @@ struct cprobe_picture {
 /* Decodes a picture. 0, or -1 where it is none. Any thread. */
 int cprobe_decode(const void *bytes, size_t length, struct cprobe_picture *picture);
 
+/* Makes an interlaced PNG of `side` by `side` black pixels, with 16 bits and opacity. Returns 0, or -1. Any thread. */
+int cprobe_make_large(int side, void **bytes, size_t *length);
+
+/* Frees what `cprobe_make_large` made. */
+void cprobe_free(void *bytes);
+
 #endif

@@ -6,7 +6,7 @@ extension EndToEnd {
     /// The process that downloads: what becomes of the daemon when it dies, and of what the daemon holds when somebody
     /// has broken into it.
     struct FetcherTests {
-        /// The one that downloads; the other only starts it.
+        /// The one that downloads.
         private func worker(_ daemon: Daemon) throws -> pid_t {
             let processes = try daemon.fetcherProcesses()
             return try #require(processes.last, "\(processes)")
@@ -40,10 +40,37 @@ extension EndToEnd {
         @Test func `I3: with the daemon its fetcher ends, however the daemon does`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
-                let fetchers = try daemon.fetcherProcesses()
-                #expect(fetchers.count == 2)
+                let helpers = try daemon.helperProcesses()
+                #expect(try daemon.fetcherProcesses().count == 1)
+                #expect(helpers.count == 2)
                 daemon.kill()
-                try eventually("they have ended") { fetchers.allSatisfy { !Files.exists("/proc/\($0)/exe") } }
+                try eventually("they have ended") { helpers.allSatisfy { !Files.exists("/proc/\($0)/exe") } }
+            }
+        }
+
+        @Test func `F82: a daemon whose starter was killed says that it has to be restarted`() throws {
+            try withMachine { machine in
+                let origin = try GatedOrigin.images { Picture.gif($0.path) }
+                defer { origin.end() }
+                let daemon = try machine.daemon { $0.settings.setOrigin("\(origin.url)/{profile}") }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif("/bob")))
+                let (starter, fetcher) = (try daemon.starterProcess(), try worker(daemon))
+                #expect(kill(starter, SIGKILL) == 0)
+                // What is running goes on.
+                #expect(try client.call("GET", "alice", "eve") == .bulk(Picture.gif("/eve")))
+                #expect(kill(fetcher, SIGKILL) == 0)
+                var requests = 0
+                try eventually("the answer says so") {
+                    requests += 1
+                    guard case .error("ORIGIN", let reason) = try client.call("GET", "alice", "zoe\(requests)") else {
+                        return false
+                    }
+                    return reason.contains("restart thumbcached")
+                }
+                #expect(daemon.log.contains("no process that downloads can be started"))
+                #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif("/bob")))
             }
         }
 

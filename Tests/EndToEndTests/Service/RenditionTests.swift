@@ -93,20 +93,30 @@ extension EndToEnd {
             }
         }
 
-        @Test func `F82: a renderer that is killed costs pictures their size, and nothing else`() throws {
+        @Test func `F82: a renderer that was killed is started again, unless its starter was killed`() throws {
             try withMachine { machine in
                 let (daemon, _, client) = try daemon(machine)
                 #expect(try shape(client, "baseline.jpg", "SIZE", "32")[2] == "made here")
                 let worker = try #require(try daemon.rendererProcesses().last)
-                kill(worker, SIGKILL)
+                try kill([worker])
                 #expect(try shape(client, "baseline.jpg", "SIZE", "33")[2] == "made here")
-                for process in try daemon.rendererProcesses() { kill(process, SIGKILL) }
-                try eventually("its processes have ended") { try daemon.rendererProcesses().isEmpty }
-                #expect(try shape(client, "baseline.jpg", "SIZE", "34")[2] == "as it came")
+                try kill(try daemon.rendererProcesses())
+                #expect(try shape(client, "baseline.jpg", "SIZE", "34")[2] == "made here")
+                let processes = try daemon.rendererProcesses()
+                try kill([try daemon.starterProcess()])
+                #expect(try shape(client, "baseline.jpg", "SIZE", "35")[2] == "made here")
+                try kill(processes)
+                #expect(try shape(client, "baseline.jpg", "SIZE", "36")[2] == "as it came")
                 // What was made is still there.
                 #expect(try shape(client, "baseline.jpg", "SIZE", "32")[2] == "made here")
                 #expect(daemon.log.contains("there is no renderer"))
+                #expect(daemon.log.contains("restart thumbcached"))
             }
+        }
+
+        private func kill(_ processes: [pid_t]) throws {
+            for process in processes { Glibc.kill(process, SIGKILL) }
+            try eventually("the processes have ended") { processes.allSatisfy { !Files.exists("/proc/\($0)/exe") } }
         }
 
         @Test func `what was made is found again after a restart, and without a renderer`() throws {

@@ -62,8 +62,92 @@ def png(width, height, depth, colour, rows):
     )
 
 
+def icc_profile(space, tags):
+    """An ICC profile of a display, version 2.4, with these tags."""
+    table, data = struct.pack(">I", len(tags)), b""
+    start = 128 + 4 + 12 * len(tags)
+    for name, content in tags.items():
+        table += name + struct.pack(">II", start + len(data), len(content))
+        data += content + b"\0" * (-len(content) % 4)
+    head = struct.pack(">I4sI4s4s4s", start + len(data), b"none", 0x02400000, b"mntr", space, b"XYZ ")
+    head += struct.pack(">6H4s", 2026, 1, 1, 0, 0, 0, b"acsp") + b"\0" * 28
+    head += struct.pack(">III", 0xF6D6, 0x10000, 0xD32D) + b"\0" * 48
+    return head + table + data
+
+
+def gray_profile():
+    """Gray values that are proportional to light: 128 looks like 188 in sRGB."""
+    text = b"gray\0"
+    return icc_profile(
+        b"GRAY",
+        {
+            b"desc": b"desc\0\0\0\0" + struct.pack(">I", len(text)) + text + b"\0" * 78,
+            b"cprt": b"text\0\0\0\0none\0",
+            b"wtpt": b"XYZ \0\0\0\0" + struct.pack(">III", 0xF6D6, 0x10000, 0xD32D),
+            b"kTRC": b"curv\0\0\0\0" + struct.pack(">I", 0),
+        },
+    )
+
+
+def swapped_profile():
+    """sRGB whose first channel is green and whose second is red."""
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    names = {b"rXYZ": b"gXYZ", b"gXYZ": b"rXYZ"}
+    count = struct.unpack_from(">I", srgb, 128)[0]
+    changed = bytearray(srgb)
+    for place in range(132, 132 + 12 * count, 12):
+        name = srgb[place : place + 4]
+        changed[place : place + 4] = names.get(name, name)
+    return bytes(changed)
+
+
+def profiles():
+    """Images with ICC profiles: `SPACE-as-PROFILE.KIND` has a profile that does not describe its colors."""
+    image, gray = scene(), scene().convert("L")
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    save("rgb-as-gray.jpg", image, quality=95, subsampling=0, icc_profile=gray_profile())
+    save("rgb-as-gray.png", image, icc_profile=gray_profile())
+    save("rgb-as-gray.webp", image, lossless=True, icc_profile=gray_profile())
+    save("rgb-as-gray.avif", image, quality=95, subsampling="4:4:4", icc_profile=gray_profile())
+    save("rgb-as-cmyk.jpg", image, quality=95, subsampling=0, icc_profile=icc_profile(b"CMYK", {}))
+    save("rgb-as-broken.jpg", image, quality=95, subsampling=0, icc_profile=icc_profile(b"RGB ", {}))
+    save("gray-as-rgb.jpg", gray, quality=95, icc_profile=srgb)
+    save("gray-as-cmyk.jpg", gray, quality=95, icc_profile=icc_profile(b"CMYK", {}))
+    save("gray-as-broken.jpg", gray, quality=95, icc_profile=icc_profile(b"GRAY", {}))
+    save("gray-as-nothing.jpg", gray, quality=95, icc_profile=b"no profile")
+    cmyk = image.convert("CMYK")
+    save("cmyk-as-rgb.jpg", cmyk, quality=95, subsampling=0, icc_profile=srgb)
+    save("cmyk-as-broken.jpg", cmyk, quality=95, subsampling=0, icc_profile=icc_profile(b"CMYK", {}))
+    red, green, blue = image.split()
+    swapped = Image.merge("RGB", (green, red, blue))
+    save("swapped.jpg", swapped, quality=95, subsampling=0, icc_profile=swapped_profile())
+    middle = Image.new("L", SIZE, 128)
+    save("linear-gray.jpg", middle, quality=95, icc_profile=gray_profile())
+    save("linear-gray.png", Image.merge("LA", (middle, Image.new("L", SIZE, 255))), icc_profile=gray_profile())
+
+
+def gif_frame(image, screen, place):
+    """A GIF of one opaque frame that covers a part of its screen."""
+    file = io.BytesIO()
+    image.quantize(4).save(file, "GIF")
+    bytes_ = bytearray(file.getvalue())
+    bytes_[6:10] = struct.pack("<HH", *screen)
+    descriptor = bytes_.index(b"\x2c\0\0\0\0" + struct.pack("<HH", *image.size))
+    bytes_[descriptor + 1 : descriptor + 5] = struct.pack("<HH", *place)
+    return bytes(bytes_)
+
+
+def frames():
+    """First frames: of a GIF that covers a part of its screen, and of animated AVIF."""
+    (HERE / "partial.gif").write_bytes(gif_frame(scene((24, 16)), SIZE, (12, 8)))
+    others = [scene().transpose(Image.Transpose.ROTATE_180)]
+    save("animated.avif", scene(), save_all=True, append_images=others, quality=95, subsampling="4:4:4")
+
+
 def main():
     image = scene()
+    profiles()
+    frames()
     save("baseline.jpg", image, quality=95, subsampling=0)
     save("progressive.jpg", image, quality=95, subsampling=0, progressive=True)
     save("cmyk.jpg", image.convert("CMYK"), quality=95, subsampling=0)
@@ -108,4 +192,5 @@ def main():
     (HERE / "lying.jpg").write_bytes(jpeg)
 
 
-main()
+if __name__ == "__main__":
+    main()

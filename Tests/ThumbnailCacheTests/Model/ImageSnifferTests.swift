@@ -126,6 +126,18 @@ import ThumbnailCache
         #expect(throws: ImageRefusal.self) { try ImageSniffer.sniff(bytes, maximumDimension: 8192) }
     }
 
+    @Test(arguments: ["avif", "avis", "avio", "MA1A", "MA1B", "miaf", "msf1"])
+    func `an AVIF is known by any of its brands`(brand: String) throws {
+        var bytes = Sample.avif
+        bytes.setString(brand, at: bytes.readerIndex + 8)
+        #expect(try ImageSniffer.sniff(bytes, maximumDimension: 8192).kind == .avif)
+        // Its other brands name none of AVIF.
+        let length = try #require(bytes.getInteger(at: bytes.readerIndex, as: UInt32.self))
+        for place in stride(from: 16, to: Int(length), by: 4) { bytes.setString("mif1", at: bytes.readerIndex + place) }
+        let isKnown = (try? ImageSniffer.sniff(bytes, maximumDimension: 8192)) != nil
+        #expect(isKnown == (brand != "miaf" && brand != "msf1"))
+    }
+
     @Test func `the largest extent in an AVIF is its size, and every extent is held to the limit`() throws {
         // The second box: meta, iprp, ipco, and in it two ispe of 16 x 4096 and 4096 x 16, as of tiles.
         let bytes = ByteBuffer(

@@ -15,7 +15,16 @@ extension Daemon {
         return try ([pid] + helpers).flatMap { try Self.remnants(of: needles, in: $0) }
     }
 
-    /// The processes that download for it: the one that starts them, and those that it has started.
+    /// The process that starts helpers for a daemon without systemd.
+    func starterProcess() throws -> pid_t {
+        let children = String(decoding: try read("/proc/\(pid)/task/\(pid)/children"), as: UTF8.self)
+        guard let starter = children.split(separator: " ").first.flatMap({ pid_t($0) }) else {
+            throw Failure("the daemon has no starter: \(children)")
+        }
+        return starter
+    }
+
+    /// The processes that download for it.
     func fetcherProcesses() throws -> [pid_t] {
         try helperProcesses().filter { Self.name(of: $0) == "thumbcached-fetcher" }
     }
