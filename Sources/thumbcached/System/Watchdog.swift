@@ -9,9 +9,9 @@ import ThumbnailCache
 /// Feeds systemd's watchdog as long as all that must live does its own work (F48).
 ///
 /// At every beat each check is asked for a sign of life, which it gives by the work that it is there for: an event loop
-/// by running a task, as the one that speaks with the fetcher does. When a vital check has not answered by the next
-/// beat, the watchdog goes unfed, and systemd restarts the daemon. A check that is not vital is only told of in the
-/// log.
+/// by running a task, as the one that speaks with the fetcher does. The watchdog is fed when the last vital check has
+/// answered. While one does not answer, the watchdog is not fed, and systemd restarts the daemon. A check that is not
+/// vital is only reported in the log.
 struct Watchdog: Sendable {
     struct HealthCheck: Sendable {
         let name: String
@@ -27,12 +27,15 @@ struct Watchdog: Sendable {
         var unanswered: Set<Int> = []
         /// Did not answer in time, and that was told.
         var silent: Set<Int> = []
+        /// Whether the watchdog was fed since the last beat.
+        var isFed = false
         var timer: (any Timer)?
         var isStopped = false
     }
 
     let checks: [HealthCheck]
-    /// Milliseconds between beats. The second is the first that feeds: systemd has to wait for longer than twice this.
+    /// Milliseconds between beats: half of what systemd waits, sd_watchdog_enabled(3). A vital check has the other half
+    /// to answer.
     let pause: Int64
     let time: any Timekeeping
     /// Tells systemd that the daemon is alive. Must not block. Where it throws, the next one comes in time.
@@ -88,9 +91,6 @@ struct Watchdog: Sendable {
         }
         if isStopped { return }
         for index in checks.indices { tell(checks[index], unanswered.contains(index), before.contains(index)) }
-        if !unanswered.contains(where: { checks[$0].isVital }) {
-            log.attempt("systemd's watchdog could not be fed", .debug) { try feed() }
-        }
         ask()
         wait()
     }
@@ -107,12 +107,22 @@ struct Watchdog: Sendable {
     /// Asks whoever does not owe an answer already, so that nothing heaps up at what is stuck.
     private func ask() {
         let asked = state.withLockedValue { state in
+            state.isFed = false
             let asked = checks.indices.filter { !state.unanswered.contains($0) }
             state.unanswered.formUnion(asked)
             return asked
         }
-        for index in asked {
-            checks[index].ask { _ = state.withLockedValue { $0.unanswered.remove(index) } }
+        for index in asked { checks[index].ask { answered(index) } }
+    }
+
+    private func answered(_ index: Int) {
+        let isDue = state.withLockedValue { state in
+            state.unanswered.remove(index)
+            let isWaiting = state.unanswered.contains { checks[$0].isVital }
+            if state.isFed || state.isStopped || isWaiting { return false }
+            state.isFed = true
+            return true
         }
+        if isDue { log.attempt("systemd's watchdog could not be fed", .debug) { try feed() } }
     }
 }
