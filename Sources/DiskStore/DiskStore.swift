@@ -50,7 +50,8 @@ public final class DiskStore: ImageStore {
         logoutMarkers = configuration.pendingLogouts.map { PendingDirectory(path: $0, disk: disk, log: log) }
         logins = LoginFiles(
             disk: disk, keys: opened.keys, sessions: opened.sessions, names: opened.names, algorithms: algorithms,
-            reserve: Reserve(disk: disk, directory: opened.keys), random: random, counters: counters, log: log)
+            reserve: Reserve(disk: disk, directory: opened.keys, whenReleased: signal.retryLater), random: random,
+            counters: counters, log: log)
         images = ImageFiles(
             configuration, disk: disk, users: opened.users, trash: opened.trash, random: random, now: now,
             accountOf: accountOf, counters: counters, maintenance: signal, log: log)

@@ -25,6 +25,14 @@ extension ImageFiles {
     /// How many are asked to give by somebody who has something else to do.
     private static let mostGiversAsked = 4
 
+    /// Whether all images together, or those of one user, take more than they may.
+    var isOverQuota: Bool {
+        if ledger.withLockedValue({ $0.total.bytes > quota }) { return true }
+        return generations.contains { generation in
+            ledger.withLockedValue { $0.counted(of: generation.number).bytes > userQuota }
+        }
+    }
+
     /// Evicts a batch from a user that is over its own quota. False when another batch would bring it on.
     func makeRoom(in generation: Generation, keeping: EntryAddress?) throws -> Bool {
         let used = ledger.withLockedValue { $0.counted(of: generation.number).bytes }

@@ -119,6 +119,7 @@ extension ImageFiles {
             try remove(name, from: directory)
         } catch {
             underWay.leaveOver(name)
+            maintenance.retryLater()
             log.warning(
                 "a temporary file could not be removed; it is tried again later", metadata: ["error": "\(error)"])
         }

@@ -98,6 +98,7 @@ final class ImageFiles: Sendable {
             try moveToTrash(generation)
         } catch {
             known.withLockedValue { $0.undiscarded[generation.number] = generation }
+            maintenance.retryLater()
             throw error
         }
         maintenance.wake()

@@ -120,6 +120,8 @@ struct Reserve: Sendable {
     let disk: Disk
     /// That of the keys.
     let directory: Directory
+    /// Called when the room was given up, so that the reserve is restored later.
+    var whenReleased: @Sendable () -> Void = {}
 
     /// Does what must not fail for want of room (F4): if it does, once more with the room of the reserve.
     func givingUp(_ body: () throws -> Void) throws {
@@ -128,6 +130,7 @@ struct Reserve: Sendable {
         } catch let error as SystemError where error.isNoSpace {
             // Somebody else may have given it up a moment ago: then there is room as well.
             try release()
+            whenReleased()
             try body()
         }
     }

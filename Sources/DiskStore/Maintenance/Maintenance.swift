@@ -19,8 +19,8 @@ struct Maintenance: Sendable {
     private let running = NIOLock()
     private let isSwept = NIOLockedValueBox(false)
     private let thread = NIOLockedValueBox<pthread_t?>(nil)
-    /// Seconds after which the thread looks again without having been woken: what could not be done may be by then.
-    private static let period = 60.0
+    /// Seconds until the thread retries what could not be done.
+    private static let retryPause = 60.0
 
     /// Whether all that was there at the start is counted.
     var isCounted: Bool { isSwept.withLockedValue { $0 } && images.ledger.withLockedValue { $0.isCounted } }
@@ -36,13 +36,18 @@ struct Maintenance: Sendable {
             }
             step("deleting trash") { try emptyTrash() }
             evict()
-            log.attempt("no room for the reserve", .debug) { try logins.reserve.restore() }
+            step("making the reserve", .debug) { try logins.reserve.restore() }
         }
     }
 
-    private func step(_ what: String, _ body: () throws -> Void) {
+    private func step(_ what: String, _ level: Logger.Level = .warning, _ body: () throws -> Void) {
         if signal.isStopped { return }
-        log.attempt("\(what) failed; it is tried again later") { try body() }
+        do {
+            try body()
+        } catch {
+            log.log(level: level, "\(what) failed; it is tried again later", metadata: ["error": "\(error)"])
+            signal.retryLater()
+        }
     }
 
     private func sweepOnce() throws {
@@ -107,6 +112,7 @@ struct Maintenance: Sendable {
             case .empty: return
             case .stuck:
                 log.warning("something in the trash cannot be deleted; it is tried again later")
+                signal.retryLater()
                 return
             case .more: pause()
             }
@@ -122,6 +128,7 @@ struct Maintenance: Sendable {
         }
         var nothingToGive: Set<UInt64> = []
         while !signal.isStopped, !images.makeRoomInStore(keeping: nil, passingOver: &nothingToGive) { pause() }
+        if images.isOverQuota { signal.retryLater() }
     }
 
     // MARK: The thread
@@ -140,7 +147,7 @@ struct Maintenance: Sendable {
         signal.rest(seconds: rest)
         while !signal.isStopped {
             run()
-            signal.wait(seconds: Self.period)
+            signal.wait(retryPause: Self.retryPause)
         }
     }
 
@@ -156,36 +163,90 @@ struct Maintenance: Sendable {
 }
 
 /// How work is handed to the maintenance thread: any number of wakes before it looks are one.
+///
+/// Without work the thread sleeps until it is woken. A timeout is set only while something is to be retried.
 final class MaintenanceSignal: Sendable {
-    private let state = NIOLockedValueBox((isAwake: false, isStopped: false))
+    /// What the thread does next.
+    enum Next: Equatable {
+        case run
+        /// Sleeps for so long at most.
+        case sleep(TimeAmount)
+        /// Sleeps until it is woken.
+        case sleepUntilWoken
+    }
+
+    private struct State {
+        var isAwake = false
+        var isStopped = false
+        /// Something could not be done.
+        var isRetryDue = false
+        /// When the thread first saw that.
+        var retryBegan: NIODeadline?
+    }
+
+    private let state = NIOLockedValueBox(State())
     private let wakeup = Semaphore()
 
     var isStopped: Bool { state.withLockedValue { $0.isStopped } }
 
-    func wake() {
-        let wasAwake = state.withLockedValue { state in
-            defer { state.isAwake = true }
-            return state.isAwake
+    func wake() { change { $0.isAwake = true } }
+
+    /// Has the thread run again after its retry pause: something could not be done, and may be by then.
+    func retryLater() { change { $0.isRetryDue = true } }
+
+    func stop() { change { $0.isStopped = true } }
+
+    private func change(_ body: (inout State) -> Void) {
+        let isNew = state.withLockedValue { state in
+            let before = (state.isAwake, state.isRetryDue, state.isStopped)
+            body(&state)
+            return before != (state.isAwake, state.isRetryDue, state.isStopped)
         }
-        if !wasAwake { wakeup.signal() }
+        if isNew { wakeup.signal() }
     }
 
-    func stop() {
-        state.withLockedValue { $0.isStopped = true }
-        wake()
-    }
-
-    /// Returns after that many seconds, whoever wakes meanwhile, or soon after the stop. By the machine's running time:
-    /// at a start the wall clock may be set back by hours (F14).
+    /// Returns after that many seconds, whoever wakes meanwhile, or at the stop. By the machine's running time: at a
+    /// start the wall clock may be set back by hours (F14).
     func rest(seconds: Double) {
         let end = NIODeadline.now() + .milliseconds(Int64(seconds * 1_000))
-        while !isStopped && .now() < end { usleep(20_000) }
+        while !isStopped {
+            let left = end - .now()
+            if left <= .zero { break }
+            sleep(left)
+        }
+        // The run that follows does what there is by now.
+        state.withLockedValue { ($0.isAwake, $0.isRetryDue, $0.retryBegan) = (false, false, nil) }
     }
 
-    /// Returns at a wake, or after that many seconds of the machine's running time.
-    func wait(seconds: Double) {
-        wakeup.wait(milliseconds: Int64(seconds * 1_000))
-        // Before anything is looked at: a wake from here on is for the next time.
-        state.withLockedValue { $0.isAwake = false }
+    /// Returns at a wake, at the stop, or when a retry is due.
+    func wait(retryPause seconds: Double) {
+        while true {
+            switch next(at: .now(), retryPause: .milliseconds(Int64(seconds * 1_000))) {
+            case .run: return
+            case .sleep(let time): sleep(time)
+            case .sleepUntilWoken: wakeup.wait()
+            }
+        }
     }
+
+    /// Decides what the thread does, and takes the work if it runs.
+    func next(at now: NIODeadline, retryPause: TimeAmount) -> Next {
+        state.withLockedValue { state in
+            var isDue = state.isAwake || state.isStopped
+            if state.isRetryDue, !isDue {
+                let began = state.retryBegan ?? now
+                state.retryBegan = began
+                let left = began + retryPause - now
+                if left > .zero { return .sleep(left) }
+                isDue = true
+            }
+            guard isDue else { return .sleepUntilWoken }
+            // Before anything is looked at: a wake from here on is for the next time.
+            (state.isAwake, state.isRetryDue, state.retryBegan) = (false, false, nil)
+            return .run
+        }
+    }
+
+    /// Rounded up: a sleep that ends early is followed by many short ones.
+    private func sleep(_ time: TimeAmount) { wakeup.wait(milliseconds: (time.nanoseconds + 999_999) / 1_000_000) }
 }

@@ -1,0 +1,74 @@
+import Glibc
+import NIOCore
+import Testing
+import ThumbnailCache
+
+@testable import DiskStore
+
+@Suite struct MaintenanceSignalTests {
+    private let signal = MaintenanceSignal()
+    private let begin = NIODeadline.uptimeNanoseconds(1_000_000_000)
+
+    private func next(_ seconds: Int64) -> MaintenanceSignal.Next {
+        signal.next(at: begin + .seconds(seconds), retryPause: .seconds(60))
+    }
+
+    @Test func `without work the thread sleeps without a timeout`() {
+        #expect(next(0) == .sleepUntilWoken)
+        signal.wake()
+        signal.wake()
+        #expect(next(1) == .run)
+        #expect(next(2) == .sleepUntilWoken)
+    }
+
+    @Test func `what could not be done is retried once, after the pause`() {
+        signal.retryLater()
+        #expect(next(0) == .sleep(.seconds(60)))
+        signal.retryLater()
+        #expect(next(59) == .sleep(.seconds(1)))
+        #expect(next(60) == .run)
+        #expect(next(61) == .sleepUntilWoken)
+    }
+
+    @Test func `a wake does not wait for a retry, and does its work`() {
+        signal.retryLater()
+        #expect(next(0) == .sleep(.seconds(60)))
+        signal.wake()
+        #expect(next(1) == .run)
+        #expect(next(2) == .sleepUntilWoken)
+    }
+
+    @Test func `a stop ends every sleep`() {
+        signal.stop()
+        #expect(next(0) == .run)
+        signal.wait(retryPause: 60)
+        signal.rest(seconds: 86_400)
+        #expect(signal.isStopped)
+    }
+
+    @Test func `I8: a run after which nothing is left to do arms no retry, and one that failed does`() throws {
+        let tree = try TestTree()
+        let system = FaultySystem()
+        try tree.withStore(system: system) { store in
+            let signal = store.maintenance.signal
+            func next() -> MaintenanceSignal.Next { signal.next(at: begin, retryPause: .seconds(60)) }
+            let vault = try store.commitLogin(alice, .plain)
+            try vault.put(slot("bob"), picture(1))
+            store.maintain()
+            _ = next()
+            #expect(next() == .sleepUntilWoken)
+            vault.close()
+            try store.commitLogout(alice)
+            vault.discard()
+            #expect(next() == .run)
+            system.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
+            store.maintain()
+            #expect(next() == .sleep(.seconds(60)))
+            system.heal()
+            store.maintain()
+            #expect(next() == .sleep(.seconds(60)))
+            #expect(signal.next(at: begin + .seconds(60), retryPause: .seconds(60)) == .run)
+            #expect(next() == .sleepUntilWoken)
+        }
+    }
+}
