@@ -12,8 +12,6 @@ struct Exporter: Sendable {
     static let usualSocket = "/run/thumbcached/thumbcached.sock"
     /// Between two samples of the page's plots.
     static let samplePause = TimeAmount.seconds(5)
-    /// Between two looks at what waits too long: each wait may last so much longer, and a scrape's may not last 10 s.
-    private static var sweepPause: TimeAmount { .milliseconds(250) }
     /// For the daemon. One whose fetcher is stuck answers after 20 s.
     private static var questionTime: Duration { .seconds(25) }
 
@@ -45,7 +43,6 @@ struct Exporter: Sendable {
             "serving",
             metadata: ["address": "\(server.address.literal)", "socket": "\(socket)"])
         loop.scheduleRepeatedTask(initialDelay: .zero, delay: Self.samplePause) { _ in status.sample() }
-        loop.scheduleRepeatedTask(initialDelay: Self.sweepPause, delay: Self.sweepPause) { _ in _ = server.sweep() }
         try server.closed.wait()
     }
 }

@@ -39,6 +39,18 @@ import Testing
         }
     }
 
+    @Test func `without connections no timer is armed`() async throws {
+        try await TestExporter.run { exporter in
+            #expect(try await exporter.server.hasTimer().get() == false)
+            let peer = try await exporter.connect()
+            #expect(try await peer.ask(Self.nothing).status == 404)
+            #expect(try await exporter.server.hasTimer().get())
+            try await exporter.pass(.seconds(30))
+            try await exporter.settles(at: 0)
+            #expect(try await exporter.server.hasTimer().get() == false)
+        }
+    }
+
     @Test func `a peer that does not take its answer is left`() async throws {
         let text = String(repeating: "# \(String(repeating: "a", count: 1_000))\n", count: 8_000)
         try await TestExporter.run(text: text) { exporter in

@@ -24,6 +24,8 @@ final class HTTPConnection: ChannelInboundHandler {
     private let respond: (HTTPRequestHead) -> Responder
     private let now: () -> NIODeadline
     private let wallClock: () -> Int64
+    /// Called with ``due`` whenever another wait begins.
+    private let waits: (NIODeadline) -> Void
     private(set) var phase = Phase.head
     /// When it began.
     private(set) var since: NIODeadline
@@ -45,9 +47,10 @@ final class HTTPConnection: ChannelInboundHandler {
 
     init(
         limits: HTTPLimits, now: @escaping () -> NIODeadline, wallClock: @escaping () -> Int64,
-        respond: @escaping (HTTPRequestHead) -> Responder
+        waits: @escaping (NIODeadline) -> Void, respond: @escaping (HTTPRequestHead) -> Responder
     ) {
-        (self.limits, self.now, self.wallClock, self.respond) = (limits, now, wallClock, respond)
+        (self.limits, self.now, self.wallClock) = (limits, now, wallClock)
+        (self.waits, self.respond) = (waits, respond)
         since = now()
     }
 
@@ -101,6 +104,7 @@ final class HTTPConnection: ChannelInboundHandler {
 
     private func enter(_ phase: Phase) {
         (self.phase, since) = (phase, now())
+        waits(due)
     }
 
     /// Takes the next request, if none is being answered, or reads on.
@@ -173,17 +177,19 @@ final class HTTPConnection: ChannelInboundHandler {
 
     // MARK: The end of waits
 
+    /// When the wait has been too long.
+    var due: NIODeadline {
+        switch phase {
+        case .head: since + limits.headTime
+        case .answer: since + limits.answerTime
+        case .write: since + limits.writeTime
+        case .close: since + limits.closeTime
+        }
+    }
+
     /// Ends a wait that has been too long.
     func endIfOverdue(at now: NIODeadline) {
-        guard let context else { return }
-        let limit =
-            switch phase {
-            case .head: limits.headTime
-            case .answer: limits.answerTime
-            case .write: limits.writeTime
-            case .close: limits.closeTime
-            }
-        guard now - since >= limit else { return }
+        guard let context, now >= due else { return }
         if case .answer = phase, let late { return write(late, closes: false) }
         context.close(promise: nil)
     }

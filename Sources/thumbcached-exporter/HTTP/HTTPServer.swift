@@ -10,13 +10,9 @@ final class HTTPServer: Sendable {
     let address: SocketAddress
     private let channel: any Channel
     private let table: NIOLoopBound<Table>
-    private let now: @Sendable () -> NIODeadline
 
-    private init(
-        _ channel: any Channel, _ address: SocketAddress, _ table: NIOLoopBound<Table>,
-        _ now: @escaping @Sendable () -> NIODeadline
-    ) {
-        (self.channel, self.address, self.table, self.now) = (channel, address, table, now)
+    private init(_ channel: any Channel, _ address: SocketAddress, _ table: NIOLoopBound<Table>) {
+        (self.channel, self.address, self.table) = (channel, address, table)
     }
 
     /// - Parameters:
@@ -30,7 +26,7 @@ final class HTTPServer: Sendable {
         respond: @escaping Handler
     ) -> EventLoopFuture<HTTPServer> {
         loop.flatSubmit {
-            let table = NIOLoopBound(Table(limit: limits.connections), eventLoop: loop)
+            let table = NIOLoopBound(Table(limit: limits.connections, loop: loop, now: now), eventLoop: loop)
             return ServerBootstrap(group: loop)
                 .serverChannelOption(.backlog, value: 128)
                 .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -41,7 +37,8 @@ final class HTTPServer: Sendable {
                 .childChannelInitializer { channel in
                     channel.eventLoop.makeCompletedFuture {
                         let connection = HTTPConnection(
-                            limits: limits, now: now, wallClock: wallClock, respond: respond)
+                            limits: limits, now: now, wallClock: wallClock,
+                            waits: { table.value.sweepNoLater(than: $0) }, respond: respond)
                         let pipeline = channel.pipeline.syncOperations
                         try pipeline.addHandler(HTTPResponseEncoder())
                         try pipeline.addHandler(
@@ -55,15 +52,18 @@ final class HTTPServer: Sendable {
                 .bind(to: address)
                 .flatMapThrowing { channel in
                     guard let bound = channel.localAddress else { throw ChannelError.unknownLocalAddress }
-                    return HTTPServer(channel, bound, table, now)
+                    return HTTPServer(channel, bound, table)
                 }
         }
     }
 
-    /// Ends all waits that have been too long.
+    /// Ends all waits that have been too long. The server does so by itself when one is.
     func sweep() -> EventLoopFuture<Void> {
-        channel.eventLoop.submit { self.table.value.sweep(at: self.now()) }
+        channel.eventLoop.submit { self.table.value.sweep() }
     }
+
+    /// Whether a timer waits for a sweep.
+    func hasTimer() -> EventLoopFuture<Bool> { channel.eventLoop.submit { self.table.value.hasTimer } }
 
     /// What its connections wait for.
     func phases() -> EventLoopFuture<[HTTPConnection.Phase]> {
@@ -82,9 +82,25 @@ final class HTTPServer: Sendable {
 /// The connections, on their loop.
 private final class Table {
     let limit: Int
+    private let loop: any EventLoop
+    private let now: () -> NIODeadline
     private(set) var connections: [ObjectIdentifier: HTTPConnection] = [:]
+    /// Ends the wait that is too long first, or an earlier one that has ended since. None without connections.
+    private var timer: (due: NIODeadline, task: Scheduled<Void>)?
 
-    init(limit: Int) { self.limit = limit }
+    init(limit: Int, loop: any EventLoop, now: @escaping () -> NIODeadline) {
+        (self.limit, self.loop, self.now) = (limit, loop, now)
+    }
+
+    var hasTimer: Bool { timer != nil }
+
+    func sweepNoLater(than due: NIODeadline) {
+        if let timer, timer.due <= due { return }
+        timer?.task.cancel()
+        // By the clock that waits are measured by.
+        let delay = max(due - now(), .zero)
+        timer = (due, loop.assumeIsolated().scheduleTask(in: delay) { self.sweep() })
+    }
 
     /// Takes a connection in, for another one where all are taken. If all of these are being answered, it is closed.
     func enter(_ connection: HTTPConnection, _ channel: any Channel) {
@@ -96,11 +112,22 @@ private final class Table {
             silent.value.giveWay()
         }
         connections[key] = connection
-        channel.closeFuture.assumeIsolated().whenComplete { _ in self.connections[key] = nil }
+        sweepNoLater(than: connection.due)
+        channel.closeFuture.assumeIsolated().whenComplete { _ in
+            self.connections[key] = nil
+            if self.connections.isEmpty { self.stopTimer() }
+        }
     }
 
-    func sweep(at now: NIODeadline) {
-        for connection in connections.values { connection.endIfOverdue(at: now) }
+    func sweep() {
+        stopTimer()
+        for connection in connections.values { connection.endIfOverdue(at: now()) }
+        if let due = connections.values.map(\.due).min() { sweepNoLater(than: due) }
+    }
+
+    private func stopTimer() {
+        timer?.task.cancel()
+        timer = nil
     }
 
     func closeAll() {
