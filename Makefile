@@ -7,6 +7,8 @@ PREFIX = /usr/local
 DESTDIR =
 FUZZ_SECONDS = 60
 ROUNDS = 100
+# Rows that bench leaves out, as in B1,P12.
+SKIP =
 MINUTES = 60
 CASES = 400
 # The package thumbcached that test-system installs, with the others beside it; by default what `make deb` builds.
@@ -352,10 +354,11 @@ soak: ## MINUTES under a mixed load, and whether memory, descriptors or files gr
 
 # The figures go to dist/bench.json, and with `make bench-docs` from there into docs/performance.md.
 bench: ROUNDS = 5
-bench: ## beside Redis, memcached, nginx, varnish and curl, ROUNDS rounds: the table of docs/performance.md
+bench: ## beside Redis, memcached, nginx, varnish and curl, ROUNDS rounds, without the rows SKIP=…: the table of docs/performance.md
 	@tools/install-dependencies build parts bench
 	THUMBCACHED_BENCH=1 $(RELEASE)
-	@python3 bench "$$($(RELEASE) --show-bin-path)" --rounds $(ROUNDS) --json dist/bench.json
+	@python3 bench "$$($(RELEASE) --show-bin-path)" --rounds $(ROUNDS) --json dist/bench.json \
+	    $(if $(SKIP),--skip $(SKIP))
 
 bench-docs: ## write the figures of the last make bench into docs/performance.md
 	@python3 bench --from dist/bench.json --document docs

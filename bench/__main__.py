@@ -1,12 +1,12 @@
 """thumbcached beside Redis, memcached, nginx, Varnish and curl: every row of docs/performance.md, in one run.
 
-    python3 bench PROGRAMS [--rounds N] [--quick] [--only P1,P7 …] [--json FILE] [--document DIRECTORY]
+    python3 bench PROGRAMS [--rounds N] [--quick] [--only P1,P7 …] [--skip B1 …] [--json FILE] [--document DIRECTORY]
     python3 bench --from FILE --document DIRECTORY          writes the document of an earlier run anew
 
 PROGRAMS is the directory that holds thumbcached and FloorServer (`make bench` builds them and calls this). A ratio that
 misses its goal is no failure: the status tells only whether every row is there. `--quick` does a small part of the
 work, to see that it runs. `--only` measures the parts that have these rows; a document then gets the tables that are
-whole.
+whole. `--skip` leaves out the parts that have these rows.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import time
 from figures import Run
 import machine
 import report
-from rows import events, fairness, hits, misses, renditions, scale, tail, tier, writes
+from rows import building, events, fairness, hits, idle, misses, renditions, scale, tail, tier, writes
 from world import processes
 from world.subject import Subject
 
@@ -35,6 +35,9 @@ PARTS = [
     (("P11",), tail),
     (("P13", "P14"), events),
     (("R1", "R2", "R3", "R4", "R5", "R6"), renditions),
+    (("B2", "B3"), idle),
+    # Takes some ten minutes.
+    (("B1",), building),
 ]
 #: P12 takes several accounts, which root alone can be.
 PARTS_OF_ROOT = [(("P12",), fairness)]
@@ -50,11 +53,13 @@ def main():
         if signal.getsignal(number) != signal.SIG_IGN:  # As nohup(1) wants it.
             signal.signal(number, end_from_outside)
     home = pathlib.Path(tempfile.mkdtemp(prefix="thumbcached-bench-"))
-    rows, failed = [], False
+    rows, failed, skipped = [], False, set()
     try:
         run = Run(home, Subject(options.programs), options.rounds, options.quick)
         for ids, part in PARTS + (PARTS_OF_ROOT if os.geteuid() == 0 else []):
-            if not options.only or set(ids) & set(options.only):
+            if set(ids) & set(options.skip):
+                skipped |= set(ids)
+            elif not options.only or set(ids) & set(options.only):
                 failed |= not measure(ids, part, run, rows)
         described = machine.describe(home)
     finally:
@@ -63,7 +68,7 @@ def main():
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(report.to_json(rows, described, options.rounds))
-    missing = [] if options.only else report.missing(rows)
+    missing = [] if options.only else [id for id in report.missing(rows) if part_of(id) not in skipped]
     if missing:
         print(f"bench: no figures for {', '.join(missing)}", file=sys.stderr)
     if failed or missing:
@@ -71,6 +76,11 @@ def main():
     if options.document:
         report.write_document(options.document, rows, described, options.rounds)
     return 0
+
+
+def part_of(id):
+    """A row of a part: "P12 limit" is one of P12, and "P4 tier" a part by itself."""
+    return id if any(id in ids for ids, _ in PARTS) else id.split()[0]
 
 
 def end_from_outside(number, _):
@@ -86,6 +96,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
+    parser.add_argument("--skip", type=lambda text: text.split(","), default=[])
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--document", type=pathlib.Path)
     parser.add_argument("--from", dest="earlier", type=pathlib.Path)

@@ -30,13 +30,15 @@ EXPECTED = [f"P{number}" for number in [*range(1, 12), 13, 14]] + [f"R{number}" 
     "P11 revalidation",
     "P11 start",
     "P13 cache",
+    "B1",
+    "B2",
 ]
-#: And those that take the accounts of others, which root alone has.
+#: And those that take the accounts of others, or a look at the memory of an unreadable process, which root alone has.
 EXPECTED_OF_ROOT = [
     f"P12 {name}"
     for name in [flood.name for flood in FLOODS]
     + ["quiet", "limit", "limit, 1 core", "limit, all cores", "limit, disk"]
-]
+] + ["B3"]
 #: The tables of performance.md, each between two marks that bear its name, with a plot of that name beside it. A run
 #: of some rows alone (`--only`) writes the tables that it has all rows of.
 TABLES = ("performance", "performance-more")

@@ -1,0 +1,94 @@
+"""B2 and B3: what the programs cost when nobody uses them."""
+
+import os
+import pathlib
+import time
+
+from figures import Figure, Row, ratio
+from world import images, peers, processes, resp
+
+COUNT, SIZE = 200, 8 << 10
+
+
+def rows(run):
+    folder = run.home / "idle"
+    pictures = folder / "images"
+    images.write_images(pictures, COUNT, SIZE)
+    with peers.origin(folder, pictures) as origin, peers.redis(folder) as redis:
+        with run.subject.start(folder, origin=origin.url) as daemon:
+            daemon.wait_for(daemon.address)
+            use(daemon, redis)
+            # Idle connections to the origin and an idle renderer end in this time.
+            time.sleep(run.scaled(60, 2))
+            yield wake_ups(run, daemon, redis)
+            # The memory of a process that has made itself unreadable is root's to see: proc(5), smaps_rollup.
+            if os.geteuid() == 0:
+                yield memory(daemon, redis)
+
+
+def use(daemon, redis):
+    """A log-in, downloads, uploads and hits; the same images for Redis."""
+    with resp.Client(daemon.address) as client, resp.Client(redis.address) as other:
+        client("LOGIN", "alice")
+        for number in range(COUNT):
+            client("GET", "alice", f"{number:012}")
+            client("PUT", "alice", f"put{number:012}", images.image(SIZE))
+            client("GET", "alice", f"put{number:012}")
+            other("SET", f"{number:012}", images.image(SIZE))
+
+
+def wake_ups(run, daemon, redis):
+    seconds = run.scaled(60, 2)
+    before, begin = (switches(daemon), switches(redis)), time.monotonic()
+    time.sleep(seconds)
+    after, passed = (switches(daemon), switches(redis)), time.monotonic() - begin
+    mine, other = (
+        Figure(name, "wake-ups/s", [sum(count - old.get(thread, 0) for thread, count in new.items()) / passed])
+        for name, old, new in zip(("thumbcached", "redis-server"), before, after)
+    )
+    return Row(
+        "B2",
+        "wake-ups a second of all processes, idle after use",
+        "none",
+        mine.median,
+        0.1,
+        False,
+        figures=[mine, other],
+        note="voluntary context switches of all threads, without systemd's watchdog",
+    )
+
+
+def switches(server):
+    """Voluntary context switches so far, by thread: proc_pid_status(5)."""
+    counts = {}
+    for pid in server.pids():
+        for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            for line in (thread / "status").read_text().splitlines():
+                if line.startswith("voluntary_ctxt_switches:"):
+                    counts[thread.name] = int(line.split()[1])
+    if not counts:
+        raise processes.Failed(f"{server.name} has ended: {server.last_words()}")
+    return counts
+
+
+def memory(daemon, redis):
+    mine, other = (Figure(server.name, "MiB", [proportional(server) / 2**20]) for server in (daemon, redis))
+    return Row(
+        "B3",
+        "memory of all processes (sum of PSS), idle after use",
+        "idle redis-server",
+        ratio(mine, other),
+        3,
+        False,
+        figures=[mine, other],
+    )
+
+
+def proportional(server):
+    """Bytes of all its processes, each page shared out between those that map it: Pss of smaps_rollup."""
+    total = 0
+    for pid in server.pids():
+        for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1]) * 1024
+    return total
