@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/vfs.h>
@@ -103,6 +104,20 @@ int clinux_epoll_wait(int epoll, struct clinux_ready *ready, int64_t nanoseconds
 
 int clinux_eventfd(void) {
     return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+}
+
+int clinux_inotify(void) {
+    return inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+}
+
+int clinux_watch_directory(int inotify, const char *path) {
+    return inotify_add_watch(
+        inotify, path,
+        IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ATTRIB | IN_ONLYDIR | IN_DONT_FOLLOW);
+}
+
+int clinux_stop_watching_directory(int inotify, int watch) {
+    return inotify_rm_watch(inotify, watch);
 }
 
 int clinux_accept(int fd) {

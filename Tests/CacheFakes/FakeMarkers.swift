@@ -1,6 +1,44 @@
 import NIOConcurrencyHelpers
 import ThumbnailCache
 
+/// A watch whose changes a test reports.
+public final class FakeMarkerWatch: LogoutMarkerWatch {
+    private struct State {
+        var isPossible = true
+        var isEnded = false
+        var renewals = 0
+        var changed: (@Sendable () -> Void)?
+    }
+
+    private let state = NIOLockedValueBox(State())
+
+    public init() {}
+
+    /// Whether changes are reported.
+    public var isPossible: Bool {
+        get { state.withLockedValue { $0.isPossible } }
+        set { state.withLockedValue { $0.isPossible = newValue } }
+    }
+
+    public var isEnded: Bool { state.withLockedValue { $0.isEnded } }
+
+    /// Calls of ``renew(_:)``.
+    public var renewals: Int { state.withLockedValue { $0.renewals } }
+
+    /// Says that the directory has changed.
+    public func report() { state.withLockedValue { $0.changed }?() }
+
+    public func renew(_ changed: @escaping @Sendable () -> Void) -> Bool {
+        state.withLockedValue { state in
+            state.renewals += 1
+            state.changed = state.isPossible ? changed : nil
+            return state.isPossible
+        }
+    }
+
+    public func end() { state.withLockedValue { ($0.isEnded, $0.changed) = (true, nil) } }
+}
+
 /// Markers in memory, and those that were removed; both outlive a restart.
 public final class FakeMarkers: LogoutMarkers {
     public enum Step: Sendable {

@@ -48,6 +48,14 @@ int clinux_epoll_wait(int epoll, struct clinux_ready *ready, int64_t nanoseconds
 /* A counter that can be watched, not blocking, closed on exec: eventfd(2). */
 int clinux_eventfd(void);
 
+/* A queue of changes of directories, not blocking, closed on exec: inotify(7). */
+int clinux_inotify(void);
+/* Reports every entry that appears in a directory, and when the directory itself is removed, moved or gets another
+ * mode or owner. No symbolic link is followed in place of the directory. Returns the number of the watch, which is the
+ * same when the directory is watched already; -1 with errno. */
+int clinux_watch_directory(int inotify, const char *path);
+int clinux_stop_watching_directory(int inotify, int watch);
+
 /* The next connection that waits, not blocking, closed on exec: accept4(2). -1 with errno, EAGAIN if there is none. */
 int clinux_accept(int fd);
 

@@ -11,6 +11,17 @@ public protocol LogoutMarkers: Sendable {
     func remove(_ honoured: [LogoutMarker]) throws
 }
 
+/// Reports new markers, so that an idle daemon does not have to list the directory at intervals.
+public protocol LogoutMarkerWatch: Sendable {
+    /// Starts the watch, or renews it for the directory that is there now. May block on the disk.
+    /// - Parameter changed: called on any thread after each change of the directory; must not block.
+    /// - Returns: whether every marker made after this call is reported. If not, the caller has to list at intervals.
+    func renew(_ changed: @escaping @Sendable () -> Void) -> Bool
+
+    /// Ends the watch. ``renew(_:)`` does nothing afterwards.
+    func end()
+}
+
 /// Word that everything of a uid is to be logged out.
 public struct LogoutMarker: Hashable, Sendable {
     public let uid: UInt32
@@ -24,7 +35,7 @@ public struct LogoutMarker: Hashable, Sendable {
 }
 
 /// Honours the log-outs that came while the daemon was down, stuck or refusing: before it serves anyone, before each
-/// log-in of a uid, and once a second.
+/// log-in of a uid, and within a second after it was left.
 ///
 /// Nothing tells a log-in that came after a marker from one that came before it but the order in which they are met. So
 /// a log-in waits until the markers of its uid are honoured and removed, and those who honour a uid's markers take
@@ -34,18 +45,34 @@ public final class PendingLogouts: Sendable {
     private struct State {
         /// Of the uids whose markers are being honoured, or are about to be.
         var turns: [UInt32: Turn] = [:]
-        /// The uids whose markers the looks of ``watch()`` found last.
+        /// The uids whose markers a listing of ``watch(by:)`` found, until their log-out is done.
         var watched: [UInt32: Watched] = [:]
-        var timer: (any Timer)?
+        var watch: (any LogoutMarkerWatch)?
+        var listing = Listing.none
+        /// Consecutive listings that failed.
+        var failures = 0
         var isStopped = false
     }
 
-    private struct Watched {
-        var isUnderWay = false
-        /// In a row.
-        var failures = 0
-        /// Looks that pass it over from now on.
-        var passes = 0
+    private enum Watched {
+        case underWay(failures: Int)
+        /// The log-out failed so many times in a row. It is retried at this uptime.
+        case failed(times: Int, retryAt: Int64)
+
+        var failures: Int {
+            switch self {
+            case .underWay(let failures), .failed(let failures, _): failures
+            }
+        }
+    }
+
+    /// The next listing of ``watch(by:)``.
+    private enum Listing {
+        /// Nothing is due: a change of the directory causes the next one.
+        case none
+        case due(at: Int64, any Timer)
+        /// `next`: the uptime at which another one is due because of what happened meanwhile.
+        case running(next: Int64?)
     }
 
     private struct Turn {
@@ -152,64 +179,125 @@ public final class PendingLogouts: Sendable {
 
     // MARK: While the daemon runs
 
-    /// Milliseconds between looks; more after those that failed.
-    private static let betweenLooks = Backoff(base: 1_000, most: 30_000)
-    /// Looks until a uid that keeps failing is tried again.
-    private static let untilRetry = Backoff(base: 1, most: 30)
+    /// Milliseconds from a change of the directory to the listing. A hook that the daemon answers in this time has
+    /// removed its marker by then, and a burst of changes causes one listing a second.
+    private static let delay: Int64 = 1_000
+    /// Milliseconds between listings that fail, and between attempts to log out a uid.
+    private static let backoff = Backoff(base: delay, most: 30_000)
 
-    /// Looks again and again from here on: a hook that found the daemon stuck has left its marker while it runs.
-    public func watch() { look(failures: 0) }
-
-    /// How many uids are being logged out that a look has found.
-    var underWay: Int { state.withLockedValue { $0.watched.values.count(where: \.isUnderWay) } }
-
-    /// Ends the looking. Returns when no look is under way any more; none begins after that.
-    public func stop() async {
-        let (timer, turns) = state.withLockedValue { state in
-            state.isStopped = true
-            return (state.timer, state.turns.values.map(\.lock))
+    /// Honours the markers left while the daemon runs: a hook that found the daemon stuck has left one.
+    ///
+    /// No timer is armed while the directory is watched and no log-out is pending.
+    public func watch(by watch: any LogoutMarkerWatch) {
+        state.withLockedValue { state in
+            state.watch = watch
+            // Starts the watch, and finds what was left before that.
+            schedule(in: Self.delay, &state)
         }
-        timer?.cancel()
+    }
+
+    /// How many uids found by a listing are being logged out.
+    var underWay: Int {
+        state.withLockedValue { state in
+            state.watched.values.count {
+                if case .underWay = $0 { true } else { false }
+            }
+        }
+    }
+
+    /// Whether a listing of ``watch(by:)`` is under way.
+    var isListing: Bool {
+        state.withLockedValue { state in
+            if case .running = state.listing { true } else { false }
+        }
+    }
+
+    /// Ends the watch. Returns when no listing and no log-out is under way any more; none begins after that.
+    public func stop() async {
+        let (listed, watch, turns) = state.withLockedValue { state in
+            state.isStopped = true
+            return (state.listing, state.watch, state.turns.values.map(\.lock))
+        }
+        if case .due(_, let timer) = listed { timer.cancel() }
+        watch?.end()
         await listing.ended()
         for turn in turns { await turn.withLock {} }
     }
 
-    /// - Parameter failures: of looks, in a row.
-    private func look(failures: Int) {
-        state.withLockedValue { state in
-            guard !state.isStopped else { return }
-            state.timer = services.time.after(milliseconds: Self.betweenLooks.ceiling(attempt: failures + 1)) {
-                Task(executorPreference: self.services.tasks) { await self.lookNow(failures: failures) }
-            }
+    /// Has the markers listed in so many milliseconds, unless that is due sooner. The lock is held.
+    private func schedule(in delay: Int64, _ state: inout State) {
+        if state.isStopped { return }
+        let due = services.time.uptime + delay
+        switch state.listing {
+        case .none: break
+        case .due(let earlier, let timer):
+            if earlier <= due { return }
+            timer.cancel()
+        case .running(let next):
+            state.listing = .running(next: min(next ?? due, due))
+            return
         }
+        let timer = services.time.after(milliseconds: max(0, delay)) {
+            Task(executorPreference: self.services.tasks) { await self.listNow() }
+        }
+        state.listing = .due(at: due, timer)
     }
 
-    /// Lists the markers and has those honoured that are not yet. Waits for the listing alone.
-    private func lookNow(failures: Int) async {
+    private func changed() { state.withLockedValue { schedule(in: Self.delay, &$0) } }
+
+    /// Lists the markers and starts the log-outs that are due. Waits for the listing alone.
+    private func listNow() async {
+        let watch = state.withLockedValue { state -> (any LogoutMarkerWatch)? in
+            // A timer that was replaced may have fired all the same.
+            guard case .due(_, let timer) = state.listing, !state.isStopped else { return nil }
+            timer.cancel()
+            state.listing = .running(next: nil)
+            return state.watch
+        }
+        guard let watch else { return }
         do throws(CacheFailure) {
+            // Renewed before the listing: a marker made between the two would be missed otherwise.
+            let isWatched = try await services.endings.run(for: Self.root) { watch.renew { self.changed() } }
             let due = try await list().keys
-            for uid in state.withLockedValue({ Self.takeUp(Set(due), &$0) }) {
-                Task(executorPreference: services.tasks) { await self.honourWatched(uid: uid) }
-            }
-            look(failures: 0)
+            let uids = state.withLockedValue { takeUp(Set(due), isWatched: isWatched, &$0) }
+            for uid in uids { Task(executorPreference: services.tasks) { await self.honourWatched(uid: uid) } }
         } catch {
             if error == .shuttingDown { return }
             log.error("the pending log-outs cannot be listed", metadata: ["reason": "\(error)"])
-            look(failures: failures + 1)
+            state.withLockedValue { state in
+                state.failures += 1
+                scheduleNext(in: Self.backoff.ceiling(attempt: state.failures), &state)
+            }
         }
     }
 
-    /// Those whose turn it is: not those under way, nor those that failed a moment ago.
-    private static func takeUp(_ due: Set<UInt32>, _ state: inout State) -> [UInt32] {
-        state.watched = state.watched.filter { $0.value.isUnderWay || due.contains($0.key) }
-        return due.filter { uid in
-            var watched = state.watched[uid] ?? Watched()
-            guard !watched.isUnderWay else { return false }
-            watched.isUnderWay = watched.passes == 0
-            watched.passes = max(0, watched.passes - 1)
-            state.watched[uid] = watched
-            return watched.isUnderWay
+    /// Ends a listing, and arms a timer only if something is due.
+    private func scheduleNext(in delay: Int64?, _ state: inout State) {
+        guard case .running(let next) = state.listing else { return }
+        state.listing = .none
+        if let delay { schedule(in: delay, &state) }
+        if let next { schedule(in: next - services.time.uptime, &state) }
+    }
+
+    /// The uids to log out now: not those under way, nor those that failed a moment ago.
+    private func takeUp(_ due: Set<UInt32>, isWatched: Bool, _ state: inout State) -> [UInt32] {
+        let now = services.time.uptime
+        var (begin, next): ([UInt32], Int64?) = ([], isWatched ? nil : Self.delay)
+        state.failures = 0
+        state.watched = state.watched.filter { uid, watched in
+            if case .underWay = watched { true } else { due.contains(uid) }
         }
+        for uid in due {
+            switch state.watched[uid] {
+            case .underWay: continue
+            case .failed(_, let retryAt) where retryAt > now: next = min(next ?? .max, retryAt - now)
+            case .failed, nil:
+                state.watched[uid] = .underWay(failures: state.watched[uid]?.failures ?? 0)
+                begin.append(uid)
+            }
+        }
+        scheduleNext(in: next, &state)
+        return begin
     }
 
     private func honourWatched(uid: UInt32) async {
@@ -217,11 +305,12 @@ public final class PendingLogouts: Sendable {
             try await honourInTurn(uid: uid)
             state.withLockedValue { $0.watched[uid] = nil }
         } catch {
-            // Why, has been logged. Behind a stop nobody looks again.
+            // The reason has been logged. After a stop nothing is retried.
             state.withLockedValue { state in
                 let failures = (state.watched[uid]?.failures ?? 0) + 1
-                let passes = Int(Self.untilRetry.ceiling(attempt: failures)) - 1
-                state.watched[uid] = Watched(failures: failures, passes: passes)
+                let pause = Self.backoff.ceiling(attempt: failures)
+                state.watched[uid] = .failed(times: failures, retryAt: services.time.uptime + pause)
+                schedule(in: pause, &state)
             }
         }
     }

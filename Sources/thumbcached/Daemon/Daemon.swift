@@ -125,10 +125,11 @@ enum Daemon {
                 checks: Watchdog.checks(
                     loops: group, tasks: tasks, fetcher: fetcher,
                     pools: [("images", disk), ("log-ins", lifecycle), ("log-outs", endings)]),
-                pause: interval / 2, time: time, feed: { try notifier.send(.watchdog, atOnce: true) }, log: log)
+                pause: interval, time: time, feed: { try notifier.send(.watchdog, atOnce: true) }, log: log)
         }
         watchdog?.start()
-        pendingLogouts?.watch()
+        pendingLogouts?.watch(
+            by: MarkerDirectoryWatch(path: configuration.sessions.pendingLogouts, loop: group.loops[0], log: log))
         try Serving(
             socket: socket, context: context, access: configuration.access, overflowUID: overflowUID(log),
             reload: Reload(

@@ -175,61 +175,120 @@ import Testing
 
     // MARK: While the daemon runs
 
-    private func advance(_ daemon: Daemon, _ milliseconds: Int64, untilLook number: Int) async throws {
-        while daemon.world.time.timers == 0 { try await turn() }
-        daemon.world.time.advance(milliseconds: milliseconds)
-        while markers.looks < number { try await turn() }
+    private let watch = FakeMarkerWatch()
+
+    private func watching(_ daemon: Daemon) -> PendingLogouts {
+        let pending = self.pending(daemon)
+        pending.watch(by: watch)
+        return pending
     }
 
-    @Test func `F46: a marker that is left while the daemon runs is honoured within a second`() async throws {
+    private func leave(_ uid: UInt32, _ name: String) {
+        markers.leave(uid, name)
+        watch.report()
+    }
+
+    /// Lets time pass until a timer fires, and waits until the listing and what it began have ended but for so many.
+    private func advance(
+        _ pending: PendingLogouts, _ daemon: Daemon, _ milliseconds: Int64, stillUnderWay: Int = 0
+    ) async throws {
+        let listed = watch.renewals
+        daemon.world.time.advance(milliseconds: milliseconds)
+        while watch.renewals == listed || pending.isListing || pending.underWay > stillUnderWay { try await turn() }
+    }
+
+    @Test func `no timer is armed while the directory is watched and no log-out is pending`() async throws {
         let daemon = Daemon()
+        let pending = watching(daemon)
+        // The first listing finds what was left before the watch began.
+        try await advance(pending, daemon, 1_000)
+        #expect(daemon.world.time.timers == 0)
+        watch.report()
+        #expect(daemon.world.time.timers == 1)
+        try await advance(pending, daemon, 1_000)
+        #expect(daemon.world.time.timers == 0)
+        leave(1000, "one")
+        try await advance(pending, daemon, 1_000)
+        #expect(markers.honoured == ["one"])
+        #expect(daemon.world.time.timers == 0)
+        await pending.stop()
+        #expect(watch.isEnded)
+    }
+
+    @Test func `changes within a second cause one listing`() async throws {
+        let daemon = Daemon()
+        let pending = watching(daemon)
+        try await advance(pending, daemon, 1_000)
+        let looks = markers.looks
+        for _ in 0..<100 { watch.report() }
+        #expect(daemon.world.time.timers == 1)
+        try await advance(pending, daemon, 1_000)
+        #expect(markers.looks == looks + 1 && daemon.world.time.timers == 0)
+        await pending.stop()
+    }
+
+    @Test func `F46: a marker that is left during a listing causes another one`() async throws {
+        let daemon = Daemon(FakeWorld(endings: ThreadPool(threads: 3)))
+        let pending = watching(daemon)
+        let gate = markers.hold(.pending)
+        defer { gate.open() }
+        daemon.world.time.advance(milliseconds: 1_000)
+        await gate.reached()
+        leave(1000, "one")
+        gate.open()
+        while pending.isListing { try await turn() }
+        #expect(markers.honoured == [])
+        try await advance(pending, daemon, 1_000)
+        #expect(markers.honoured == ["one"])
+        await pending.stop()
+    }
+
+    @Test func `F46: a directory that cannot be watched is listed every second`() async throws {
+        let daemon = Daemon()
+        watch.isPossible = false
         try await daemon.logIn(.alice)
-        let pending = self.pending(daemon)
-        pending.watch()
-        try await advance(daemon, 1_000, untilLook: 1)
+        let pending = watching(daemon)
+        try await advance(pending, daemon, 1_000)
         #expect(try await daemon.users() == ["alice"])
         markers.leave(1000)
-        try await advance(daemon, 1_000, untilLook: 2)
-        while markers.honoured.isEmpty { try await turn() }
+        try await advance(pending, daemon, 1_000)
+        #expect(markers.honoured == ["marker"])
         #expect(try await daemon.users() == [])
+        #expect(daemon.world.time.timers == 1)
+        watch.isPossible = true
+        try await advance(pending, daemon, 1_000)
+        #expect(daemon.world.time.timers == 0)
         await pending.stop()
     }
 
-    @Test func `looks that fail come at growing pauses, and at the usual one when one has succeeded`() async throws {
+    @Test func `listings that fail are repeated at growing pauses until one succeeds`() async throws {
         let daemon = Daemon()
         markers.fail(.pending, times: 6)
-        let pending = self.pending(daemon)
-        pending.watch()
-        for (index, pause) in [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 1_000].enumerated() {
-            while daemon.world.time.timers == 0 { try await turn() }
+        let pending = watching(daemon)
+        for (index, pause) in [1_000, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000].enumerated() {
             daemon.world.time.advance(milliseconds: Int64(pause) - 1)
             #expect(markers.looks == index)
-            try await advance(daemon, 1, untilLook: index + 1)
+            try await advance(pending, daemon, 1)
         }
+        #expect(markers.looks == 7 && daemon.world.time.timers == 0)
         await pending.stop()
     }
 
-    /// Lets a second pass, until the look then has listed the markers and what it began has ended but for so many.
-    private func lookAgain(_ pending: PendingLogouts, _ daemon: Daemon, stillUnderWay: Int = 0) async throws {
-        daemon.world.time.advance(milliseconds: 1_000)
-        while daemon.world.time.timers == 0 || pending.underWay > stillUnderWay { try await turn() }
-    }
-
-    @Test func `F46, I8: looks go on while a uid's log-out takes long, and begin it no second time`() async throws {
+    @Test func `F46, I8: listings go on while a uid's log-out takes long, and begin it no second time`() async throws {
         let daemon = Daemon(FakeWorld(endings: ThreadPool(threads: 3)))
         try await daemon.logIn(.alice)
         markers.leave(1000, "one")
-        let pending = self.pending(daemon)
-        pending.watch()
+        let pending = watching(daemon)
         let gate = daemon.store.hold(.commitLogout)
         defer { gate.open() }
-        try await lookAgain(pending, daemon, stillUnderWay: 1)
+        try await advance(pending, daemon, 1_000, stillUnderWay: 1)
         await gate.reached()
-        markers.leave(1001, "two")
+        #expect(daemon.world.time.timers == 0)
         let looks = markers.looks
-        try await lookAgain(pending, daemon, stillUnderWay: 1)
+        leave(1001, "two")
+        try await advance(pending, daemon, 1_000, stillUnderWay: 1)
         while markers.honoured != ["two"] { try await turn() }
-        // One by the look, one in the turn of the uid that came new.
+        // One by the listing, one in the turn of the uid that came new.
         #expect(markers.looks == looks + 2 && pending.waiting(uid: 1000) == 0)
         gate.open()
         while pending.underWay > 0 { try await turn() }
@@ -242,26 +301,25 @@ import Testing
         let daemon = Daemon()
         daemon.store.fail(.makeDurable, times: .max)
         markers.leave(1000, "one")
-        let pending = self.pending(daemon)
-        pending.watch()
-        var tried: [Int] = []
-        for look in 1...94 {
-            let before = daemon.store.calls(.makeDurable)
-            try await lookAgain(pending, daemon)
-            if daemon.store.calls(.makeDurable) > before { tried.append(look) }
+        let pending = watching(daemon)
+        for (index, pause) in [1_000, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000].enumerated() {
+            daemon.world.time.advance(milliseconds: Int64(pause) - 1)
+            #expect(daemon.store.calls(.makeDurable) == index)
+            try await advance(pending, daemon, 1)
+            #expect(daemon.store.calls(.makeDurable) == index + 1)
+            #expect(daemon.world.time.timers == 1)
         }
-        #expect(tried == [1, 2, 4, 8, 16, 32, 62, 92])
         daemon.store.fail(.makeDurable, times: 0)
-        markers.leave(1001, "two")
-        try await lookAgain(pending, daemon)
+        leave(1001, "two")
+        try await advance(pending, daemon, 1_000)
         #expect(markers.honoured == ["two"])
-        for _ in 96...122 { try await lookAgain(pending, daemon) }
+        try await advance(pending, daemon, 29_000)
         #expect(markers.honoured == ["one", "two"])
-        // Who has failed and is done has failed never.
+        // A uid whose log-out is done begins with the shortest pause again.
         daemon.store.fail(.makeDurable)
-        markers.leave(1000, "three")
-        for _ in 1...2 { try await lookAgain(pending, daemon) }
-        #expect(markers.honoured.count == 3)
+        leave(1000, "three")
+        for _ in 1...2 { try await advance(pending, daemon, 1_000) }
+        #expect(markers.honoured.count == 3 && daemon.world.time.timers == 0)
         await pending.stop()
     }
 
@@ -270,7 +328,7 @@ import Testing
     {
         let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 2)))
         let pending = self.pending(daemon)
-        pending.watch()
+        pending.watch(by: watch)
         let gate = markers.hold(.pending)
         async let look: Void = pending.honourAll()
         await gate.reached()
