@@ -21,7 +21,7 @@ import time
 from figures import Run
 import machine
 import report
-from rows import building, events, fairness, hits, idle, misses, renditions, scale, tail, tier, writes
+from rows import building, even, events, fairness, hits, idle, misses, renditions, scale, tail, tier, writes
 from world import processes
 from world.subject import Subject
 
@@ -29,6 +29,7 @@ from world.subject import Subject
 PARTS = [
     (("P1", "P2", "P3", "P4"), hits),
     (("P4 tier",), tier),
+    (("P4 tail",), even),
     (("P5", "P6"), misses),
     (("P7", "P8"), writes),
     (("P9", "P10"), scale),

@@ -12,6 +12,8 @@ public struct Setting<Root>: Sendable {
     public let bounds: [SettingBound]
     /// Reads a value into its field. Throws a ``SettingError``.
     public let read: @Sendable (TOMLNode, inout Root) throws(SettingError) -> Void
+    /// See ``SettingKind/caution``.
+    public let caution: @Sendable (TOMLNode) -> String?
     /// Copies the value from one root into another.
     public let copy: @Sendable (Root, inout Root) -> Void
     /// nil for what is no number.
@@ -31,6 +33,7 @@ public struct Setting<Root>: Sendable {
         self.isReloadable = isReloadable
         self.bounds = bounds
         self.read = { node, root throws(SettingError) in root[keyPath: field] = try kind.read(node) }
+        self.caution = kind.caution
         self.copy = { $1[keyPath: field] = $0[keyPath: field] }
         self.number = kind.number.map { number in
             Number(
@@ -64,6 +67,8 @@ public struct SettingReader<Root> {
     /// Where all keys are listed.
     public var manual: String
     public private(set) var problems: [ConfigurationError.Problem] = []
+    /// What is allowed, and probably a mistake.
+    public private(set) var warnings: [ConfigurationError.Problem] = []
     /// Names of the settings and sections that the table has.
     public private(set) var found: Set<String> = []
 
@@ -83,6 +88,9 @@ public struct SettingReader<Root> {
                 found.insert(name)
                 do throws(SettingError) {
                     try setting.read(node, &root)
+                    if let sentence = setting.caution(node) {
+                        warnings.append(.init(key: prefix + name, sentence: sentence))
+                    }
                 } catch {
                     for flaw in error.flaws { complain(name + flaw.keySuffix, flaw.sentence) }
                 }

@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSupport
 
 /// What values a key takes: reads one from a document, or says what is wrong with it and what would be right.
@@ -5,6 +6,8 @@ public struct SettingKind<Value>: Sendable {
     public let read: @Sendable (TOMLNode) throws(SettingError) -> Value
     /// Of numbers, which can bound each other.
     public var number: Number?
+    /// Returns a warning about a value that was read; nil if there is nothing to warn of.
+    public var caution: @Sendable (TOMLNode) -> String? = { _ in nil }
 
     public init(
         read: @escaping @Sendable (TOMLNode) throws(SettingError) -> Value, number: Number? = nil
@@ -146,6 +149,18 @@ extension SettingKind<String> {
 extension SettingKind<Secret?> {
     /// The secret in a file, without the line break that editors put at its end. What is in the file is in no error.
     public static var secretFile: Self {
+        var kind = secretInFile
+        kind.caution = { node in
+            var status = stat()
+            guard case .string(let path) = node, stat(path, &status) == 0, status.st_mode & 0o004 != 0 else {
+                return nil
+            }
+            return "\(quoted(path)) holds a secret, and every account may read it: take that away with chmod o-rwx"
+        }
+        return kind
+    }
+
+    private static var secretInFile: Self {
         SettingKind<String>.path().map { path throws(SettingError) in
             var bytes: [UInt8]
             do throws(PlainFileError) {

@@ -101,7 +101,7 @@ public final class FakeVault: ImageVault {
         }
     }
 
-    public func makeRoom(keeping slot: Slot) { store.note(.makeRoom) }
+    public func makeRoom(keeping slot: Slot?) { store.note(.makeRoom) }
 
     public func remove(
         _ profiles: [OpaqueID], fence: (OpaqueID) -> Void, removed: (OpaqueID) -> Void

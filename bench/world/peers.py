@@ -102,7 +102,7 @@ server {{
 def origin(home, images, core=None):
     """An nginx on loopback TCP that images are downloaded from. `.log_file` has a line for each request it got.
 
-    Below /slow/ a file of 300 KiB takes about a second.
+    Below /slow/ a file of 300 KiB takes about a second. Below /same/ every path is the file `same`.
     """
     port = processes.free_port()
     log = home / "origin.log"
@@ -114,6 +114,7 @@ log_format path '$request_uri';
 server {{
   listen 127.0.0.1:{port} backlog=4096; root {images}; access_log {log} path;
   location /slow/ {{ limit_rate 200k; }}
+  location /same/ {{ try_files /same =404; }}
 }}""",
         1,
         port,

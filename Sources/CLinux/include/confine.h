@@ -53,8 +53,8 @@ int clinux_landlock_allow(int rules, int beneath, uint64_t files);
 int clinux_landlock_restrict(int rules);
 
 /* Refuses the system calls that seccomp.c lists, and sockets of other families than AF_UNIX, or with `internet` than
- * AF_INET, AF_INET6 and AF_NETLINK; with `read_only` also changes to modes, owners, times and extended attributes of
- * files. Of signals it lets those to the calling process pass, by the id that it has now. seccomp(2), by prctl(2). 0,
+ * AF_INET, AF_INET6 and AF_NETLINK; changes to modes, owners and extended attributes of files; and changes to times,
+ * except of open files without `read_only`. Of signals it lets those to the calling process pass, by the id that it has now. seccomp(2), by prctl(2). 0,
  * or -1 with errno: EINVAL where the kernel was built without, E2BIG if the filter has outgrown its room. */
 int clinux_refuse_calls(int internet, int read_only);
 

@@ -113,6 +113,11 @@ extension EntryAddress {
 
     var bucket: UInt8 { profile.bucket }
 
+    /// See ``ThumbnailCache/Slot/canBeSource(_:of:)``.
+    func canBeSource(of other: EntryAddress) -> Bool {
+        profile == other.profile && Slot.canBeSource(code, of: other.code)
+    }
+
     /// Where the entry lies in its generation's directory: bucket and name, with a slash between them.
     var path: FileName {
         FileName(length: 3 + nameLength) { path in

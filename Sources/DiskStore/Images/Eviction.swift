@@ -38,7 +38,8 @@ extension ImageFiles {
         let used = ledger.withLockedValue { $0.counted(of: generation.number).bytes }
         guard used > userQuota else { return true }
         // Down to 95 %, so that it is not needed at every write.
-        let freed = try evict(from: generation, bytes: used - (userQuota - userQuota / 20), keeping: keeping)
+        let freed = try evict(
+            from: generation, bytes: used - (userQuota - userQuota / 20), needed: used - userQuota, keeping: keeping)
         return freed.bytes == 0 || used - freed.bytes <= userQuota
     }
 
@@ -66,21 +67,26 @@ extension ImageFiles {
         return ledger.withLockedValue { $0.total.bytes <= quota }
     }
 
-    /// Removes least recently used images of a generation, at most a batch, until `bytes` are free; and what empty
-    /// buckets it meets. Costs a listing of its directory and of a bucket or two, and a look at ``Eviction/sampleSize``
-    /// files a round.
+    /// Removes images of a generation, at most a batch, until `bytes` are free, and the empty buckets that it finds.
+    /// Costs a listing of the generation's directory and of the buckets that are sampled, and an fstatat for each image
+    /// of the sample.
+    /// - Parameters:
+    ///   - needed: bytes for which sources go, too, while there are renditions. The same as `bytes` if nil.
+    ///   - keeping: the entry that room is made for. Neither it nor its source goes.
     @discardableResult
-    func evict(from generation: Generation, bytes: Int, keeping: EntryAddress?) throws -> Usage {
+    func evict(
+        from generation: Generation, bytes: Int, needed: Int? = nil, keeping: EntryAddress?
+    ) throws -> Usage {
         var freed = Usage()
+        var hadRenditions = false
         while freed.bytes < bytes, freed.images < Eviction.batch {
             let before = freed.images
             let (sample, isWhole) = try sample(of: generation, keeping: keeping, freed: &freed)
+            hadRenditions = hadRenditions || sample.contains(where: \.isRendition)
             for victim in Eviction.victims(of: sample, bytes: bytes - freed.bytes, isWhole: isWhole) {
                 // A directory that goes with its last image may have been enough.
-                if freed.bytes >= bytes { break }
-                if let bytes = try evict(victim, from: generation) {
-                    freed = freed + Usage(images: 1, bytes: bytes)
-                }
+                if freed.bytes >= (victim.isRendition || !hadRenditions ? bytes : needed ?? bytes) { break }
+                freed = freed + (try evict(victim, from: generation) ?? Usage())
             }
             if freed.images == before { break }
         }
@@ -95,6 +101,7 @@ extension ImageFiles {
         of generation: Generation, keeping: EntryAddress?, freed: inout Usage
     ) throws -> (sample: [Eviction.Candidate], isWhole: Bool) {
         guard let directory = try existingDirectory(of: generation) else { return ([], true) }
+        let size = generation.hasSizes ? Eviction.sampleSizeWithRenditions : Eviction.sampleSize
         var buckets = try disk.names(in: directory).compactMap { BucketName.bucket(of: $0.name) }
         var sample: [Eviction.Candidate] = []
         while let bucket = buckets.popRandom() {
@@ -108,37 +115,57 @@ extension ImageFiles {
                 continue
             }
             var addresses = names.compactMap { EntryAddress($0.name) }
+            let hasSizes = addresses.contains { $0.code != 0 }
+            let families = hasSizes ? Dictionary(grouping: addresses, by: \.profile) : [:]
             while let address = addresses.popRandom() {
-                if sample.count == Eviction.sampleSize { return (sample, false) }
-                guard address != keeping, let status = try disk.status(of: address.fileName, in: found),
-                    status.kind == .file
+                if sample.count == size { return (sample, false) }
+                guard address != keeping, keeping.map({ !address.canBeSource(of: $0) }) ?? true,
+                    let status = try disk.status(of: address.fileName, in: found), status.kind == .file
                 else { continue }
-                sample.append(candidate(address, status))
+                var candidate = self.candidate(address, status)
+                for relative in families[address.profile] ?? [] {
+                    if relative.canBeSource(of: address) { candidate.isRendition = true }
+                    guard address.canBeSource(of: relative),
+                        let status = try disk.status(of: relative.fileName, in: found)
+                    else { continue }
+                    candidate.renditions.append(relative)
+                    candidate.lastUse = max(candidate.lastUse, self.candidate(relative, status).lastUse)
+                }
+                sample.append(candidate)
             }
         }
         return (sample, true)
     }
 
-    /// The bytes that are free then; nil when the image was used or written anew since it was sampled.
-    private func evict(_ victim: Eviction.Candidate, from generation: Generation) throws -> Int? {
+    /// Removes an image and what was made of it. Nil when the image was used or written anew since it was sampled.
+    private func evict(_ victim: Eviction.Candidate, from generation: Generation) throws -> Usage? {
         let bucket = victim.address.bucket
         return try withLock(generation, bucket) {
             let name = victim.address.fileName
             guard let directory = try existingDirectory(of: generation, bucket: bucket),
                 let status = try disk.status(of: name, in: directory), status.kind == .file,
-                candidate(victim.address, status) == victim
+                candidate(victim.address, status).file == victim.file
             else { return nil }
+            var freed = Usage(images: 1, bytes: victim.size)
+            for rendition in victim.renditions {
+                guard let status = try disk.status(of: rendition.fileName, in: directory), status.kind == .file else {
+                    continue
+                }
+                try remove(rendition.fileName, status, from: directory, bucket, of: generation)
+                freed = freed + Usage(images: 1, bytes: costs.file(status.size))
+            }
             try remove(name, status, from: directory, bucket, of: generation)
-            let isBucketGone = try removeDirectoryIfEmpty(of: generation, bucket: bucket)
-            return victim.size + (isBucketGone ? costs.directory : 0)
+            if try removeDirectoryIfEmpty(of: generation, bucket: bucket) { freed.bytes += costs.directory }
+            return freed
         }
     }
 
     private func candidate(_ address: EntryAddress, _ status: FileStatus) -> Eviction.Candidate {
         Eviction.Candidate(
             address: address, size: costs.file(status.size),
-            lastUse: .seconds(status.modifiedSeconds) + .nanoseconds(status.modifiedNanoseconds),
-            inode: status.inode)
+            file: Eviction.File(
+                modified: .seconds(status.modifiedSeconds) + .nanoseconds(status.modifiedNanoseconds),
+                inode: status.inode))
     }
 }
 
@@ -153,33 +180,64 @@ extension Array {
 
 /// Which images go when there are too many: the least recently used of a sample, which comes close to the least
 /// recently used of all at a small part of the cost. Decisions only; ``ImageFiles`` acts on them.
+///
+/// A rendition goes before its source, and with it: a rendition is made anew in milliseconds, a source has to be
+/// downloaded. For the same reason a rendition counts as unused for ``head`` longer than it is, also beside the sources
+/// of other profiles. Uses are noted hourly, and a file that was written later looks as if it was used later: so without
+/// that, the sources would go first.
+///
+/// Names alone tell what is a rendition: an image beside which its profile's source lies. An image that was downloaded
+/// or PUT in a size is taken for one where there is an image without a size, too.
 enum Eviction {
-    /// An image that could go.
-    struct Candidate: Equatable {
-        let address: EntryAddress
-        /// Bytes that it takes on disk.
-        let size: Int
-        /// When it was last used, at a grain of an hour, since 1970: its file's modification time.
-        let lastUse: Duration
+    /// By which a file is known again: changed by each noted use, and by each write.
+    struct File: Equatable {
+        let modified: Duration
         let inode: UInt64
     }
 
+    /// An image that could go.
+    struct Candidate {
+        let address: EntryAddress
+        /// Bytes that it takes on disk.
+        let size: Int
+        let file: File
+        /// When it or one of its ``renditions`` was last used, at a grain of an hour, since 1970.
+        var lastUse: Duration
+        /// Whether its source lies beside it.
+        var isRendition = false
+        /// The images that go with it.
+        var renditions: [EntryAddress] = []
+
+        init(address: EntryAddress, size: Int, file: File) {
+            (self.address, self.size, self.file) = (address, size, file)
+            lastUse = file.modified
+        }
+
+        /// Those with the lowest go first.
+        fileprivate var rank: Duration { isRendition ? lastUse - head : lastUse }
+    }
+
+    /// How much longer than a rendition a source has to be unused to go before it.
+    static let head: Duration = .seconds(7 * 24 * 3600)
     /// Images looked at before any is chosen.
     static let sampleSize = 32
+    /// The same where there may be renditions, so that no source goes for want of a look at one.
+    static let sampleSizeWithRenditions = 256
     /// Images that go on one thread that has something else to do; what is left over is left to maintenance.
     static let batch = 64
     /// How far back a use must lie before another one is noted, in seconds: a hit costs no write.
     static let grain: Int64 = 3600
 
-    /// Those that go, longest unused first: as many as make `bytes`, but at most a quarter of a sample, since the rest
-    /// of it is not old compared to what was not sampled.
+    /// Those that go, in order: as many as make `bytes`, but at most a quarter of a sample, since the rest of it is not
+    /// old compared to what was not sampled; and no source after a rendition, since there may be other renditions.
     /// - Parameter isWhole: whether the sample holds all there is.
     static func victims(of sample: [Candidate], bytes: Int, isWhole: Bool) -> [Candidate] {
         let limit = isWhole ? sample.count : max(1, sample.count / 4)
+        let ordered = sample.sorted { $0.rank < $1.rank }.prefix(limit)
         var left = bytes
-        return sample.sorted { $0.lastUse < $1.lastUse }.prefix(limit).prefix { candidate in
+        return ordered.prefix { candidate in
             defer { left -= candidate.size }
-            return left > 0
+            return left > 0 && (isWhole || candidate.isRendition || ordered.first?.isRendition == false)
         }
     }
 

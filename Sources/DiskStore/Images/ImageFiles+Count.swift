@@ -21,7 +21,9 @@ extension ImageFiles {
                 // One that cannot be listed counts as empty: the quota goes on for all others, and for what is added.
                 failure.attempt {
                     // A write may have made the directories since, but it needs this lock to put anything in them.
-                    usage = try existingDirectory(of: generation).map { try count(bucket, in: $0) } ?? Usage()
+                    usage =
+                        try existingDirectory(of: generation).map { try count(bucket, of: generation, in: $0) }
+                        ?? Usage()
                 }
                 ledger.withLockedValue { $0.setCount(usage, of: generation.number, bucket: bucket) }
             }
@@ -30,19 +32,20 @@ extension ImageFiles {
         try failure.rethrow()
     }
 
-    private func count(_ bucket: UInt8, in directory: Directory) throws -> Usage {
+    private func count(_ bucket: UInt8, of generation: Generation, in directory: Directory) throws -> Usage {
         // Not through the cache of open directories: this passes through all of them once.
         guard let found = try disk.existingDirectory(BucketName.fileName(bucket), in: directory) else { return Usage() }
         var usage = Usage(bytes: costs.directory)
         for entry in try disk.names(in: found) {
             guard let status = try disk.status(of: entry.name, in: found) else { continue }
             guard status.kind == .file, status.linkCount == 1, status.size <= costs.longest,
-                EntryAddress(entry.name)?.bucket == bucket
+                let address = EntryAddress(entry.name), address.bucket == bucket
             else {
                 log.attempt("what does not belong stays", .debug) { try takeAway(entry.name, status.kind, from: found) }
                 continue
             }
             usage = usage + Usage(images: 1, bytes: costs.file(status.size))
+            if address.code != 0 { generation.noteSize() }
         }
         return usage
     }

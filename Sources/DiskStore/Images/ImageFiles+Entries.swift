@@ -7,21 +7,23 @@ import ThumbnailCache
 extension ImageFiles {
     /// Writes an entry to a temporary file in the generation's directory, and lets it appear under its name if it still
     /// may. Leaves nothing behind when it does not. See ``ThumbnailCache/ImageVault/write(_:_:isCurrent:committed:)``.
+    /// - Parameter mayEvict: whether, on a full disk, other images of the user give way to the entry.
     func write(
-        _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, isCurrent: () -> Bool,
-        committed: () -> Void
+        _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, mayEvict: Bool,
+        isCurrent: () -> Bool, committed: () -> Void
     ) throws -> Bool {
         var isPlaced = false
         defer {
             // Made for this entry, maybe; it counts towards the quota.
             if !isPlaced { withLock(generation, address.bucket) { tidyBucket(address.bucket, of: generation) } }
         }
-        let (temporary, directory) = try prepareOrMakeRoom(entry, at: address, in: generation)
+        let (temporary, directory) = try prepareOrMakeRoom(entry, at: address, in: generation, mayEvict)
         defer { if !isPlaced { removeTemporary(temporary, in: directory) } }
         try withLock(generation, address.bucket) {
             guard underWay.contains(temporary), isCurrent() else { return }
             let name = address.fileName
             let bucket = try madeDirectory(of: generation, bucket: address.bucket)
+            if address.code != 0 { generation.noteSize() }
             let old = try disk.status(of: name, in: bucket)
             if old?.kind == .directory { try trash.take(name, from: bucket) }
             let replaced = old?.kind == .file ? old : nil
@@ -40,10 +42,10 @@ extension ImageFiles {
 
     private typealias Prepared = (temporary: FileName, directory: Directory)
 
-    /// On a full disk (F4, F5) trash and some of this user's own images go first, once. A directory that is open but no
-    /// longer there takes no new files: somebody removed it, and it is looked up anew.
+    /// On a full disk (F4, F5) trash goes first, then as many of this user's images as the entry needs. A directory that
+    /// is open but no longer there takes no new files: somebody removed it, and it is looked up anew.
     private func prepareOrMakeRoom(
-        _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation
+        _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, _ mayEvict: Bool
     ) throws -> Prepared {
         do {
             return try prepare(entry, at: address, in: generation)
@@ -51,10 +53,23 @@ extension ImageFiles {
             disk.directories.removeAll(of: generation.number)
         } catch let error as SystemError where error.isNoSpace {
             _ = try trash.emptySome(budget: 4 * Eviction.batch)
-            try evict(from: generation, bytes: max(2 * entry.count, 256 << 10), keeping: nil)
+        }
+        for _ in 0..<(mayEvict ? Self.mostEvictions : 0) {
+            do {
+                return try prepare(entry, at: address, in: generation)
+            } catch let error as SystemError where error.isNoSpace {
+                let size = costs.file(Int64(entry.count))
+                // Where all of them would not do, none goes.
+                guard ledger.withLockedValue({ $0.counted(of: generation.number).bytes }) >= size else { throw error }
+                if try evict(from: generation, bytes: size, keeping: address).bytes == 0 { throw error }
+            }
         }
         return try prepare(entry, at: address, in: generation)
     }
+
+    /// How often room is made for an entry. Once does not always do: the entry may need an inode and a directory, and
+    /// others write, too.
+    private static let mostEvictions = 2
 
     private func prepare(
         _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation

@@ -13,6 +13,8 @@ final class Generation: Sendable {
     /// One bit for each bucket that nothing has been put in, so that nothing need be looked for there. None where the
     /// generation was found: then only the disk can tell.
     private let untouched: InlineArray<4, Atomic<UInt64>>
+    /// Whether it has held an image of some size in this run, as far as it is counted.
+    private let sizes = Atomic(false)
     /// Whether no file of an earlier run can lie in the directory any more.
     private let tidy: Atomic<Bool>
 
@@ -30,6 +32,10 @@ final class Generation: Sendable {
 
     /// What earlier runs left beside the buckets is gone.
     func noteTidy() { tidy.store(true, ordering: .releasing) }
+
+    var hasSizes: Bool { sizes.load(ordering: .relaxed) }
+
+    func noteSize() { sizes.store(true, ordering: .relaxed) }
 
     /// Whether it is known without a look at the disk that a bucket holds no entry.
     func holdsNothing(in bucket: UInt8) -> Bool {

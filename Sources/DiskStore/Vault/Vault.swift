@@ -54,16 +54,18 @@ final class Vault: ImageVault {
             try storeErrors("writing an image") {
                 let (address, entry) = try seal(slot, image)
                 return try entry.withUnsafeBytes { entry in
-                    try files.write(entry, at: address, in: generation, isCurrent: isCurrent, committed: committed)
+                    try files.write(
+                        entry, at: address, in: generation, mayEvict: image.record.rendered == nil,
+                        isCurrent: isCurrent, committed: committed)
                 }
             }
         }
     }
 
     /// Evicts outside of the gate: a purge of this user does not wait until others' images are gone.
-    func makeRoom(keeping slot: Slot) {
+    func makeRoom(keeping slot: Slot?) {
         do {
-            let address = try whileOpen { try withCrypter { try $0.address(of: slot) } }
+            let address = try slot.map { slot in try whileOpen { try withCrypter { try $0.address(of: slot) } } }
             if try files.makeRoom(after: generation, keeping: address) { return }
         } catch {
             // Closed, or it cannot be done now. To be over a quota for a while hurts nobody.

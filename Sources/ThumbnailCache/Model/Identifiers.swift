@@ -128,4 +128,10 @@ public struct Slot: Hashable, Sendable {
     public func detached() -> Slot {
         Slot(profile: profile.detached(), code: code)
     }
+
+    /// Whether the image in the slot of a code can be what the one in another slot of its profile is made from: the
+    /// image of no size, and for a style that of the same size.
+    public static func canBeSource(_ code: UInt16, of other: UInt16) -> Bool {
+        code != other && (code == 0 || code == other & sizes)
+    }
 }

@@ -90,8 +90,10 @@ public protocol ImageVault: AnyObject, Sendable {
     /// `committed` runs with that lock still held, right after the entry appeared. Others wait for it.
     func write(_ slot: Slot, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool
 
-    /// Has other images go, as far as the quotas are exceeded: behind each write. May take long.
-    func makeRoom(keeping slot: Slot)
+    /// Evicts images as far as the quotas are exceeded: after each write. May take long.
+    /// - Parameter slot: of the image that was written, which goes last; nil for a rendition, which goes before other
+    ///   renditions' sources do.
+    func makeRoom(keeping slot: Slot?)
 
     /// Removes every size of the profiles named. `fence` runs with the commit lock of each profile held, before its
     /// entries go, so that no write that began earlier can appear after them; `removed` with that lock still held, when

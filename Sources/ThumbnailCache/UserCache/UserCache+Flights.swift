@@ -173,7 +173,7 @@ extension UserCache {
                 committed: {})
             state.withLockedValue { $0.coordinator.stored(flight) }
             guard isWritten else { return }
-            vault.makeRoom(keeping: flight.slot)
+            vault.makeRoom(keeping: image.record.rendered == nil ? flight.slot : nil)
             // Not here: there is one thread that writes for all.
             guard image.record.rendered != nil else { return }
             services.disk.submit(for: owner.uid) { self.trimRenditions(keeping: flight.slot) }

@@ -81,6 +81,7 @@ extension Configuration {
             draft.origin.tokenEndpoint = draft.token
         }
         reader.reconcile(&draft)
+        cautions += reader.warnings
         guard reader.problems.isEmpty else { return reader.problems }
         do throws(OriginError) {
             try OriginRules.validate(draft.origin)

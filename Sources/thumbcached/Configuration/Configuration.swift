@@ -1,6 +1,7 @@
 import DaemonServer
 import DiskStore
 import Logging
+import ProgramSupport
 import ThumbcacheProtocol
 import ThumbnailCache
 
@@ -24,6 +25,8 @@ struct Configuration: Equatable, Sendable {
     var limits = Limits()
     var access = Access()
     var log = Log()
+    /// Warnings about values, found when they were read.
+    var cautions: [ConfigurationError.Problem] = []
 
     struct Socket: Equatable, Sendable {
         /// Nil where neither the file nor the environment says, which only a socket passed by systemd allows.

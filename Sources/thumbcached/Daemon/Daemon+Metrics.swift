@@ -2,6 +2,7 @@ import DaemonServer
 import DiskStore
 import FetcherClient
 import FetcherProtocol
+import LinuxSupport
 import NIOConcurrencyHelpers
 import ThumbcacheProtocol
 import ThumbnailCache
@@ -136,7 +137,8 @@ extension Daemon {
         ]
     }
 
-    private static func downloads(_ fetch: FetcherStatistics, origins: [String]) -> [MetricFamily] {
+    /// - Parameter fetch: as the fetcher reports it; the numbers may be anything.
+    static func downloads(_ fetch: FetcherStatistics, origins: [String]) -> [MetricFamily] {
         typealias Counter = FetcherStatistics.Counter
         func samples(_ label: String? = nil, _ counters: [(Counter, String)]) -> [MetricFamily.Sample] {
             origins.flatMap { name in
@@ -158,7 +160,8 @@ extension Daemon {
             MetricFamily(
                 "origin_retry_seconds", .gauge, "Time until the last host of the origin may be asked again.",
                 origins.map {
-                    .init(Int((fetch.origins[$0]?.longestRetryIn ?? 0) + 999) / 1_000, labels: ["origin": $0])
+                    let milliseconds = fetch.origins[$0]?.longestRetryIn ?? 0
+                    return .init(Int(clamping: milliseconds.saturatingAdd(999) / 1_000), labels: ["origin": $0])
                 }),
             MetricFamily(
                 "origin_requests_total", .counter, "Requests sent to the origin, redirects included.",

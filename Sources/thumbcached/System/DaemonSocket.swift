@@ -168,17 +168,17 @@ struct ListeningSocket: Sendable {
         _ path: String, _ address: UnixAddress, _ mode: UInt32
     ) throws(DaemonError) -> (Int32, FileIdentity) {
         let descriptor = try makeSocket(path)
-        guard address.withSocketAddress({ bind(descriptor, $0, $1) }) == 0 else {
-            let error = DaemonError("make the socket", path)
+        // A confined daemon cannot change modes afterwards. Files that other threads create meanwhile have their own
+        // modes, which name nobody else.
+        let mask = umask(0o777 & ~mode)
+        let code = address.withSocketAddress { bind(descriptor, $0, $1) } == 0 ? 0 : errno
+        umask(mask)
+        guard code == 0 else {
             close(descriptor)
-            throw error
+            throw DaemonError("make the socket", path, code)
         }
-        // Nobody gets in before listen, so the mode comes in time. Not following links, so that whoever can write to
-        // the directory cannot have the mode of another file changed. As many may wait to be accepted as the kernel
-        // lets: it has a limit of its own (net.core.somaxconn).
-        guard fchmodat(AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW) == 0, Glibc.listen(descriptor, 4096) == 0,
-            let identity = try identify(path)
-        else {
+        // As many may wait to be accepted as the kernel lets: it has a limit of its own (net.core.somaxconn).
+        guard Glibc.listen(descriptor, 4096) == 0, let identity = try identify(path) else {
             let error = DaemonError("set up the socket", path)
             unlink(path)
             close(descriptor)

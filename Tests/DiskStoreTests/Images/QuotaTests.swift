@@ -19,6 +19,8 @@ private struct Costs {
     /// Of `picture`, with header, record and tag.
     func entry(_ count: Int = 1000) -> Int { costs.file(Int64(count + 124)) }
 
+    var directory: Int { costs.directory }
+
     /// Of the directories of all that lies there.
     func directories(_ tree: TestTree) -> Int {
         Set(tree.entries.map { ($0 as NSString).deletingLastPathComponent }).count * costs.directory
@@ -223,4 +225,112 @@ private struct Costs {
             #expect(try vault.bytes(slot("\(number)")) == picture(UInt8(number)).content, "was there: \(wasThere)")
         }
     }
+}
+
+/// Renditions and their sources under a user's quota.
+@Suite struct RenditionQuotaTests {
+    private static let sizes: [UInt16] = [32, 64, 128]
+
+    /// Asks for each image in each size, as a cache does that has no memory: what is missing is downloaded and rendered.
+    /// - Returns: how many images were downloaded.
+    private func pass(over images: Range<Int>, in vault: any ImageVault) throws -> Int {
+        var downloads = 0
+        for image in images {
+            let source = picture(UInt8(image), count: 8_000)
+            for size in Self.sizes {
+                if try vault.bytes(slot("\(image)")) == nil {
+                    downloads += 1
+                    try vault.put(slot("\(image)"), source)
+                }
+                if try vault.bytes(slot("\(image)", size)) == nil {
+                    try vault.put(slot("\(image)", size), rendition(of: source, count: Int(size) * 20))
+                }
+            }
+        }
+        return downloads
+    }
+
+    /// Hours between two passes, and how many renditions the quota has room for.
+    @Test(arguments: [0, 1, 5, 30], [0, 3, 60])
+    func `one download is enough for all sizes as long as the sources fit the quota`(
+        _ hours: Int64, _ renditions: Int
+    ) throws {
+        let tree = try TestTree()
+        let costs = Costs(tree)
+        let sources = 40 * (costs.entry(8_000) + costs.directory)
+        try tree.withStore(tree.configuration(userQuota: sources + renditions * costs.entry(2_560))) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            #expect(try pass(over: 0..<40, in: vault) == 40)
+            for _ in 0..<3 {
+                tree.clock.withLockedValue { $0 += hours * 3_600 }
+                #expect(try pass(over: 0..<40, in: vault) == 0)
+            }
+            #expect(store.counters[.evictedImages] > 0)
+            store.maintain()
+            #expect(try #require(vault.usage).bytes <= sources + renditions * costs.entry(2_560))
+        }
+    }
+
+    @Test func `a source takes what was made of it along`() throws {
+        let tree = try TestTree()
+        let costs = Costs(tree)
+        try tree.withStore(tree.configuration(userQuota: 40 * (costs.entry(8_000) + costs.directory))) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            _ = try pass(over: 0..<5, in: vault)
+            tree.clock.withLockedValue { $0 += 9 * 24 * 3_600 }
+            // So many that all of the first go.
+            for number in 100..<200 { try vault.put(slot("\(number)"), picture(9, count: 8_000)) }
+            for image in 0..<5 { #expect(try vault.slots(of: OpaqueID("\(image)")) == []) }
+            #expect(try #require(vault.usage).images == tree.entries.count)
+        }
+    }
+
+    // MARK: On a full disk
+
+    private func withTenImages(_ body: (TestTree, DiskStore, any ImageVault, FaultySystem) throws -> Void) throws {
+        let tree = try TestTree()
+        let system = FaultySystem()
+        try tree.withStore(system: system) { store in
+            let vault = try store.commitLogin(alice, .plain)
+            for number in 0..<10 { try vault.put(slot("\(number)"), picture(UInt8(number))) }
+            try body(tree, store, vault, system)
+        }
+    }
+
+    @Test func `F4: a rendition that finds no room on the disk takes none from other images`() throws {
+        try withTenImages { tree, store, vault, system in
+            system.plan { call, _, _ in call == .write ? .fail(ENOSPC) : nil }
+            #expect(throws: StoreError.self) { try vault.put(slot("0", 64), rendition(of: picture(0), count: 500)) }
+            #expect(tree.entries.count == 10)
+            #expect(store.counters[.evictedImages] == 0)
+        }
+    }
+
+    @Test(arguments: [ENOSPC, EDQUOT])
+    func `F4, F5: an image that finds no room takes as much as it needs, and not its source`(_ code: CInt) throws {
+        try withTenImages { tree, store, vault, system in
+            system.plan { call, _, ofKind in call == .write && ofKind <= 2 ? .fail(code) : nil }
+            try vault.put(slot("0", 64), picture(10))
+            #expect((9...10).contains(tree.entries.count))
+            #expect((1...2).contains(store.counters[.evictedImages]))
+            #expect(try vault.bytes(slot("0")) == picture(0).content)
+            #expect(try vault.bytes(slot("0", 64)) == picture(10).content)
+        }
+    }
+
+    @Test func `F4: an image larger than all that the user has takes nothing`() throws {
+        try withTenImages { tree, store, vault, system in
+            system.plan { call, _, _ in call == .write ? .fail(ENOSPC) : nil }
+            #expect(throws: StoreError.self) { try vault.put(slot("large"), picture(1, count: 1_000_000)) }
+            #expect(tree.entries.count == 10)
+        }
+    }
+}
+
+/// What a renderer made of an image.
+private func rendition(of source: Image, count: Int) -> Image {
+    let made = picture(0, count: count)
+    var record = made.record
+    record.rendered = source.record.digest
+    return Image(record: record, bytes: made.bytes)
 }

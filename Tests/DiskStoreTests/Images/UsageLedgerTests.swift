@@ -97,7 +97,7 @@ import ThumbnailCache
     let sample = (0..<8).map { index in
         Eviction.Candidate(
             address: EntryAddress(profile: profile, code: UInt16(index)), size: 10,
-            lastUse: .seconds((index * 3) % 8), inode: UInt64(index))
+            file: Eviction.File(modified: .seconds((index * 3) % 8), inode: UInt64(index)))
     }
     func uses(bytes: Int, isWhole: Bool) -> [Int64] {
         Eviction.victims(of: sample, bytes: bytes, isWhole: isWhole).map(\.lastUse.components.seconds)
@@ -109,7 +109,46 @@ import ThumbnailCache
     #expect(uses(bytes: 35, isWhole: true) == [0, 1, 2, 3])
     #expect(uses(bytes: 1000, isWhole: true) == [0, 1, 2, 3, 4, 5, 6, 7])
     #expect(uses(bytes: 0, isWhole: true) == [])
-    #expect(Eviction.victims(of: [], bytes: 5, isWhole: true) == [])
+    #expect(Eviction.victims(of: [], bytes: 5, isWhole: true).isEmpty)
+}
+
+@Test func `renditions go before sources, unless a source has been unused for a week longer`() throws {
+    let profile = try #require(SealedName(hex: [UInt8](repeating: UInt8(ascii: "a"), count: 64)))
+    func candidate(_ code: UInt16, hours: Int64, isRendition: Bool) -> Eviction.Candidate {
+        var candidate = Eviction.Candidate(
+            address: EntryAddress(profile: profile, code: code), size: 10,
+            file: Eviction.File(modified: .seconds(1_000_000 + hours * 3_600), inode: 1))
+        candidate.isRendition = isRendition
+        return candidate
+    }
+    let sample = [
+        candidate(1, hours: 0, isRendition: false), candidate(2, hours: 100, isRendition: true),
+        candidate(3, hours: 169, isRendition: true), candidate(4, hours: 40, isRendition: true),
+        candidate(5, hours: 20, isRendition: false),
+    ]
+    func codes(_ sample: [Eviction.Candidate], bytes: Int, isWhole: Bool) -> [UInt16] {
+        Eviction.victims(of: sample, bytes: bytes, isWhole: isWhole).map(\.address.code)
+    }
+    #expect(codes(sample, bytes: 1000, isWhole: true) == [4, 2, 1, 3, 5])
+    #expect(codes(sample, bytes: 11, isWhole: true) == [4, 2])
+    // Elsewhere there may be other renditions.
+    #expect(codes(sample + sample, bytes: 1000, isWhole: false) == [4, 4])
+    #expect(
+        codes(
+            Array(repeating: sample[2], count: 1) + Array(repeating: sample[0], count: 7), bytes: 1000, isWhole: false)
+            == [1, 1])
+}
+
+@Test(
+    arguments: [
+        (0, 64, true), (64, 0, false), (0, 0, false), (64, 128, false), (64, 64 | 1 << 13, true),
+        (0, 64 | 1 << 13, true),
+        (64, 128 | 1 << 13, false), (64 | 1 << 13, 64, false), (64 | 1 << 13, 64 | 2 << 13, false), (0, 1 << 13, true),
+    ] as [(UInt16, UInt16, Bool)])
+func `the image without a size is the source of all, and of a style also that of its size`(
+    _ row: (source: UInt16, other: UInt16, isSource: Bool)
+) {
+    #expect(Slot.canBeSource(row.source, of: row.other) == row.isSource)
 }
 
 @Test func `F14: a use is noted at most hourly, and again after the clock was set back`() {

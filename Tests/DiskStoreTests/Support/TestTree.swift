@@ -158,7 +158,7 @@ func picture(_ seed: UInt8, count: Int = 1000, url: String? = nil) -> Image {
 extension ImageVault {
     @discardableResult
     func put(_ slot: Slot, _ image: Image) throws -> Bool {
-        defer { makeRoom(keeping: slot) }
+        defer { makeRoom(keeping: image.record.rendered == nil ? slot : nil) }
         return try write(slot, image, isCurrent: { true }, committed: {})
     }
 

@@ -1,3 +1,5 @@
+import Foundation
+import Glibc
 import ProgramSupport
 import Testing
 
@@ -57,6 +59,46 @@ import Testing
     ) throws {
         let found = try Fixture.decode("[origins.o]\n\(text)").warnings
         #expect(found.map { "\($0.key ?? ""): \($0.sentence)" } == warnings.map { "origins.o.\($0)" })
+    }
+
+    @Test(arguments: [(0o600, 0), (0o640, 0), (0o604, 1), (0o644, 1)] as [(mode_t, Int)])
+    func `a secret that every account may read is warned of`(_ row: (mode: mode_t, warnings: Int)) throws {
+        try Fixture.withDirectory { directory in
+            let file = "\(directory)/secret"
+            try #require(FileManager.default.createFile(atPath: file, contents: Data("secret".utf8)))
+            try #require(chmod(file, row.mode) == 0)
+            let warnings = try Fixture.decode(
+                """
+                [origins.o]
+                url = "https://a.example/{profile}"
+                [origins.o.token]
+                endpoint = "https://a.example/token"
+                client-id = "c"
+                client-secret-file = "\(file)"
+                """
+            ).warnings
+            #expect(warnings.count == row.warnings)
+            #expect(
+                warnings.allSatisfy { $0.key == "origins.o.token.client-secret-file" && $0.sentence.contains(file) })
+        }
+    }
+
+    @Test func `a socket in a directory of another account is warned of`() throws {
+        func keys(ofSocketIn directory: String, state: String) throws -> [String?] {
+            try Fixture.decode("[socket]\npath = \"\(directory)/socket\"\n[storage]\nstate = \"\(state)\"")
+                .warnings.map(\.key)
+        }
+        try Fixture.withDirectory { directory in
+            #expect(try keys(ofSocketIn: directory, state: directory) == [])
+            #expect(try keys(ofSocketIn: "/usr", state: directory) == [])
+            #expect(try keys(ofSocketIn: directory + "/missing", state: directory) == [])
+            // Only root can give a directory away.
+            guard geteuid() == 0 else { return }
+            try #require(chown(directory, 12_345, 12_345) == 0)
+            #expect(try keys(ofSocketIn: directory, state: "/usr") == ["socket.path"])
+            // The daemon's own account is told by its state directory.
+            #expect(try keys(ofSocketIn: directory, state: directory) == [])
+        }
     }
 
     @Test func `F50: observers that are nobody are warned of, and origins behind them in the order of their names`()

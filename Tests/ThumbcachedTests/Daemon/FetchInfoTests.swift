@@ -1,5 +1,6 @@
 import Testing
 
+@testable import DaemonServer
 @testable import FetcherProtocol
 @testable import ThumbnailCache
 @testable import thumbcached
@@ -20,6 +21,14 @@ import Testing
         figures.origins["old"]?.counts[.requests] = 2
         figures.origins["old"]?.counts[.notModified] = 2
         return figures
+    }
+
+    @Test(arguments: [(0, "0"), (1, "1"), (1_000, "1"), (1_001, "2"), (.max, "9223372036854775")] as [(Int64, String)])
+    func `METRICS reports whatever retry time a fetcher claims`(_ row: (milliseconds: Int64, seconds: String)) {
+        var figures = Self.figures
+        figures.origins["work"]?.longestRetryIn = row.milliseconds
+        let family = Daemon.downloads(figures, origins: ["work"]).first { $0.name.hasSuffix("origin_retry_seconds") }
+        #expect(family?.samples.map(\.value) == [row.seconds])
     }
 
     private func lines(isAdmin: Bool) -> [String] {

@@ -136,7 +136,7 @@ private final class WatchedVault: ImageVault {
         try vault.write(slot, image, isCurrent: isCurrent, committed: committed)
     }
 
-    func makeRoom(keeping slot: Slot) { vault.makeRoom(keeping: slot) }
+    func makeRoom(keeping slot: Slot?) { vault.makeRoom(keeping: slot) }
 
     func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void, removed: (OpaqueID) -> Void) throws -> Usage {
         try vault.remove(profiles, fence: fence, removed: removed)
