@@ -2,6 +2,7 @@ import DaemonServer
 import DiskStore
 import FetcherClient
 import FetcherProtocol
+import LinuxSupport
 import NIOConcurrencyHelpers
 import ThumbcacheProtocol
 import ThumbnailCache
@@ -158,7 +159,8 @@ extension Daemon {
             MetricFamily(
                 "origin_retry_seconds", .gauge, "Time until the last host of the origin may be asked again.",
                 origins.map {
-                    .init(Int((fetch.origins[$0]?.longestRetryIn ?? 0) + 999) / 1_000, labels: ["origin": $0])
+                    .init(
+                        Int(fetch.origins[$0]?.longestRetryIn ?? 0).saturatingAdd(999) / 1_000, labels: ["origin": $0])
                 }),
             MetricFamily(
                 "origin_requests_total", .counter, "Requests sent to the origin, redirects included.",

@@ -1,0 +1,64 @@
+"""Starts the process that starts fetchers, has it start one, and tries to get at the memory of both as the same uid.
+
+Usage: same_uid.py PROGRAM. Exits with 0 if both are out of reach.
+"""
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+import time
+
+PTRACE_SEIZE = 0x4206
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+
+
+def reach(process):
+    """The ways in which the process can be got at."""
+    ways = []
+    try:
+        with open(f"/proc/{process}/mem", "rb"):
+            ways.append("mem")
+    except PermissionError:
+        pass
+    try:
+        os.readlink(f"/proc/{process}/exe")
+        ways.append("exe")
+    except PermissionError:
+        pass
+    if libc.ptrace(PTRACE_SEIZE, process, None, None) == 0:
+        ways.append("ptrace")
+    return ways
+
+
+def children(process):
+    with open(f"/proc/{process}/task/{process}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+# It can look at processes of its own uid at all: else nothing below would prove anything.
+control = subprocess.Popen(["/bin/sleep", "600"])
+assert reach(control.pid), "even an ordinary process of the same uid is out of reach here"
+control.kill()
+
+ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+starter = subprocess.Popen([sys.argv[1], "--start-fetchers"], stdin=its)
+its.close()
+daemon, fetcher = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+socket.send_fds(ours, [b"x"], [fetcher.fileno()])
+fetcher.close()
+end = time.monotonic() + 60
+while not children(starter.pid) and time.monotonic() < end:
+    time.sleep(0.01)
+worker = children(starter.pid)[0]
+found = {"starter": reach(starter.pid)}
+# Between exec(2) and its first statement a process is as any other.
+while (ways := reach(worker)) and time.monotonic() < end and "ptrace" not in ways:
+    time.sleep(0.01)
+found["fetcher"] = ways
+daemon.close()
+ours.close()
+starter.kill()
+print(found)
+sys.exit(0 if found == {"starter": [], "fetcher": []} else 1)
