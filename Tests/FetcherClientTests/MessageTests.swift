@@ -144,7 +144,7 @@ import ThumbnailCache
         (figures.inFlight, figures.queued, figures.hostsOpen, figures.uidsOpen) = (.max, .max, .max, .max)
         figures.origins["a"] = .init()
         for counter in FetcherStatistics.Counter.allCases { figures.origins["a"]?.counts[counter] = Int(number) }
-        (figures.origins["a"]?.retryIn, figures.origins["a"]?.longestRetryIn) = (number, number)
+        figures.origins["a"]?.add(retryIn: number, isForAll: true)
         guard case .statistics(_, let known) = try read(.statistics(1, figures)), let origin = known.origins["a"] else {
             Issue.record("no statistics")
             return

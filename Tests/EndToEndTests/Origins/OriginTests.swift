@@ -65,7 +65,7 @@ extension EndToEnd {
             ("201 Created", [], "", "BADIMAGE"), ("204 No Content", [], "", nil), ("404 Not Found", [], "", nil),
             ("403 Forbidden", [], "", "ORIGIN"), ("400 Bad Request", [], "", "ORIGIN"),
             ("302 Found", ["Location: ftp://origin.test/"], "", "DENIED"),
-        ])
+        ] as [(String, [String], String, String?)])
         func `20 GETs of what is no usable image are one request of the origin, until a PURGE or a PUT`(
             status: String, headers: [String], body: String, code: String?
         ) throws {

@@ -192,7 +192,8 @@ import Testing
         ]
         // A default gives way.
         expected.origins["long"]?.breaker = BreakerPolicy(backoff: 7_200_000, backoffMax: 7_200_000)
-        (expected.origins["long"]?.negativeTTL, expected.origins["long"]?.negativeTTLMax) = (172_800, 172_800)
+        expected.origins["long"]?.negativeTTL = 172_800
+        expected.origins["long"]?.negativeTTLMax = 172_800
         expected.origins["short"]?.breaker = BreakerPolicy(backoff: 500, backoffMax: 500)
         expected.origins["work"]?.breaker = BreakerPolicy(
             failures: 3, backoff: 500, backoffMax: 120_000, retryAfterMax: 3_600_000)
