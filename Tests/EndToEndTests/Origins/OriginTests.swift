@@ -57,15 +57,16 @@ extension EndToEnd {
             }
         }
 
-        @Test(arguments: [
-            ("200 OK", ["Content-Type: image/svg+xml"], "<svg xmlns='http://www.w3.org/2000/svg'/>", "BADIMAGE"),
-            ("200 OK", ["Content-Type: text/html"], "<html>log in</html>", "BADIMAGE"),
-            ("200 OK", ["Content-Encoding: gzip"], "GIF89a", "ORIGIN"),
-            ("200 OK", [], String(repeating: "x", count: 200_000), "TOOLARGE"),
-            ("201 Created", [], "", "BADIMAGE"), ("204 No Content", [], "", nil), ("404 Not Found", [], "", nil),
-            ("403 Forbidden", [], "", "ORIGIN"), ("400 Bad Request", [], "", "ORIGIN"),
-            ("302 Found", ["Location: ftp://origin.test/"], "", "DENIED"),
-        ] as [(String, [String], String, String?)])
+        @Test(
+            arguments: [
+                ("200 OK", ["Content-Type: image/svg+xml"], "<svg xmlns='http://www.w3.org/2000/svg'/>", "BADIMAGE"),
+                ("200 OK", ["Content-Type: text/html"], "<html>log in</html>", "BADIMAGE"),
+                ("200 OK", ["Content-Encoding: gzip"], "GIF89a", "ORIGIN"),
+                ("200 OK", [], String(repeating: "x", count: 200_000), "TOOLARGE"),
+                ("201 Created", [], "", "BADIMAGE"), ("204 No Content", [], "", nil), ("404 Not Found", [], "", nil),
+                ("403 Forbidden", [], "", "ORIGIN"), ("400 Bad Request", [], "", "ORIGIN"),
+                ("302 Found", ["Location: ftp://origin.test/"], "", "DENIED"),
+            ] as [(String, [String], String, String?)])
         func `20 GETs of what is no usable image are one request of the origin, until a PURGE or a PUT`(
             status: String, headers: [String], body: String, code: String?
         ) throws {
