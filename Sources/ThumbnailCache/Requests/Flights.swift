@@ -162,6 +162,16 @@ extension RequestCoordinator {
             }
         }
 
+        /// What is to be remembered of a response without an image.
+        var negativeAnswer: NegativeAnswer? {
+            switch self {
+            case .missing(let until, _): NegativeAnswer(until: until)
+            case .unusable(let failure, let until, _):
+                NegativeReason(failure).map { NegativeAnswer(until: until, reason: $0) }
+            case .image, .confirmed, .failed: nil
+            }
+        }
+
         /// What whoever waited for it is told.
         var source: ServedImage.Source {
             if case .confirmed = self { .revalidated } else { .origin }

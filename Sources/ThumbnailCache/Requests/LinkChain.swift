@@ -86,7 +86,7 @@ struct LinkChain: Sendable {
         _ result: Result, timeToLive: Int64, heldURL: String?, prefersHeld: (CacheFailure, DownloadTarget) -> Bool
     ) -> Result? {
         guard let link = current, links.count > 1 else {
-            note(result, target)
+            answers[target.url] = result.negativeAnswer
             return result
         }
         switch result {
@@ -95,9 +95,9 @@ struct LinkChain: Sendable {
         case .confirmed(let image, let storable):
             return .confirmed(asStandIn(image, timeToLive), storable: storable)
         case .missing:
-            note(result, link)
+            answers[link.url] = result.negativeAnswer
         case .unusable(let failure, _, _), .failed(let failure):
-            note(result, link)
+            answers[link.url] = result.negativeAnswer
             guard failure.isOfLink, !prefersHeld(failure, link) else { return .failed(failure) }
             if !isDecided { self.failure = failure }
             // Who gave what is held says that this user may not have it: that others fail does not allow it again.
@@ -105,15 +105,6 @@ struct LinkChain: Sendable {
         }
         index += 1
         return nil
-    }
-
-    private mutating func note(_ result: Result, _ link: DownloadTarget) {
-        switch result {
-        case .missing(let until, _): answers[link.url] = NegativeAnswer(until: until)
-        case .unusable(let failure, let until, _):
-            answers[link.url] = NegativeReason(failure).map { NegativeAnswer(until: until, reason: $0) }
-        case .image, .confirmed, .failed: break
-        }
     }
 
     /// What all of them come to, none of which had a picture.

@@ -265,6 +265,7 @@ struct RequestCoordinator: Sendable {
     ) -> [Effect]? {
         guard let flight = finish(id), let target = flight.target else { return nil }
         let slot = id.slot
+        let answers = answers.isEmpty ? result.negativeAnswer.map { [target.url: $0] } ?? [:] : answers
         var effects: [Effect] = []
         switch result {
         case .image(let image, let storable), .confirmed(let image, let storable):
@@ -272,8 +273,7 @@ struct RequestCoordinator: Sendable {
             effects += flight.waiters.map { .answer($0, .success(served)) }
             effects += take(served, storable: storable, of: id, route: route, now: now)
             if flight.isChange(to: image, isHeld: storable) { effects.append(.changed(slot)) }
-        case .missing(let until, _):
-            let answers = answers.isEmpty ? [target.url: NegativeAnswer(until: until)] : answers
+        case .missing:
             note(answers, slot, leavesEmpty: flight.ownsSlot, now)
             for waiter in flight.waiters { effects += answerNone(waiter, route, now) }
             effects += emptySlot(of: flight, route, now)

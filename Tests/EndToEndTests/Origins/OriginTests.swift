@@ -87,7 +87,7 @@ extension EndToEnd {
                 }
                 for _ in 0..<20 { try get() }
                 #expect(origin.requests.count == 1)
-                _ = try client.call("PURGE", "alice", "bob")
+                _ = try client.call("PURGE", "alice", "1", "bob")
                 for _ in 0..<2 { try get() }
                 #expect(origin.requests.count == 2)
                 #expect(try client.call("PUT", "alice", "bob", Picture.gif("mine")) == .ok)
@@ -298,7 +298,9 @@ extension EndToEnd {
 
         @Test func `F38: what is no image, whatever its declared type, is BADIMAGE and is not held`() throws {
             try withMachine { machine in
-                let huge: [UInt8] = Array("GIF89a".utf8) + [0xff, 0xff, 0xff, 0xff] + Picture.gif("x").dropFirst(10)
+                // Its first frame is as large as its screen.
+                let sides: [UInt8] = [0xff, 0xff, 0xff, 0xff]
+                let huge = Array("GIF89a".utf8) + sides + [0, 0, 0, 0x2C, 0, 0, 0, 0] + sides + [0, 2, 0, 0x3B]
                 let origin = try GatedOrigin { request in
                     switch request.path {
                     case "/html": [.send(GatedOrigin.response(Array("<html><body>no</body></html>".utf8)))]
