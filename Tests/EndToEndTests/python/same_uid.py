@@ -14,14 +14,18 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 
 
-def reach(process):
-    """The ways in which the process can be got at."""
-    ways = []
+def is_readable(process):
+    """Whether its memory can be opened, which unlike ptrace(2) leaves it as it was."""
     try:
         with open(f"/proc/{process}/mem", "rb"):
-            ways.append("mem")
+            return True
     except PermissionError:
-        pass
+        return False
+
+
+def reach(process):
+    """The ways in which the process can be got at."""
+    ways = ["mem"] if is_readable(process) else []
     try:
         os.readlink(f"/proc/{process}/exe")
         ways.append("exe")
@@ -53,10 +57,10 @@ while not children(starter.pid) and time.monotonic() < end:
     time.sleep(0.01)
 worker = children(starter.pid)[0]
 found = {"starter": reach(starter.pid)}
-# Between exec(2) and its first statement a process is as any other.
-while (ways := reach(worker)) and time.monotonic() < end and "ptrace" not in ways:
+# From exec(2) to its first statement a process is as any other.
+while is_readable(worker) and time.monotonic() < end:
     time.sleep(0.01)
-found["fetcher"] = ways
+found["fetcher"] = reach(worker)
 daemon.close()
 ours.close()
 starter.kill()
