@@ -81,7 +81,7 @@ extension EndToEnd {
             try withMachine { machine in
                 let attack = Account(4_001).running([
                     "/usr/bin/python3", "\(Files.repository)/Tests/EndToEndTests/python/same_uid.py",
-                    "\(Files.built)/thumbcached-fetcher",
+                    "\(Files.built)/thumbcached", "\(Files.built)/thumbcached-fetcher",
                 ])
                 let run = try machine.run(attack)
                 #expect(run.status == 0, "\(run.everything)")

@@ -1,6 +1,6 @@
-"""Starts the process that starts fetchers, has it start one, and tries to get at the memory of both as the same uid.
+"""Starts the process that starts helpers, has it start a fetcher, and tries to get at the memory of both as the same uid.
 
-Usage: same_uid.py PROGRAM. Exits with 0 if both are out of reach.
+Usage: same_uid.py DAEMON FETCHER, the paths of both programs. Exits with 0 if both processes are out of reach.
 """
 import ctypes
 import os
@@ -47,10 +47,10 @@ assert reach(control.pid), "even an ordinary process of the same uid is out of r
 control.kill()
 
 ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-starter = subprocess.Popen([sys.argv[1], "--start-fetchers"], stdin=its)
+starter = subprocess.Popen([sys.argv[1], "--start-helper", sys.argv[2]], stdin=its)
 its.close()
 daemon, fetcher = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-socket.send_fds(ours, [b"x"], [fetcher.fileno()])
+socket.send_fds(ours, [b"\0"], [fetcher.fileno()])  # the first of its programs
 fetcher.close()
 end = time.monotonic() + 60
 while not children(starter.pid) and time.monotonic() < end:
