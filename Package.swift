@@ -138,7 +138,7 @@ let package = Package(
             dependencies: ["ThumbnailCache", "LinuxSupport", "COpenSSL", "CLinux", nioCore, nioLocks, logging],
             swiftSettings: swiftRules + fuzzRules),
         .target(
-            name: "FetcherProtocol", dependencies: ["ThumbnailCache", "LinuxSupport", nioCore],
+            name: "FetcherProtocol", dependencies: ["RESP", "ThumbnailCache", "LinuxSupport", nioCore],
             swiftSettings: swiftRules + fuzzRules),
         .target(
             name: "FetcherClient",
@@ -344,7 +344,7 @@ if isFuzzing {
         ("ConfigurationFuzzer", ["thumbcached", "ThumbnailCache"]),
         ("DecoderFuzzer", ["RESP", "ThumbcacheProtocol", nioCore]),
         ("EntryFuzzer", ["DiskStore", "ThumbnailCache", nioCore]),
-        ("FetcherReportFuzzer", ["FetcherProtocol", "ThumbnailCache", "LinuxSupport", nioCore]),
+        ("FetcherReportFuzzer", ["FetcherProtocol", "RESP", "ThumbnailCache", "LinuxSupport", nioCore]),
         ("PrinterFuzzer", ["thumbcachectl", "RESP", nioCore]),
         ("SnifferFuzzer", ["ThumbnailCache", nioCore]),
         ("TokenAnswerFuzzer", ["ImageFetcher", "ThumbnailCache"]),

@@ -204,6 +204,8 @@ extension FetcherClient {
             case (.download(_, let framing, _, let onEnd), .image(_, let headers, let redirectedTo)):
                 onEnd(Self.image(body ?? .init(), framing, headers, redirectedTo, settings))
             case (.download(_, _, _, let onEnd), .missing(_, let headers)): onEnd(.missing(headers))
+            case (.download(_, _, _, let onEnd), .unusable(_, let headers, let failure)):
+                onEnd(.unusable(failure, headers))
             case (.download(_, _, true, let onEnd), .notModified(_, let headers)): onEnd(.notModified(headers))
             case (.download(_, _, _, let onEnd), .failed(_, let failure)): onEnd(.failed(failure))
             case (.token(_, let onEnd), .token(_, let result)): onEnd(Self.judged(result, settings))
@@ -221,13 +223,13 @@ extension FetcherClient {
             var body = body
             let bytes = body.finish(framing)
             guard bytes.count <= settings.maximumImageBytes else {
-                return .failed(.tooLarge("the image has more than \(settings.maximumImageBytes) bytes"))
+                return .unusable(.tooLarge("the image has more than \(settings.maximumImageBytes) bytes"), headers)
             }
             do {
                 let shape = try ImageSniffer.sniff(bytes.image, maximumDimension: settings.maximumDimension)
                 return .image(DownloadedImage(bytes: bytes, shape: shape, headers: headers, redirectedTo: redirectedTo))
             } catch {
-                return .failed(.badImage("from the origin: \(error.reason)"))
+                return .unusable(.badImage("from the origin: \(error.reason)"), headers)
             }
         }
 

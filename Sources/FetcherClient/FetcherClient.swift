@@ -239,7 +239,8 @@ package final class FetcherClient: ImageFetching, TokenFetching {
             }
             for asker in askers { asker() }
             if mustCall { call() }
-        case .image(let id, _, _), .missing(let id, _), .notModified(let id, _), .failed(let id, _), .token(let id, _):
+        case .image(let id, _, _), .missing(let id, _), .unusable(let id, _, _), .notModified(let id, _),
+            .failed(let id, _), .token(let id, _):
             let (expected, settings) = state.withLockedValue { ($0.take(id), $0.settings) }
             // Of what was cancelled meanwhile nobody wants to know.
             try expected?.end(report, body, settings)

@@ -1,5 +1,6 @@
 import LinuxSupport
 import NIOCore
+import RESP
 import ThumbnailCache
 
 /// What the fetcher says to the daemon, each time of a request by its number.
@@ -9,6 +10,7 @@ package enum FetcherReport: Sendable {
     /// The image is the message's body.
     case image(UInt64, ResponseHeaders, redirectedTo: String?)
     case missing(UInt64, ResponseHeaders)
+    case unusable(UInt64, ResponseHeaders, CacheFailure)
     case notModified(UInt64, ResponseHeaders)
     case failed(UInt64, CacheFailure)
     case token(UInt64, Result<TokenGrant, TokenFailure>)
@@ -18,17 +20,20 @@ package enum FetcherReport: Sendable {
 
 extension FetcherReport {
     private enum Kind: UInt8 {
-        case image, missing, notModified, failed, grant, tokenFailure, alive, statistics
+        case image, missing, notModified, failed, grant, tokenFailure, alive, statistics, unusable
     }
 
     /// Bytes of one value of a header field that an answer's reader keeps, and values of one field.
     private static let mostFields = 64
     private static let mostValues = 16
     private static let longestValue = 2_048
+    fileprivate static let longestSentence = 4_096
     private static let mostRedirects = 8
     private static let mostOrigins = 65_536
     /// Seconds of one request; a sum of ages and of those never overflows.
     fileprivate static let longestDelay = 86_400
+    /// Seconds that an access token is valid: ten years.
+    fileprivate static let longestLifetime = 315_360_000
 
     /// Adds the message to what is to be sent.
     /// - Parameter body: bytes of image that are sent behind it.
@@ -46,6 +51,10 @@ extension FetcherReport {
             case .missing(let id, let headers):
                 begin(.missing, id)
                 headers.write(to: &message)
+            case .unusable(let id, let headers, let failure):
+                begin(.unusable, id)
+                headers.write(to: &message)
+                failure.write(to: &message)
             case .notModified(let id, let headers):
                 begin(.notModified, id)
                 headers.write(to: &message)
@@ -76,10 +85,15 @@ extension FetcherReport {
         case .image:
             let headers = try ResponseHeaders(&message)
             let url = try message.optional { message throws(MessageError) in
-                try Self.plain(try message.text(), most: Self.longestValue)
+                try Self.plain(try message.text(), most: DownloadTarget.longestRedirect)
             }
             self = .image(id, headers, redirectedTo: url)
         case .missing: self = .missing(id, try ResponseHeaders(&message))
+        case .unusable:
+            let headers = try ResponseHeaders(&message)
+            let failure = try CacheFailure(&message)
+            guard NegativeReason(failure) != nil else { throw MessageError("has a failure that no response causes") }
+            self = .unusable(id, headers, failure)
         case .notModified: self = .notModified(id, try ResponseHeaders(&message))
         case .failed: self = .failed(id, try CacheFailure(&message))
         case .grant: self = .token(id, .success(try TokenGrant(&message)))
@@ -90,12 +104,21 @@ extension FetcherReport {
         try message.end()
     }
 
-    /// A text that may be kept and shown: not too long, and on one line.
+    /// Checks a URL, or the name or value of a header field: bounded, and ASCII without control characters. The
+    /// fetcher's reader drops or encodes all other bytes.
     fileprivate static func plain(_ text: String, most: Int) throws(MessageError) -> String {
-        guard text.utf8.count <= most, text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 }) else {
-            throw MessageError("has a text that is too long, or not one line")
+        guard text.utf8.count <= most, text.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F || $0 == 0x09 }) else {
+            throw MessageError("has a text that is too long, or not plain ASCII")
         }
         return text
+    }
+
+    /// Reads a sentence for people, with characters that do not show escaped. libcurl quotes what servers sent, such as
+    /// the name in a certificate, so these characters do not prove that the fetcher is compromised.
+    fileprivate static func sentence(_ message: inout MessageReader) throws(MessageError) -> String {
+        let text = try message.text()
+        guard text.utf8.count <= longestSentence else { throw MessageError("has a sentence that is too long") }
+        return oneLine(text)
     }
 
     fileprivate static func field(_ message: inout MessageReader) throws(MessageError) -> (String, [String]) {
@@ -110,7 +133,7 @@ extension FetcherReport {
 
     fileprivate static func answer(_ message: inout MessageReader) throws(MessageError) -> ResponseHeaders {
         let fields = try message.list(most: mostFields, field)
-        let delay = try message.count()
+        let delay = try message.count(most: .max)
         guard delay <= longestDelay else { throw MessageError("took \(delay) s") }
         return ResponseHeaders(Dictionary(fields) { $0 + $1 }, delay: Int64(delay))
     }
@@ -150,7 +173,9 @@ extension TokenGrant {
     fileprivate init(_ message: inout MessageReader) throws(MessageError) {
         self.init(
             accessToken: try message.secret(),
-            lifetime: try message.optional { message throws(MessageError) in Int64(try message.count()) },
+            lifetime: try message.optional { message throws(MessageError) in
+                Int64(try message.count(most: FetcherReport.longestLifetime))
+            },
             refreshToken: try message.optional { message throws(MessageError) in try message.secret() })
     }
 }
@@ -182,7 +207,7 @@ extension CacheFailure {
 
     fileprivate init(_ message: inout MessageReader) throws(MessageError) {
         let number = try message.integer(as: UInt8.self)
-        let sentence = try FetcherReport.plain(try message.text(), most: 4_096)
+        let sentence = try FetcherReport.sentence(&message)
         switch FailureKind(rawValue: number) {
         case .denied: self = .denied(sentence)
         case .timedOut: self = .timedOut(sentence)
@@ -221,7 +246,7 @@ extension TokenFailure {
 
     fileprivate init(_ message: inout MessageReader) throws(MessageError) {
         let number = try message.integer(as: UInt8.self)
-        let sentence = try FetcherReport.plain(try message.text(), most: 4_096)
+        let sentence = try FetcherReport.sentence(&message)
         let token = try message.optional { message throws(MessageError) in try message.secret() }
         switch (number, token) {
         case (0, nil): self = .refused(sentence)

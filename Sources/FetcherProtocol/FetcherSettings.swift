@@ -42,12 +42,12 @@ extension FetcherSettings {
 
     init(_ message: inout MessageReader) throws(MessageError) {
         version = try message.text()
-        maximumImageBytes = try message.count()
-        maximumDimension = try message.count()
-        downloads = try message.count()
-        downloadsPerUID = try message.count()
-        queuePerUID = try message.count()
-        maximumTokenBytes = try message.count()
+        maximumImageBytes = try message.count(most: .max)
+        maximumDimension = try message.count(most: .max)
+        downloads = try message.count(most: .max)
+        downloadsPerUID = try message.count(most: .max)
+        queuePerUID = try message.count(most: .max)
+        maximumTokenBytes = try message.count(most: .max)
         origins = Set(try message.list(most: .max) { message throws(MessageError) in try message.text() })
         authorities = Set(try message.list(most: .max) { message throws(MessageError) in try message.text() })
         logLevel = try message.text()
@@ -76,6 +76,7 @@ extension Origin {
         }
         message.text(caFile)
         message.text(proxy)
+        message.text(userAgent)
     }
 
     init(_ message: inout MessageReader) throws(MessageError) {
@@ -93,18 +94,19 @@ extension Origin {
         tokenEndpoint = try message.optional { message throws(MessageError) in try TokenEndpoint(&message) }
         connectTimeout = try message.integer()
         timeout = try message.integer()
-        connections = try message.count()
+        connections = try message.count(most: .max)
         defaultTTL = try message.integer()
         negativeTTL = try message.integer()
         staleWhileRevalidate = try message.integer()
         staleIfError = try message.integer()
-        lowestSpeed = try message.count()
-        breaker.failures = try message.count()
+        lowestSpeed = try message.count(most: .max)
+        breaker.failures = try message.count(most: .max)
         breaker.backoff = try message.integer()
         breaker.backoffMax = try message.integer()
         breaker.retryAfterMax = try message.integer()
         caFile = try message.text()
         proxy = try message.text()
+        userAgent = try message.text()
     }
 }
 

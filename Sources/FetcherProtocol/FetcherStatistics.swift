@@ -140,16 +140,16 @@ extension FetcherStatistics {
     }
 
     init(_ message: inout MessageReader, mostOrigins: Int) throws(MessageError) {
-        inFlight = try message.count()
-        queued = try message.count()
-        hostsOpen = try message.count()
-        uidsOpen = try message.count()
+        inFlight = try message.count(most: largest)
+        queued = try message.count(most: largest)
+        hostsOpen = try message.count(most: largest)
+        uidsOpen = try message.count(most: largest)
         let figures = try message.list(most: mostOrigins) { message throws(MessageError) in
             let name = try message.text()
             var figures = OriginFigures()
-            for counter in Counter.allCases { figures.counts[counter] = min(try message.count(), largest) }
-            figures.retryIn = Int64(try message.count())
-            figures.longestRetryIn = Int64(try message.count())
+            for counter in Counter.allCases { figures.counts[counter] = try message.count(most: largest) }
+            figures.retryIn = Int64(try message.count(most: longestRetry))
+            figures.longestRetryIn = Int64(try message.count(most: longestRetry))
             return (name, figures)
         }
         origins = Dictionary(figures) { $1 }
@@ -158,3 +158,5 @@ extension FetcherStatistics {
 
 /// What is believed of one counter, and of a sum of one over fetchers: so a sum over origins and kinds never overflows.
 private let largest = 1 << 40
+/// Milliseconds: the maximum of `backoff-max` and `retry-after-max`, with a second for rounding.
+private let longestRetry = 86_401_000

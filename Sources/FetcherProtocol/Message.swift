@@ -73,11 +73,13 @@ struct MessageReader {
         return value
     }
 
-    /// A number that is never negative, such as one that counts.
-    mutating func count() throws(MessageError) -> Int {
+    /// Reads a count or a duration. A negative number is an error.
+    /// - Parameter most: the largest value returned; a larger number is reduced to it. Bounds what a helper process can
+    ///   bring into the daemon's arithmetic, so that no later sum or product overflows.
+    mutating func count(most: Int) throws(MessageError) -> Int {
         let value = try integer(as: Int64.self)
         guard value >= 0 else { throw MessageError("has \(value) of something") }
-        return Int(value)
+        return Int(min(value, Int64(most)))
     }
 
     mutating func flag() throws(MessageError) -> Bool { try integer(as: UInt8.self) != 0 }

@@ -9,7 +9,7 @@ import ThumbnailCache
 /// What takes it apart is strict (``URLParts``), so that the daemon needs no libcurl. The fetcher has libcurl's own
 /// parser do it again: what is connected to is what was judged.
 package struct WebURL: Hashable, Sendable {
-    /// Bytes that a URL may have.
+    /// Bytes that a URL may have, but for that of a redirect (``DownloadTarget/longestRedirect``).
     package static let longest = 2048
 
     package let scheme: Scheme
@@ -34,7 +34,7 @@ package struct WebURL: Hashable, Sendable {
 
     /// The one form of a URL that was taken apart: by our own parser, or by libcurl's. Whatever was not looked at in
     /// the text as a whole (``checkBytes(of:)``) is looked at here.
-    package init(_ parts: URLParts) throws(CacheFailure) {
+    package init(_ parts: URLParts, longest: Int = Self.longest) throws(CacheFailure) {
         guard let scheme = Scheme(rawValue: parts.scheme.lowercased()) else { throw Self.notOfTheWeb }
         guard !parts.hasUser else { throw .denied("a URL must not hold a user name or a password") }
         let number = parts.port.map { UInt16($0) } ?? scheme.defaultPort
@@ -46,12 +46,12 @@ package struct WebURL: Hashable, Sendable {
         path = try removingDotSegments(normalizedEncoding(of: parts.path, keeping: Characters.path))
         let query = try normalizedEncoding(of: parts.query, keeping: Characters.query)
         self.query = query.isEmpty ? nil : query
-        guard string.utf8.count <= Self.longest else { throw Self.tooLong }
+        guard string.utf8.count <= longest else { throw Self.tooLong(longest) }
     }
 
     /// What no URL has, whoever takes it apart.
-    package static func checkBytes(of text: String) throws(CacheFailure) {
-        guard text.utf8.count <= longest else { throw tooLong }
+    package static func checkBytes(of text: String, longest: Int = Self.longest) throws(CacheFailure) {
+        guard text.utf8.count <= longest else { throw tooLong(longest) }
         guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else {
             throw .invalid("a URL must not hold blanks or control characters")
         }
@@ -92,7 +92,9 @@ package struct WebURL: Hashable, Sendable {
     /// The address that the host is written as, nil if it is a name.
     package var address: IPAddress? { IPAddress(host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host) }
 
-    private static let tooLong = CacheFailure.invalid("a URL is at most \(longest) bytes")
+    private static func tooLong(_ longest: Int) -> CacheFailure { .invalid("a URL is at most \(longest) bytes") }
+    /// Bytes that the name of a host may have: no longer one is in DNS, and sentences name it.
+    private static let longestHost = 255
 
     private static func normalized(host: String) throws(CacheFailure) -> String {
         // ASCII letters alone: in Unicode the sign of the kelvin has a plain k for its lower case.
@@ -106,6 +108,9 @@ package struct WebURL: Hashable, Sendable {
             return "[\(address)]"
         }
         if host.hasSuffix(".") { host.removeLast() }
+        guard host.utf8.count <= longestHost else {
+            throw .invalid("the host of a URL is at most \(longestHost) bytes")
+        }
         guard !host.isEmpty, !host.hasPrefix("."), !host.hasSuffix("."), !host.contains("..") else {
             throw .invalid("the host of a URL is missing, or a label of it is")
         }

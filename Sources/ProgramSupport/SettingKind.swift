@@ -97,13 +97,16 @@ extension SettingKind where Value: FixedWidthInteger & Sendable {
 
     /// Whole seconds, from none to ten years: ages are counted in seconds.
     public static var seconds: Self {
-        SettingKind<Int>.time(0...3650 * 86_400_000).map { value throws(SettingError) in
+        var seconds: Self = SettingKind<Int>.time(0...3650 * 86_400_000).map { value throws(SettingError) in
             guard value % 1000 == 0 else {
                 throw SettingError(
                     "\"\(Quantity.time.format(value))\" is not a whole number of seconds, and ages are counted so")
             }
             return Value(clamping: value / 1000)
         }
+        seconds.number = Number(
+            amount: { Int(clamping: $0) }, value: { Value(clamping: $0) }, text: { Quantity.time.format($0 * 1000) })
+        return seconds
     }
 }
 

@@ -97,6 +97,7 @@ final class FetcherService: StreamHandler {
             let bytes = image.bytes.image
             say(.image(id, image.headers, redirectedTo: image.redirectedTo), body: bytes)
         case .missing(let headers): say(.missing(id, headers))
+        case .unusable(let failure, let headers): say(.unusable(id, headers, failure))
         case .notModified(let headers): say(.notModified(id, headers))
         case .failed(let failure): say(.failed(id, failure))
         }

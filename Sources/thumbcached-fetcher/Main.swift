@@ -29,6 +29,9 @@ struct FetcherCommand: ParsableCommand {
         umask(0o077)
         clinux_overwrite_freed_memory()
         do {
+            // Before anything else: a program of the same uid that attaches with ptrace(2) could put another in its place.
+            // The process that starts it is undumpable, but exec(2) resets that.
+            try becomeUndumpable()
             try FetcherProgram.serve(try FetcherProgram.connection())
         } catch {
             Self.fail("\(error)")

@@ -14,6 +14,7 @@ import ThumbnailCache
         origin.allow = ["https://b.test/"]
         origin.tokenEndpoint = TokenEndpoint(url: "https://t.test/", clientID: "c", clientSecret: Secret("s".utf8))
         (origin.caFile, origin.proxy, origin.lowestSpeed) = ("/x.pem", "http://p:1", 7)
+        origin.userAgent = "thumbcached (a@b.test)"
         (origin.breaker.failures, origin.breaker.retryAfterMax) = (2, 3)
         (origin.defaultSize, origin.allowPrivateAddresses, origin.staleIfError) = (64, true, 5)
         origin.then = [OriginLink(url: "https://c.test/{profile}"), OriginLink(url: "https://d.test/{profile}")]
@@ -55,6 +56,7 @@ import ThumbnailCache
         let grant = TokenGrant(accessToken: Secret("a".utf8), lifetime: 9, refreshToken: Secret("b".utf8))
         return [
             .image(1, headers, redirectedTo: "https://x.test/"), .missing(2, headers), .notModified(3, headers),
+            .unusable(9, headers, .badImage("HTML")), .unusable(9, headers, .forbidden("403")),
             .token(4, .success(grant)), .alive(5), .statistics(6, figures),
         ] + failures.map { .failed(7, $0) } + tokenFailures.map { .token(8, .failure($0)) }
     }
@@ -128,12 +130,67 @@ import ThumbnailCache
         }
     }
 
-    @Test(arguments: ["a\r\nb", "\u{0}", "\u{7f}", String(repeating: "x", count: 5_000)])
-    func `F66: a sentence or a field that is not one line of bounded length is none`(_ text: String) {
-        for report in [
-            FetcherReport.failed(1, .origin(text)), .missing(1, ResponseHeaders(["etag": [text]])),
-            .image(1, ResponseHeaders(), redirectedTo: text), .token(1, .failure(.refused(text))),
-        ] {
+    /// The report as the daemon reads it.
+    private func read(_ report: FetcherReport) throws -> FetcherReport {
+        var buffer = ByteBuffer()
+        report.write(to: &buffer)
+        buffer.moveReaderIndex(forwardBy: MessageWriter.headLength)
+        return try FetcherReport(buffer)
+    }
+
+    @Test(arguments: [Int64.max, 1 << 41, 86_402_000])
+    func `I8: counts and durations of a fetcher are capped when they are decoded`(_ number: Int64) throws {
+        var figures = FetcherStatistics()
+        (figures.inFlight, figures.queued, figures.hostsOpen, figures.uidsOpen) = (.max, .max, .max, .max)
+        figures.origins["a"] = .init()
+        for counter in FetcherStatistics.Counter.allCases { figures.origins["a"]?.counts[counter] = Int(number) }
+        figures.origins["a"]?.add(retryIn: number, isForAll: true)
+        guard case .statistics(_, let known) = try read(.statistics(1, figures)), let origin = known.origins["a"] else {
+            Issue.record("no statistics")
+            return
+        }
+        #expect(origin.retryIn == 86_401_000 && origin.longestRetryIn == 86_401_000)
+        let counts = [known.inFlight, known.queued, known.hostsOpen, known.uidsOpen]
+        #expect(counts.allSatisfy { $0 == 1 << 40 })
+        #expect(FetcherStatistics.Counter.allCases.allSatisfy { origin.counts[$0] <= 1 << 40 })
+        let grant = TokenGrant(accessToken: Secret("a".utf8), lifetime: number)
+        guard case .token(_, .success(let known)) = try read(.token(1, .success(grant))) else {
+            Issue.record("no grant")
+            return
+        }
+        #expect(known.lifetime == min(number, 315_360_000))
+    }
+
+    @Test func `I8: a failure that no response causes is not remembered as one`() {
+        for failure in [CacheFailure.busy("b"), .timedOut("t"), .unauthorized("u"), .shuttingDown] {
+            #expect(throws: MessageError.self) { try read(.unusable(1, ResponseHeaders(), failure)) }
+        }
+    }
+
+    /// libcurl quotes the name in a server's certificate.
+    @Test(arguments: [
+        ("\u{85}", "\\u{85}"), ("\u{9b}31m", "\\u{9b}31m"), ("\u{202e}", "\\u{202e}"), ("\u{2028}", "\\u{2028}"),
+        ("a\r\nb", "a\\u{d}\\u{a}b"), ("\u{0}", "\\u{0}"), ("\u{7f}", "\\u{7f}"), ("\u{fc}", "\u{fc}"),
+    ])
+    func `F66: characters of a sentence that do not show are escaped`(_ text: String, _ shown: String) throws {
+        guard case .failed(_, .origin(let sentence)) = try read(.failed(1, .origin(text))),
+            case .token(_, .failure(.refused(let refusal))) = try read(.token(1, .failure(.refused(text)))),
+            case .unusable(_, _, .badImage(let reason)) = try read(.unusable(1, ResponseHeaders(), .badImage(text)))
+        else {
+            Issue.record("another report")
+            return
+        }
+        #expect([sentence, refusal, reason] == [shown, shown, shown])
+    }
+
+    @Test(arguments: ["a\r\nb", "\u{0}", "\u{7f}", "\u{85}", "\u{202e}", String(repeating: "x", count: 9_000)])
+    func `F66: a field or a URL that is not plain ASCII of bounded length is none`(_ text: String) {
+        var reports = [
+            FetcherReport.missing(1, ResponseHeaders(["etag": [text]])),
+            .image(1, ResponseHeaders(), redirectedTo: text),
+        ]
+        if text.utf8.count > 4_096 { reports += [.failed(1, .origin(text)), .token(1, .failure(.refused(text)))] }
+        for report in reports {
             var buffer = ByteBuffer()
             report.write(to: &buffer)
             buffer.moveReaderIndex(forwardBy: MessageWriter.headLength)

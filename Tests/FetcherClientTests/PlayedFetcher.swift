@@ -179,5 +179,10 @@ final class Waited<Value: Sendable>: Sendable {
 }
 
 extension DownloadOutcome {
-    var failure: CacheFailure? { if case .failed(let failure) = self { failure } else { nil } }
+    var failure: CacheFailure? {
+        switch self {
+        case .failed(let failure), .unusable(let failure, _): failure
+        case .image, .missing, .notModified: nil
+        }
+    }
 }

@@ -131,7 +131,8 @@ extension FetcherStatistics.Counts {
         case .image: self[.images] += 1
         case .missing: self[.missing] += 1
         case .notModified: break
-        case .failed(let failure): if let counter = FetcherStatistics.Counter(failure) { self[counter] += 1 }
+        case .unusable(let failure, _), .failed(let failure):
+            if let counter = FetcherStatistics.Counter(failure) { self[counter] += 1 }
         }
     }
 }

@@ -48,7 +48,10 @@ final class TokenTransfer: Transfer {
         try easy.set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1)
         try easy.setForm(TokenForm.body(of: request))
         try easy.setHeaders(
-            ["Accept: application/json", "Content-Type: application/x-www-form-urlencoded", "Expect:"],
+            [
+                "Accept: application/json", "Accept-Encoding: identity",
+                "Content-Type: application/x-www-form-urlencoded", "Expect:",
+            ],
             token: TokenForm.basicCredentials(of: request.endpoint), scheme: "Basic")
         try easy.set(CURLOPT_FRESH_CONNECT, 1)
         try easy.set(CURLOPT_FORBID_REUSE, 1)

@@ -4,10 +4,12 @@ import ThumbnailCache
 
 extension WebURL {
     /// A URL as libcurl, which is to connect, takes it apart.
-    /// - Parameter base: what a relative reference is relative to; nil where the text must be absolute.
+    /// - Parameter base: the URL that redirects there, which a relative reference is relative to; nil where the text
+    ///   must be absolute.
     /// - Throws: as ``WebURL/init(_:)``.
     init(asCurl text: String, relativeTo base: WebURL? = nil) throws(CacheFailure) {
-        try Self.checkBytes(of: text)
+        let longest = base == nil ? Self.longest : DownloadTarget.longestRedirect
+        try Self.checkBytes(of: text, longest: longest)
         let url = try CurlURL(text, base: base?.string)
         try self.init(
             URLParts(
@@ -15,7 +17,7 @@ extension WebURL {
                 hasUser: url.get(CURLUPART_USER) != nil || url.get(CURLUPART_PASSWORD) != nil,
                 host: url.get(CURLUPART_HOST) ?? "", hasZone: url.get(CURLUPART_ZONEID) != nil,
                 port: url.get(CURLUPART_PORT), path: url.get(CURLUPART_PATH) ?? "/",
-                query: url.get(CURLUPART_QUERY) ?? ""))
+                query: url.get(CURLUPART_QUERY) ?? ""), longest: longest)
     }
 }
 

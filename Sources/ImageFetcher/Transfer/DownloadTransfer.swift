@@ -60,7 +60,10 @@ final class DownloadTransfer: Transfer {
         // would wait for an answer, and one that never comes would hold up all of them.
         try easy.set(CURLOPT_PIPEWAIT, url.scheme == .https ? 1 : 0)
         try easy.setHeaders(
-            ["Accept: image/avif,image/webp,image/png,image/jpeg,image/gif,image/*;q=0.5"]
+            [
+                "Accept: image/avif,image/webp,image/png,image/jpeg,image/gif,image/*;q=0.5",
+                "Accept-Encoding: identity",
+            ]
                 + (conditionForThisHop?.lines ?? []),
             token: token)
         // What drips is given up though its time is not; libcurl counts in windows of seconds.
@@ -130,8 +133,11 @@ final class DownloadTransfer: Transfer {
                 try follow(location)
                 return nil
             } catch {
-                return .failed(error)
+                let headers = ResponseHeaders(redirects: redirectHeaders)
+                return .download(.unusable(CacheFailure(error), headers))
             }
+        case .unusable(let failure, let headers):
+            return .download(.unusable(failure, completed(headers)))
         case .failed(.unauthorized) where download.token != nil && token == nil:
             // Another token would not be shown here either.
             return .failed(.origin("HTTP status 401 from \(url.host), which the user's token is not for"))
@@ -154,7 +160,7 @@ final class DownloadTransfer: Transfer {
             let other = url.string == download.target.url ? nil : url.string
             return .image(DownloadedImage(bytes: bytes, shape: shape, headers: headers, redirectedTo: other))
         } catch {
-            return .failed(.badImage("from \(url.host): \(error.reason)"))
+            return .unusable(.badImage("from \(url.host): \(error.reason)"), headers)
         }
     }
 

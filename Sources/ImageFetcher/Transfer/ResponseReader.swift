@@ -25,6 +25,8 @@ struct ResponseReader {
     enum Verdict {
         case image(ImageBytes, ResponseHeaders)
         case missing(ResponseHeaders)
+        /// A definite response without a usable image: see ``DownloadOutcome/unusable(_:_:)``.
+        case unusable(DownloadFailure, ResponseHeaders)
         case notModified(ResponseHeaders)
         case redirect(String)
         case failed(DownloadFailure)
@@ -41,6 +43,7 @@ struct ResponseReader {
     private var lastField: [UInt8] = []
     private var isFolded = false
     private var location: String?
+    private var hasCoding = false
     private var isChunked = false
     private var announced: Int?
     private var headerBytes = 0
@@ -53,7 +56,7 @@ struct ResponseReader {
     /// Bytes of body so far.
     private(set) var bodyBytes = 0
     private var image: ImageBytes.Builder?
-    private var refusal: DownloadFailure?
+    private var refusal: (failure: DownloadFailure, isDefinite: Bool)?
     private var hasSeenEnough = false
 
     private enum Stage {
@@ -126,7 +129,7 @@ struct ResponseReader {
             hasSeenEnough = bodyBytes > limits.discarded
             return !hasSeenEnough
         }
-        guard bodyBytes <= limits.image else { return refuse(tooLarge) }
+        guard bodyBytes <= limits.image else { return refuse(tooLarge, isDefinite: true) }
         if !isChunked, let announced, bodyBytes > announced { return refuse(overlong) }
         image?.buffer.writeBytes(bytes)
         return true
@@ -142,10 +145,10 @@ struct ResponseReader {
     /// What the answer comes to; asked once, since the image is given out with it. `isWhole` is false when libcurl
     /// ended it with an error; then nil unless it was ended from here.
     mutating func verdict(isWhole: Bool) -> Verdict? {
-        if let refusal { return .failed(refusal) }
+        if let refusal { return refusal.isDefinite ? .unusable(refusal.failure, headers) : .failed(refusal.failure) }
         guard isWhole || hasSeenEnough else { return nil }
         switch status {
-        case 200, 203:
+        case 200, 201, 203:
             guard let count = image?.count else {
                 return .failed(.origin("the answer from \(host) ended within its header"))
             }
@@ -156,7 +159,7 @@ struct ResponseReader {
             // Framed where it lies: handed on first, it would have two owners and be copied.
             guard let framed = image?.finish(framing) else { return nil }
             return .image(framed, headers)
-        case 404, 410:
+        case 204, 404, 410:
             return .missing(headers)
         case 304 where isConditional:
             return .notModified(headers)
@@ -165,26 +168,31 @@ struct ResponseReader {
         case 401:
             return .failed(.unauthorized("HTTP status 401 from \(host)"))
         case 403, 451:
-            return .failed(.forbidden("HTTP status \(status) from \(host)"))
+            return .unusable(.forbidden("HTTP status \(status) from \(host)"), headers)
         case 301, 302, 303, 307, 308:
             guard let location else {
-                return .failed(.origin("HTTP status \(status) from \(host), without saying where to"))
+                return .unusable(.origin("HTTP status \(status) from \(host), without a Location"), headers)
             }
             return .redirect(location)
-        default:
+        case 407, 408, 421, 425, 429, 500...:
+            // About the moment, the connection or the proxy.
             return .failed(.origin("HTTP status \(status) from \(host)"))
+        default:
+            return .unusable(.origin("HTTP status \(status) from \(host)"), headers)
         }
     }
 
-    /// Whether the body is the image: with 203, as somebody on the way has changed it (RFC 9110 section 15.3.4).
-    private var isImage: Bool { status == 200 || status == 203 }
+    /// Whether the body is the image: with 201, of an image that was generated for this request; with 203, as an
+    /// intermediary has changed it (RFC 9110 section 15.3.4).
+    private var isImage: Bool { [200, 201, 203].contains(status) }
 
     private var tooLarge: DownloadFailure { .tooLarge("the image from \(host) exceeds \(limits.image) bytes") }
 
     private var overlong: DownloadFailure { .origin("\(host) sent more bytes than the length it announced") }
 
-    private mutating func refuse(_ failure: DownloadFailure) -> Bool {
-        refusal = refusal ?? failure
+    /// - Parameter isDefinite: whether the response is complete enough to be remembered.
+    private mutating func refuse(_ failure: DownloadFailure, isDefinite: Bool = false) -> Bool {
+        refusal = refusal ?? (failure, isDefinite)
         return false
     }
 
@@ -199,6 +207,7 @@ struct ResponseReader {
         fields = [:]
         lastField = []
         location = nil
+        hasCoding = false
         isChunked = false
         announced = nil
         stage = .inFields
@@ -226,12 +235,10 @@ struct ResponseReader {
             }
             isChunked = true
         case "content-encoding":
-            // Nothing is asked for compressed, and what is not unpacked cannot expand.
-            guard !isImage || value.lowercased == "identity" || value.isEmpty else {
-                return refuse(.origin("\(host) sent a content coding that was not asked for"))
-            }
+            let tokens = value.lowercased.split { !$0.isLetter && !$0.isNumber && $0 != "-" && $0 != "/" }
+            hasCoding = hasCoding || tokens.contains { Self.codings.contains(String($0)) }
         case "location":
-            if !value.isEmpty { location = location ?? String(decoding: value, as: UTF8.self) }
+            if !value.isEmpty { location = location ?? Self.encodedReference(value) }
         // The fields that matter to a cache.
         case "age", "cache-control", "content-type", "date", "etag", "expires", "last-modified", "pragma",
             "retry-after", "vary":
@@ -240,6 +247,28 @@ struct ResponseReader {
             break
         }
         return true
+    }
+
+    /// The codings that compress or encrypt (IANA's registry). Nothing is decoded here, so that nothing can expand; other
+    /// tokens, such as `none` or `UTF-8`, stand before plain images.
+    private static let codings: Set = [
+        "aes128gcm", "br", "compress", "dcb", "dcz", "deflate", "exi", "gzip", "pack200-gzip", "x-compress", "x-gzip",
+        "zstd",
+    ]
+
+    /// The value of Location with blanks and non-ASCII bytes percent-encoded, byte by byte: decoded as UTF-8, other
+    /// bytes would become another path.
+    private static func encodedReference(_ value: ArraySlice<UInt8>) -> String {
+        var encoded: [UInt8] = []
+        encoded.reserveCapacity(value.count)
+        for byte in value {
+            if byte == 0x20 || byte >= 0x80 {
+                encoded.appendEncoded(CollectionOfOne(byte))
+            } else {
+                encoded.append(byte)
+            }
+        }
+        return String(decoding: encoded, as: UTF8.self)
     }
 
     private static let longestName = "transfer-encoding".utf8.count
@@ -265,7 +294,11 @@ struct ResponseReader {
         }
         stage = .inBody
         guard isImage else { return true }
-        if !isChunked, let announced, announced > limits.image { return refuse(tooLarge) }
+        // Judged here and not where the field stands: what follows may say how long the response is believed.
+        if hasCoding {
+            return refuse(.origin("\(host) sent a content coding that was not asked for"), isDefinite: true)
+        }
+        if !isChunked, let announced, announced > limits.image { return refuse(tooLarge, isDefinite: true) }
         image = ImageBytes.Builder(capacity: isChunked ? 0 : announced ?? 0)
         return true
     }

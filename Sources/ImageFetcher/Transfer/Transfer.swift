@@ -179,7 +179,7 @@ class Transfer {
         try easy.set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https")
         try easy.set(CURLOPT_FOLLOWLOCATION, 0)
         try easy.set(CURLOPT_HTTP09_ALLOWED, 0)
-        try easy.set(CURLOPT_USERAGENT, configuration.userAgent)
+        try easy.set(CURLOPT_USERAGENT, origin.userAgent.isEmpty ? configuration.userAgent : origin.userAgent)
 
         // No signals; and no waiting for a resolver's thread, which would hold up everybody.
         try easy.set(CURLOPT_NOSIGNAL, 1)

@@ -192,10 +192,12 @@ struct StoragePolicy: Sendable, Equatable {
     }
 }
 
-/// How long the origin's word that there is no image (404, 410) is believed.
+/// How long a response without a usable image is believed: one that says that there is none (204, 404, 410), and one
+/// that the next request would get again.
 enum NegativePolicy {
-    /// Until when, in seconds since 1970 by ``Timekeeping/now``: as long as the answer says that it is fresh, else for
-    /// the origin's `negative-ttl`. Not after now where it may not be stored, or not be used unasked.
+    /// Until when, in seconds since 1970 by ``Timekeeping/now``: as long as the response says that it is fresh, but no
+    /// longer than the origin's `negative-ttl-max`; else for `negative-ttl`. Not after now where it may not be stored, or
+    /// not be used unasked.
     static func believedUntil(_ headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime) -> Int64 {
         var negative = origin
         negative.defaultTTL = origin.negativeTTL
@@ -206,7 +208,7 @@ enum NegativePolicy {
         guard policy.mayStore, let left = policy.freshness.timeToLive(at: responseTime.now) else {
             return responseTime.now
         }
-        return responseTime.now + max(0, left)
+        return responseTime.now + max(0, min(left, origin.negativeTTLMax))
     }
 }
 

@@ -38,7 +38,9 @@ final class MemoryEntry: Sendable {
 
     /// What the entry weighs: the storage that its bytes keep alive, and what stands around them, measured with five
     /// thousand small ones.
-    var cost: Int { served.image.bytes.storage + 1_024 }
+    var cost: Int {
+        served.image.bytes.storage + 1_024 + (served.image.record.redirectedTo?.utf8.count ?? 0)
+    }
 
     /// Marks a hit. Reading first keeps the line shared between cores when it is already marked.
     func markUsed() {

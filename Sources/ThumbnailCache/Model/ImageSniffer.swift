@@ -49,12 +49,53 @@ public struct ImageSniffer: Sendable {
         return ImageShape(kind: .png, width: width, height: height)
     }
 
-    /// GIF89a section 18: the logical screen descriptor follows the signature.
+    /// GIF89a section 18: the logical screen descriptor follows the signature. Some encoders write a screen of 0 x 0, or
+    /// that of their monitor; then decoders show the first frame by itself.
     private static func gif(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape {
-        let width = try header.uint16LittleEndian(at: 6)
-        let height = try header.uint16LittleEndian(at: 8)
+        let width = UInt32(try header.uint16LittleEndian(at: 6))
+        let height = UInt32(try header.uint16LittleEndian(at: 8))
         _ = try header.byte(at: 12)
-        return ImageShape(kind: .gif, width: UInt32(width), height: UInt32(height))
+        let screen = ImageShape(kind: .gif, width: width, height: height)
+        guard let frame = try firstFrame(header), frame.width > 0, frame.height > 0 else { return screen }
+        let isPlausible =
+            width > 0 && height > 0 && width <= 8 * frame.width && height <= 8 * frame.height
+        return isPlausible ? screen : frame
+    }
+
+    /// The extent of a GIF's first frame, its offset included (sections 18 to 26); nil where none is found.
+    private static func firstFrame(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape? {
+        let flags = try header.byte(at: 10)
+        var offset = 13 + (flags & 0x80 == 0 ? 0 : 3 << (Int(flags & 7) + 1))
+        // Of blocks and the sub-blocks in them: a real file has a few before its first frame.
+        for _ in 0..<4096 {
+            guard offset + 10 <= header.count else { return nil }
+            switch try header.byte(at: offset) {
+            case 0x2C:
+                let right = try UInt32(header.uint16LittleEndian(at: offset + 1))
+                let bottom = try UInt32(header.uint16LittleEndian(at: offset + 3))
+                return ImageShape(
+                    kind: .gif, width: right + UInt32(try header.uint16LittleEndian(at: offset + 5)),
+                    height: bottom + UInt32(try header.uint16LittleEndian(at: offset + 7)))
+            case 0x21:
+                guard let end = try endOfSubBlocks(header, from: offset + 2) else { return nil }
+                offset = end
+            default:
+                return nil
+            }
+        }
+        return nil
+    }
+
+    /// The offset behind the empty sub-block that ends an extension (section 16); nil where the bytes end before.
+    private static func endOfSubBlocks(_ header: HeaderReader, from start: Int) throws(ImageRefusal) -> Int? {
+        var offset = start
+        for _ in 0..<4096 {
+            guard offset < header.count else { return nil }
+            let length = Int(try header.byte(at: offset))
+            offset += 1 + length
+            if length == 0 { return offset }
+        }
+        return nil
     }
 
     /// ITU-T T.81 annex B: marker segments up to the frame header, which holds the dimensions.
@@ -62,17 +103,20 @@ public struct ImageSniffer: Sendable {
         // A segment holds up to 64 KiB and may be empty. A real file has dozens before its frame header; the bound
         // keeps millions of empty ones, or of fill bytes, from being walked.
         var offset = 2
+        var strayLeft = 64 << 10
         for _ in 0..<4096 {
-            guard try header.byte(at: offset) == 0xFF else {
-                throw ImageRefusal("a JPEG with something else where a marker was due")
-            }
+            // Decoders skip what stands between a segment and the next marker; some cameras write longer segments than
+            // they declare.
+            let marked = try header.offset(ofNext: 0xFF, from: offset, within: strayLeft)
+            strayLeft -= marked - offset
+            offset = marked
             let marker = try header.byte(at: offset + 1)
             switch marker {
             case 0xFF:
                 // A fill byte: any number of them may stand before a marker.
                 offset += 1
-            case 0x01:
-                // TEM stands alone, without a length.
+            case 0x00, 0x01, 0xD0...0xD7:
+                // A stuffed byte, which is stray here. TEM and RSTm stand alone, without a length.
                 offset += 2
             case 0xC0...0xC3, 0xC5...0xC7, 0xC9...0xCB, 0xCD...0xCF:
                 guard try header.uint16(at: offset + 2) >= 8 else {
@@ -82,7 +126,7 @@ public struct ImageSniffer: Sendable {
                 let width = try header.uint16(at: offset + 7)
                 _ = try header.byte(at: offset + 9)
                 return ImageShape(kind: .jpeg, width: UInt32(width), height: UInt32(height))
-            case 0x00, 0xD0...0xDA:
+            case 0xD8...0xDA:
                 throw ImageRefusal("a JPEG without a frame header before its scan")
             default:
                 let length = Int(try header.uint16(at: offset + 2))
@@ -163,6 +207,17 @@ struct HeaderReader {
 
     func uint24LittleEndian(at offset: Int) throws(ImageRefusal) -> UInt32 {
         UInt32(try uint16LittleEndian(at: offset)) | UInt32(try byte(at: offset + 2)) << 16
+    }
+
+    /// The offset of the next such byte.
+    /// - Parameter limit: bytes that are skipped at most.
+    func offset(ofNext byte: UInt8, from offset: Int, within limit: Int) throws(ImageRefusal) -> Int {
+        guard offset < count else { throw ImageRefusal("the image ends within its header") }
+        let rest = buffer.readableBytesView.dropFirst(offset).prefix(limit + 1)
+        guard let index = rest.firstIndex(of: byte) else {
+            throw ImageRefusal("a JPEG without a marker where one was due")
+        }
+        return offset + rest.distance(from: rest.startIndex, to: index)
     }
 
     func starts(with expected: [UInt8], at offset: Int = 0) -> Bool {

@@ -27,12 +27,16 @@ public struct Origin: Sendable, Equatable {
     /// Seconds.
     public var defaultTTL: Int64 = 86_400
     public var negativeTTL: Int64 = 300
+    /// The longest time for which a response without a usable image is believed. Not less than ``negativeTTL``.
+    public var negativeTTLMax: Int64 = 86_400
     public var staleWhileRevalidate: Int64 = 86_400
     public var staleIfError: Int64 = 7 * 86_400
     /// PEM file of trusted authorities; empty for the system's.
     public var caFile = ""
     /// Proxy URL; empty for none. The environment is never asked.
     public var proxy = ""
+    /// The value of User-Agent; empty for the program's name and version.
+    public var userAgent = ""
     /// Bytes a second, over 30 s, below which an answer is given up; 0 for any speed.
     public var lowestSpeed = 100
     /// How its hosts are treated when they fail.

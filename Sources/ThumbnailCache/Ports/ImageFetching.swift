@@ -26,6 +26,9 @@ public protocol DownloadHandle: Sendable {
 
 /// Where a download goes.
 public struct DownloadTarget: Hashable, Sendable {
+    /// Bytes that the URL of a redirect may have. Signed URLs are long.
+    public static var longestRedirect: Int { 8 << 10 }
+
     /// Absolute and normalised.
     public let url: String
     /// Whether it was named by the client: then its redirects are held to the `allow` entries.
@@ -99,8 +102,11 @@ public struct DownloadCondition: Hashable, Sendable {
 /// How a download ended.
 public enum DownloadOutcome: Sendable {
     case image(DownloadedImage)
-    /// The origin says that there is none: 404 or 410.
+    /// The origin says that there is none: 204, 404 or 410.
     case missing(ResponseHeaders)
+    /// The origin gave a definite response that holds no usable image, such as HTML, 403 or an image that is too large:
+    /// the next request would get the same. Only with a failure that has a ``NegativeReason``.
+    case unusable(DownloadFailure, ResponseHeaders)
     /// What the request was conditional on still holds: 304. Never the outcome of a download without a condition.
     case notModified(ResponseHeaders)
     case failed(DownloadFailure)

@@ -150,13 +150,25 @@ extension RequestCoordinator {
         case confirmed(Image, storable: Bool)
         /// There is none for the tokens of that family; remember that until this moment (seconds since 1970).
         case missing(until: Int64, family: UInt32)
+        /// A definite response to the tokens of that family, without a usable image; remembered until that moment.
+        case unusable(CacheFailure, until: Int64, family: UInt32)
         case failed(CacheFailure)
 
         /// The image that is to be held from now on.
         var storable: Image? {
             switch self {
             case .image(let image, storable: true), .confirmed(let image, storable: true): image
-            case .image, .confirmed, .missing, .failed: nil
+            case .image, .confirmed, .missing, .unusable, .failed: nil
+            }
+        }
+
+        /// What is to be remembered of a response without an image.
+        var negativeAnswer: NegativeAnswer? {
+            switch self {
+            case .missing(let until, _): NegativeAnswer(until: until)
+            case .unusable(let failure, let until, _):
+                NegativeReason(failure).map { NegativeAnswer(until: until, reason: $0) }
+            case .image, .confirmed, .failed: nil
             }
         }
 

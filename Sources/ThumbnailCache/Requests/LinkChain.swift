@@ -36,8 +36,8 @@ struct LinkChain: Sendable {
     let target: DownloadTarget
     private let links: [DownloadTarget]
     private var index = 0
-    /// The URLs of those that said that they have none, until when that is believed.
-    private(set) var missing: [String: Int64] = [:]
+    /// What each link said that was asked and gave no image.
+    private(set) var answers: [String: NegativeAnswer] = [:]
     /// Why one that was asked could not say.
     private var failure: CacheFailure?
     /// Whether nothing that fails later takes its place: see ``take(_:timeToLive:heldURL:prefersHeld:)``.
@@ -58,7 +58,7 @@ struct LinkChain: Sendable {
     /// Of the current one, from 0.
     var number: Int { index }
     /// Whether one of them has said anything.
-    var hasHeard: Bool { !missing.isEmpty || failure != nil }
+    var hasHeard: Bool { !answers.isEmpty || failure != nil }
 
     /// Passes over those that are known to have none.
     mutating func skip(_ isMissing: (String) -> Bool) {
@@ -86,7 +86,7 @@ struct LinkChain: Sendable {
         _ result: Result, timeToLive: Int64, heldURL: String?, prefersHeld: (CacheFailure, DownloadTarget) -> Bool
     ) -> Result? {
         guard let link = current, links.count > 1 else {
-            if case .missing(let until, _) = result { missing = [target.url: until] }
+            answers[target.url] = result.negativeAnswer
             return result
         }
         switch result {
@@ -94,10 +94,11 @@ struct LinkChain: Sendable {
             return .image(asStandIn(image, timeToLive), storable: storable)
         case .confirmed(let image, let storable):
             return .confirmed(asStandIn(image, timeToLive), storable: storable)
-        case .missing(let until, _):
-            missing[link.url] = until
-        case .failed(let failure):
-            guard failure.isOfLink, !prefersHeld(failure, link) else { return result }
+        case .missing:
+            answers[link.url] = result.negativeAnswer
+        case .unusable(let failure, _, _), .failed(let failure):
+            answers[link.url] = result.negativeAnswer
+            guard failure.isOfLink, !prefersHeld(failure, link) else { return .failed(failure) }
             if !isDecided { self.failure = failure }
             // Who gave what is held says that this user may not have it: that others fail does not allow it again.
             isDecided = isDecided || link.url == heldURL && !failure.allowsStale
@@ -111,7 +112,7 @@ struct LinkChain: Sendable {
     func end(family: UInt32) -> Result {
         // Where one could not say, nobody knows that there is none.
         if let failure { return .failed(failure) }
-        return .missing(until: missing.values.min() ?? 0, family: family)
+        return .missing(until: answers.values.map(\.until).min() ?? 0, family: family)
     }
 
     /// Behind a link that failed a picture is believed no longer than "there is none" is: then all are asked anew.

@@ -1,22 +1,30 @@
 import DequeModule
 
 /// What an origin did not give, remembered for a while, in bounded number: the images that it said it does not have,
-/// and the stale ones that it was asked about in vain, which are not asked about again for a moment.
+/// the responses that held no usable image, and the stale images whose refresh failed, which are not asked about again
+/// for a moment.
 ///
-/// The fetcher does not ask a host that fails. The pauses here are for what says nothing against the host, a page to
-/// log in on or an image that is too large: every GET of a stale image would else begin another download of it.
+/// The fetcher does not ask a host that fails. The pauses here are for what says nothing against the host: every GET of
+/// a stale image would else begin another download of it.
 struct NegativeCache: Sendable {
     private struct Note: Sendable {
         /// Seconds since 1970. Before `since` the clock was set back: then it is not believed (F14).
         let since: Int64
         let until: Int64
-        /// In a row; 0 where the origin said that there is none.
-        var failures = 0
+        let meaning: Meaning
         var leavesSlotEmpty = false
         /// Nor is there a larger image that could stand in.
         var leavesNoneLarger = false
 
-        func isMissing(at now: Int64) -> Bool { failures == 0 && holds(at: now) }
+        enum Meaning: Sendable {
+            case missing
+            case unusable(NegativeReason)
+            /// Refreshes that failed in a row.
+            case failures(Int)
+        }
+
+        func isMissing(at now: Int64) -> Bool { if case .missing = meaning { holds(at: now) } else { false } }
+        var failures: Int { if case .failures(let count) = meaning { count } else { 0 } }
         func holds(at now: Int64) -> Bool { since <= now && now < until }
     }
 
@@ -63,7 +71,7 @@ struct NegativeCache: Sendable {
     }
 
     mutating func missing(_ slot: Slot, url: String, until: Int64, leavesSlotEmpty: Bool, now: Int64) {
-        let note = Note(since: now, until: until, leavesSlotEmpty: leavesSlotEmpty)
+        let note = Note(since: now, until: until, meaning: .missing, leavesSlotEmpty: leavesSlotEmpty)
         notes.remember(slot, url: url, note, until: until, now: now)
     }
 
@@ -72,6 +80,21 @@ struct NegativeCache: Sendable {
         notes.change(slot.profile) { code, note in
             if code == slot.code { note.leavesNoneLarger = true }
         }
+    }
+
+    // MARK: Responses without a usable image
+
+    /// The failure of the last response for this URL, for as long as it is believed.
+    func unusable(_ slot: Slot, url: String, at now: Int64) -> CacheFailure? {
+        guard let note = notes[slot, url], case .unusable(let reason) = note.meaning, note.holds(at: now) else {
+            return nil
+        }
+        return reason.failure(askedAgainIn: note.until - now)
+    }
+
+    mutating func unusable(_ slot: Slot, url: String, _ reason: NegativeReason, until: Int64, now: Int64) {
+        notes.remember(
+            slot, url: url, Note(since: now, until: until, meaning: .unusable(reason)), until: until, now: now)
     }
 
     // MARK: Refreshes in vain
@@ -88,7 +111,7 @@ struct NegativeCache: Sendable {
         let last = notes[slot, url].flatMap { $0.since <= now && now < $0.until + Self.backoff.most ? $0 : nil }
         let failures = 1 + (last?.failures ?? 0)
         let until = now + max(pause, Self.backoff.ceiling(attempt: failures))
-        let note = Note(since: now, until: until, failures: failures)
+        let note = Note(since: now, until: until, meaning: .failures(failures))
         notes.remember(slot, url: url, note, until: until + Self.backoff.most, now: now)
     }
 
@@ -102,6 +125,43 @@ struct NegativeCache: Sendable {
 
     mutating func forget(profile: OpaqueID) { notes.forget(profile: profile) }
     mutating func forgetAll() { notes.forgetAll() }
+}
+
+/// Why a response held no usable image: as much of a ``CacheFailure`` as is remembered of it.
+public enum NegativeReason: UInt8, Sendable {
+    case badImage, tooLarge, forbidden, denied, origin
+
+    /// Nil for a failure that is not a property of the response.
+    public init?(_ failure: CacheFailure) {
+        switch failure {
+        case .badImage: self = .badImage
+        case .tooLarge: self = .tooLarge
+        case .forbidden: self = .forbidden
+        case .denied: self = .denied
+        case .origin: self = .origin
+        case .notLoggedIn, .cancelled, .invalid, .timedOut, .unauthorized, .busy, .noSpace, .inputOutput, .shuttingDown:
+            return nil
+        }
+    }
+
+    /// - Parameter seconds: for which the origin is not asked again.
+    func failure(askedAgainIn seconds: Int64) -> CacheFailure {
+        let rest = "; the origin is asked again in \(seconds) s, or after a PURGE of the profile"
+        return switch self {
+        case .badImage: .badImage("the origin's last response was not an image of a supported format\(rest)")
+        case .tooLarge: .tooLarge("the image in the origin's last response was too large\(rest)")
+        case .forbidden: .forbidden("the origin's last response refused access\(rest)")
+        case .denied: .denied("the origin's last response redirected to a URL that is not allowed\(rest)")
+        case .origin: .origin("the origin's last response held no usable image\(rest)")
+        }
+    }
+}
+
+/// What an origin said that is no image, and until when it is believed (seconds since 1970).
+struct NegativeAnswer: Sendable, Equatable {
+    let until: Int64
+    /// Nil where the origin said that there is no image.
+    var reason: NegativeReason?
 }
 
 /// What is known of slots and the URLs asked for them, for a while: in bounded number, and in an account's bytes.

@@ -72,7 +72,7 @@ struct RequestCoordinator: Sendable {
     func suits(_ result: DownloadResult) -> Bool {
         switch result {
         case .image(let image, _), .confirmed(let image, _): suits(image)
-        case .missing(_, let family): family == tokenFamily
+        case .missing(_, let family), .unusable(_, _, let family): family == tokenFamily
         case .failed: true
         }
     }
@@ -137,6 +137,9 @@ struct RequestCoordinator: Sendable {
             return [.answer(waiter, .success(nil))] + refresh(query, held: held, nil, route, now)
         case .failure(let failure): return [answer(waiter, failedBy: failure, fallback: fallback)]
         case .success(let target?):
+            if let failure = unusable(query, target, now) {
+                return [answer(waiter, failedBy: failure, fallback: fallback)]
+            }
             let begin = beginning(query, at: target, held: held, fallback, now)
             let flight = wait(waiter, for: .init(target), begin: begin)
             return flight.map { [.download($0, target)] } ?? []
@@ -148,6 +151,7 @@ struct RequestCoordinator: Sendable {
         _ query: ImageQuery, held: ServedImage?, _ fallback: ServedImage?, _ route: Route, _ now: Int64
     ) -> [Effect] {
         guard case .success(let target?) = target(of: query, route), !isAbsent(query, route, now),
+            unusable(query, target, now) == nil,
             !negativeCache.hasJustFailed(query.slot, url: target.nameOfFailures, at: now)
         else { return [] }
         let begin = beginning(query, at: target, held: held, fallback, now)
@@ -254,13 +258,14 @@ struct RequestCoordinator: Sendable {
 
     /// A download has ended. Nil when it is no longer the current one: then its outcome reaches nobody.
     /// - Parameters:
-    ///   - missing: the URLs of links that said that they have none, until when that is believed.
+    ///   - answers: what each link said that gave no image, by its URL.
     ///   - route: for a slot that holds nothing.
     mutating func downloadEnded(
-        _ id: FlightID, _ result: DownloadResult, missing: [String: Int64] = [:], route: Route, now: Int64
+        _ id: FlightID, _ result: DownloadResult, answers: [String: NegativeAnswer] = [:], route: Route, now: Int64
     ) -> [Effect]? {
         guard let flight = finish(id), let target = flight.target else { return nil }
         let slot = id.slot
+        let answers = answers.isEmpty ? result.negativeAnswer.map { [target.url: $0] } ?? [:] : answers
         var effects: [Effect] = []
         switch result {
         case .image(let image, let storable), .confirmed(let image, let storable):
@@ -268,15 +273,17 @@ struct RequestCoordinator: Sendable {
             effects += flight.waiters.map { .answer($0, .success(served)) }
             effects += take(served, storable: storable, of: id, route: route, now: now)
             if flight.isChange(to: image, isHeld: storable) { effects.append(.changed(slot)) }
-        case .missing(let until, _):
-            note(missing.isEmpty ? [target.url: until] : missing, slot, leavesEmpty: flight.ownsSlot, now)
+        case .missing:
+            note(answers, slot, leavesEmpty: flight.ownsSlot, now)
             for waiter in flight.waiters { effects += answerNone(waiter, route, now) }
             effects += emptySlot(of: flight, route, now)
-        case .failed(let failure):
+        case .failed(let failure), .unusable(let failure, _, _):
             // Who gave what is held has it no more, though nobody knows what the others have.
-            let isGone = flight.heldURL.map { missing[$0] != nil } ?? false
-            note(missing, slot, leavesEmpty: flight.ownsSlot && isGone, now)
-            if flight.isBackground { negativeCache.failed(slot, url: target.nameOfFailures, at: now) }
+            let isGone = flight.heldURL.flatMap { answers[$0] }.map { $0.reason == nil } ?? false
+            note(answers, slot, leavesEmpty: flight.ownsSlot && isGone, now)
+            if flight.isBackground, negativeCache.unusable(slot, url: target.nameOfFailures, at: now) == nil {
+                negativeCache.failed(slot, url: target.nameOfFailures, at: now)
+            }
             effects += flight.waiters.map { answer($0, failedBy: failure, fallback: isGone ? nil : flight.held) }
             if isGone { effects += emptySlot(of: flight, route, now) }
         }
@@ -284,9 +291,13 @@ struct RequestCoordinator: Sendable {
         return effects
     }
 
-    private mutating func note(_ missing: [String: Int64], _ slot: Slot, leavesEmpty: Bool, _ now: Int64) {
-        for (url, until) in missing {
-            negativeCache.missing(slot, url: url, until: until, leavesSlotEmpty: leavesEmpty, now: now)
+    private mutating func note(_ answers: [String: NegativeAnswer], _ slot: Slot, leavesEmpty: Bool, _ now: Int64) {
+        for (url, answer) in answers {
+            if let reason = answer.reason {
+                negativeCache.unusable(slot, url: url, reason, until: answer.until, now: now)
+            } else {
+                negativeCache.missing(slot, url: url, until: answer.until, leavesSlotEmpty: leavesEmpty, now: now)
+            }
         }
     }
 
@@ -354,6 +365,13 @@ struct RequestCoordinator: Sendable {
     private func isAbsent(_ query: ImageQuery, _ route: Route, _ now: Int64) -> Bool {
         guard case .success(let target?) = target(of: query, route) else { return false }
         return target.allSatisfy { negativeCache.isMissing(query.slot, url: $0.url, at: now) }
+    }
+
+    /// The failure that a download would end with, as the last response showed. Of a chain its download finds that out:
+    /// another link may have the image.
+    private func unusable(_ query: ImageQuery, _ target: DownloadTarget, _ now: Int64) -> CacheFailure? {
+        guard target.others.isEmpty else { return nil }
+        return negativeCache.unusable(query.slot, url: target.url, at: now)
     }
 
     /// Whether it is known without a look on disk that there is nothing to be had. A request that names no URL takes

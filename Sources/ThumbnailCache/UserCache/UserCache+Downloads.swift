@@ -51,11 +51,18 @@ extension UserCache {
         var attempt = attempt
         attempt.refused = nil
         let (slot, now) = (attempt.flight.slot, services.time.now)
-        let account = state.withLockedValue { state in
-            attempt.chain.skip { state.coordinator.negativeCache.isMissing(slot, url: $0, at: now) }
-            return state.coordinator.isUnderWay(attempt.flight) ? state.account : nil
+        let (account, known) = state.withLockedValue { state in
+            let negativeCache = state.coordinator.negativeCache
+            attempt.chain.skip { negativeCache.isMissing(slot, url: $0, at: now) }
+            // A single link was looked up before the download began.
+            let known = attempt.chain.target.others.isEmpty ? nil : attempt.chain.current
+            return (
+                state.coordinator.isUnderWay(attempt.flight) ? state.account : nil,
+                known.flatMap { negativeCache.unusable(slot, url: $0.url, at: now) }
+            )
         }
         guard let account else { return }
+        if let known { return ended(attempt, .failed(known)) }
         guard attempt.chain.current != nil else {
             return finished(attempt.flight, attempt.chain, attempt.chain.end(family: attempt.family))
         }
@@ -194,6 +201,10 @@ extension UserCache {
         case .missing(let headers):
             return .missing(
                 until: NegativePolicy.believedUntil(headers, origin: origin, at: responseTime), family: family)
+        case .unusable(let failure, let headers):
+            services.counters.count(.downloadFailures)
+            let until = NegativePolicy.believedUntil(headers, origin: origin, at: responseTime)
+            return .unusable(failure, until: until, family: family)
         case .failed(let failure):
             services.counters.count(.downloadFailures)
             return .failed(failure)
@@ -245,7 +256,7 @@ extension UserCache {
             }
             guard
                 let effects = state.coordinator.downloadEnded(
-                    flight, result, missing: chain.missing, route: route, now: now)
+                    flight, result, answers: chain.answers, route: route, now: now)
             else { return Consequences() }
             state.invalidateLookups(of: slot.profile)
             var memory = MemoryChange()

@@ -35,11 +35,13 @@ extension Configuration {
         Setting("backoff-max", \.origin.breaker.backoffMax, .time(1...86_400_000)),
         Setting("retry-after-max", \.origin.breaker.retryAfterMax, .time(0...86_400_000)),
         Setting("default-ttl", \.origin.defaultTTL, .seconds),
-        Setting("negative-ttl", \.origin.negativeTTL, .seconds),
+        Setting("negative-ttl", \.origin.negativeTTL, .seconds, [.atMost("negative-ttl-max", raisingIt: true)]),
+        Setting("negative-ttl-max", \.origin.negativeTTLMax, .seconds),
         Setting("stale-while-revalidate", \.origin.staleWhileRevalidate, .seconds),
         Setting("stale-if-error", \.origin.staleIfError, .seconds),
         Setting("ca-file", \.origin.caFile, caFile),
         Setting("proxy", \.origin.proxy, proxy),
+        Setting("user-agent", \.origin.userAgent, userAgent),
         Setting("token.endpoint", \.token.url, .webURL),
         Setting("token.client-id", \.token.clientID, SettingKind.text.checked { $0.isEmpty ? "is empty" : nil }),
         Setting("token.client-secret-file", \.token.clientSecret, .secretFile),
@@ -134,6 +136,17 @@ extension Configuration {
             }
             guard flaws.isEmpty else { throw SettingError(flaws) }
             return link
+        }
+    }
+
+    /// A line end in it would begin another header field.
+    private static var userAgent: SettingKind<String> {
+        SettingKind<String>.text.checked { text in
+            text.utf8.count <= 256 && text.utf8.allSatisfy { (0x20...0x7E).contains($0) } && text.utf8.first != 0x20
+                && text.utf8.last != 0x20
+                ? nil
+                : "is not a User-Agent; write at most 256 printable ASCII characters without blanks at either end, as in "
+                    + "\"thumbcached (avatars@example.org)\""
         }
     }
 

@@ -57,6 +57,45 @@ extension EndToEnd {
             }
         }
 
+        @Test(
+            arguments: [
+                ("200 OK", ["Content-Type: image/svg+xml"], "<svg xmlns='http://www.w3.org/2000/svg'/>", "BADIMAGE"),
+                ("200 OK", ["Content-Type: text/html"], "<html>log in</html>", "BADIMAGE"),
+                ("200 OK", ["Content-Encoding: gzip"], "GIF89a", "ORIGIN"),
+                ("200 OK", [], String(repeating: "x", count: 200_000), "TOOLARGE"),
+                ("201 Created", [], "", "BADIMAGE"), ("204 No Content", [], "", nil), ("404 Not Found", [], "", nil),
+                ("403 Forbidden", [], "", "ORIGIN"), ("400 Bad Request", [], "", "ORIGIN"),
+                ("302 Found", ["Location: ftp://origin.test/"], "", "DENIED"),
+            ] as [(String, [String], String, String?)])
+        func `20 GETs of what is no usable image are one request of the origin, until a PURGE or a PUT`(
+            status: String, headers: [String], body: String, code: String?
+        ) throws {
+            try withMachine { machine in
+                let origin = try GatedOrigin { _ in
+                    [.send(GatedOrigin.response(Array(body.utf8), status: status, headers: headers))]
+                }
+                defer { origin.end() }
+                let daemon = try machine.daemon { daemon in
+                    daemon.settings.setOrigin("\(origin.url)/{profile}")
+                    daemon.settings["limits", "image"] = "100KiB"
+                }
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice") == .ok)
+                func get() throws {
+                    let reply = try client.call("GET", "alice", "bob")
+                    #expect(code == nil ? reply == .null : reply.code == code, "\(reply.brief)")
+                }
+                for _ in 0..<20 { try get() }
+                #expect(origin.requests.count == 1)
+                _ = try client.call("PURGE", "alice", "1", "bob")
+                for _ in 0..<2 { try get() }
+                #expect(origin.requests.count == 2)
+                #expect(try client.call("PUT", "alice", "bob", Picture.gif("mine")) == .ok)
+                #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif("mine")))
+                #expect(origin.requests.count == 2)
+            }
+        }
+
         @Test func `I6: 1,000 GETs of one missing image over 200 connections are one request of the origin`() throws {
             try withMachine { machine in
                 let pictures = try machine.makeDirectory("pictures")
@@ -259,7 +298,9 @@ extension EndToEnd {
 
         @Test func `F38: what is no image, whatever its declared type, is BADIMAGE and is not held`() throws {
             try withMachine { machine in
-                let huge: [UInt8] = Array("GIF89a".utf8) + [0xff, 0xff, 0xff, 0xff] + Picture.gif("x").dropFirst(10)
+                // Its first frame is as large as its screen.
+                let sides: [UInt8] = [0xff, 0xff, 0xff, 0xff]
+                let huge = Array("GIF89a".utf8) + sides + [0, 0, 0, 0x2C, 0, 0, 0, 0] + sides + [0, 2, 0, 0x3B]
                 let origin = try GatedOrigin { request in
                     switch request.path {
                     case "/html": [.send(GatedOrigin.response(Array("<html><body>no</body></html>".utf8)))]

@@ -74,6 +74,20 @@ extension EndToEnd {
             }
         }
 
+        /// Run by an account that is not root, whom the kernel would refuse nothing.
+        @Test func `I11: no program of the same uid gets at the memory of what starts fetchers, or of a fetcher`()
+            throws
+        {
+            try withMachine { machine in
+                let attack = Account(4_001).running([
+                    "/usr/bin/python3", "\(Files.repository)/Tests/EndToEndTests/python/same_uid.py",
+                    "\(Files.built)/thumbcached", "\(Files.built)/thumbcached-fetcher",
+                ])
+                let run = try machine.run(attack)
+                #expect(run.status == 0, "\(run.everything)")
+            }
+        }
+
         @Test func `F15: a fetcher that may have few descriptors makes fewer downloads at once, and says so`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon { $0.wrapper = ["prlimit", "--nofile=400:400", "--"] }

@@ -23,7 +23,7 @@ public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     case .image(let image, let headers):
         precondition(image.count <= limits.image, "an image is larger than it may be")
         judge(headers)
-    case .missing(let headers), .notModified(let headers): judge(headers)
+    case .missing(let headers), .unusable(_, let headers), .notModified(let headers): judge(headers)
     case .redirect, .failed, nil: break
     }
     return 0
@@ -40,7 +40,7 @@ private func judge(_ headers: ResponseHeaders) {
         precondition(freshness.staleWhileRevalidate >= 0 && freshness.staleIfError >= 0, "a window is negative")
         for moment: Int64 in [.min / 2, 0, now, .max / 2] { _ = freshness.state(at: moment) }
         let until = NegativePolicy.believedUntil(headers, origin: origin, at: time)
-        precondition(until >= now, "believed until before now")
+        precondition((now...now + origin.negativeTTLMax).contains(until), "believed for too long")
     }
     for value in headers.fields.values.joined() {
         if let date = HTTPDate.seconds(value, now: now) {

@@ -1,5 +1,6 @@
 import LinuxSupport
 import NIOCore
+import RESP
 import ThumbnailCache
 
 @testable import FetcherProtocol
@@ -31,8 +32,14 @@ private func check(_ report: FetcherReport) throws(MessageError) {
     let fields = once.getSlice(at: MessageWriter.headLength, length: once.readableBytes - MessageWriter.headLength)
     try FetcherReport(fields ?? ByteBuffer()).write(to: &twice)
     check(once.readableBytes == twice.readableBytes, "it is read as something else when it is written")
-    if case .failed(_, let failure) = report {
-        check(!"\(failure)".contains { $0.isNewline }, "a sentence takes more than one line")
+    switch report {
+    case .failed(_, let failure), .unusable(_, _, let failure):
+        check("\(failure)".unicodeScalars.allSatisfy(\.isVisible), "a sentence has characters that do not show")
+    case .statistics(_, let figures):
+        for origin in figures.origins.values {
+            check(origin.longestRetryIn < 1 << 31 && origin.retryIn < 1 << 31, "a duration is not capped")
+        }
+    case .image, .missing, .notModified, .token, .alive: break
     }
 }
 

@@ -244,7 +244,7 @@ import ThumbnailCache
             _ = try await fetcher.fetch(server.url("/a?b=%20c"))
             let request = try #require(server.requests.first)
             #expect(request.target == "/a?b=%20c")
-            #expect(Set(request.headers.keys) == ["host", "user-agent", "accept"])
+            #expect(Set(request.headers.keys) == ["host", "user-agent", "accept", "accept-encoding"])
             #expect(request.headers["user-agent"] == "thumbcached-tests")
         }
     }

@@ -117,7 +117,14 @@ extension DownloadOutcome {
     var isRejected: Bool { sentence.contains("is not asked for") || sentence.contains("one request is finding out") }
 
     var image: DownloadedImage? { if case .image(let image) = self { image } else { nil } }
-    var failure: DownloadFailure? { if case .failed(let failure) = self { failure } else { nil } }
+    var failure: DownloadFailure? {
+        switch self {
+        case .failed(let failure), .unusable(let failure, _): failure
+        case .image, .missing, .notModified: nil
+        }
+    }
+    /// Whether the response is one that is remembered.
+    var isDefinite: Bool { if case .unusable = self { true } else { false } }
     var missing: ResponseHeaders? { if case .missing(let headers) = self { headers } else { nil } }
     var notModified: ResponseHeaders? { if case .notModified(let headers) = self { headers } else { nil } }
     var imageBytes: [UInt8]? { image.map { Array($0.bytes.image.readableBytesView) } }
@@ -128,16 +135,19 @@ extension DownloadOutcome {
         case .image: "image"
         case .missing: "missing"
         case .notModified: "not modified"
-        case .failed(.timedOut): "timedOut"
-        case .failed(.origin): "origin"
-        case .failed(.unauthorized): "unauthorized"
-        case .failed(.forbidden): "forbidden"
-        case .failed(.denied): "denied"
-        case .failed(.badImage): "badImage"
-        case .failed(.tooLarge): "tooLarge"
-        case .failed(.busy): "busy"
-        case .failed(.shuttingDown): "shuttingDown"
-        case .failed(let failure): "\(failure)"
+        case .unusable(let failure, _), .failed(let failure):
+            switch failure {
+            case .timedOut: "timedOut"
+            case .origin: "origin"
+            case .unauthorized: "unauthorized"
+            case .forbidden: "forbidden"
+            case .denied: "denied"
+            case .badImage: "badImage"
+            case .tooLarge: "tooLarge"
+            case .busy: "busy"
+            case .shuttingDown: "shuttingDown"
+            default: "\(failure)"
+            }
         }
     }
 
@@ -145,7 +155,7 @@ extension DownloadOutcome {
     var sentence: String {
         switch self {
         case .image, .missing, .notModified, .failed(.shuttingDown): ""
-        case .failed(let failure): "\(failure)"
+        case .unusable(let failure, _), .failed(let failure): "\(failure)"
         }
     }
 }

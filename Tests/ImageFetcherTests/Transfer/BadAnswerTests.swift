@@ -42,14 +42,96 @@ import ThumbnailCache
         #expect(result.outcome.kind == "badImage" && result.outcome.sentence.contains("8192"))
     }
 
-    @Test(arguments: ["gzip", "br", "deflate", "gzip, identity", "x"])
+    @Test(arguments: [
+        "gzip", "br", "deflate", "zstd", "x-gzip", "compress", "gzip, identity", "identity,GZIP", "gzip;q=1",
+    ])
     func `F34: a compressed answer is refused, unpacked by nobody`(coding: String) async throws {
         let result = try await outcome { request, peer in
-            #expect(request.headers["accept-encoding"] == nil)
+            #expect(request.headers["accept-encoding"] == "identity")
             peer.answer(TestImage.png(count: 100_000), headers: ["Content-Encoding: \(coding)"])
         }
-        #expect(result.outcome.kind == "origin")
+        #expect(result.outcome.kind == "origin" && result.outcome.isDefinite)
         #expect(result.outcome.sentence.contains("coding"))
+    }
+
+    @Test(arguments: [
+        "none", "UTF-8", "undefined", "null", "binary", "aws-chunked", "image/png", "identity, identity", "identity",
+        "x", "",
+    ])
+    func `a Content-Encoding that names no coding is that of a plain image`(coding: String) async throws {
+        let result = try await outcome { _, peer in
+            peer.answer(TestImage.png, headers: ["Content-Encoding: \(coding)"])
+        }
+        #expect(result.outcome.imageBytes == TestImage.png, "\(result.outcome)")
+    }
+
+    @Test(arguments: ["gzip", "none"])
+    func `F34: packed bytes are no image, whatever Content-Encoding says`(coding: String) async throws {
+        let result = try await outcome { _, peer in
+            peer.answer([0x1F, 0x8B, 8, 0] + TestImage.png, headers: ["Content-Encoding: \(coding)"])
+        }
+        #expect(result.outcome.failure != nil && result.outcome.isDefinite)
+    }
+
+    @Test(arguments: [
+        ("200 OK", "<svg/>", true), ("201 Created", "", true), ("206 Partial Content", "x", true),
+        ("300 Choices", "", true),
+        ("302 Found", "", true), ("400 Bad", "", true), ("403 Forbidden", "", true), ("405 No", "", true),
+        ("451 Legal", "", true), ("401 Who", "", false), ("408 Late", "", false), ("429 Slow", "", false),
+        ("500 Broken", "", false), ("503 Busy", "", false), ("304 Same", "", false),
+    ])
+    func `definite responses without a usable image are told from those that may differ the next time`(
+        status: String, body: String, isDefinite: Bool
+    ) async throws {
+        let result = try await outcome { _, peer in
+            peer.answer(Array(body.utf8), status: status, headers: ["Cache-Control: max-age=7"])
+        }
+        #expect(result.outcome.failure != nil && result.outcome.isDefinite == isDefinite, "\(result.outcome)")
+        if case .unusable(_, let headers) = result.outcome { #expect(headers["cache-control"] == "max-age=7") }
+    }
+
+    @Test func `a response that breaks off is not definite`() async throws {
+        let result = try await outcome { _, peer in
+            peer.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 9\r\n\r\n")
+            peer.hangUp()
+        }
+        #expect(result.outcome.kind == "origin" && !result.outcome.isDefinite)
+    }
+
+    @Test func `an image that is too large is a definite response, with its fields behind the length`() async throws {
+        let result = try await outcome { _, peer in
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\nCache-Control: max-age=7\r\n\r\n")
+            peer.waitForEnd()
+        }
+        guard case .unusable(.tooLarge, let headers) = result.outcome else {
+            Issue.record("\(result.outcome)")
+            return
+        }
+        #expect(headers["cache-control"] == "max-age=7")
+    }
+
+    @Test func `a 201 with an image is accepted, and a 204 says that there is none`() async throws {
+        let created = try await outcome { _, peer in peer.answer(TestImage.png, status: "201 Created") }
+        #expect(created.outcome.imageBytes == TestImage.png)
+        let none = try await outcome { _, peer in
+            peer.send("HTTP/1.1 204 No Content\r\nCache-Control: max-age=7\r\n\r\n")
+        }
+        #expect(none.outcome.missing?["cache-control"] == "max-age=7")
+    }
+
+    @Test func `an origin is told the User-Agent that is configured for it`() async throws {
+        let server = try TestOrigin()
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            var origin = Origin.test()
+            origin.userAgent = "thumbcached (avatars@example.org)"
+            _ = try await fetcher.fetch(server.url("/a"), of: origin)
+            _ = try await fetcher.fetch(server.url("/a"))
+            #expect(
+                server.requests.map { $0.headers["user-agent"] } == [
+                    "thumbcached (avatars@example.org)", "thumbcached-tests",
+                ])
+        }
     }
 
     @Test func `F34: a transfer coding that unpacks to a thousand times its size is refused`() async throws {

@@ -44,7 +44,7 @@ import ThumbnailCache
         ("404 Not Found", "missing"), ("410 Gone", "missing"), ("401 Unauthorized", "unauthorized"),
         ("403 Forbidden", "forbidden"), ("451 Unavailable For Legal Reasons", "forbidden"),
         ("500 Internal Server Error", "origin"), ("503 Slow Down", "origin"),
-        ("204 No Content", "origin"), ("206 Partial Content", "origin"),
+        ("204 No Content", "missing"), ("206 Partial Content", "origin"),
         ("300 Choose", "origin"), ("304 Not Modified", "origin"), ("305 Use Proxy", "origin"), ("302 Found", "origin"),
     ])
     func `F37: an answer is judged by its status`(status: String, kind: String) async throws {

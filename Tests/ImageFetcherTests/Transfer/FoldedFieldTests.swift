@@ -14,7 +14,7 @@ import ThumbnailCache
         }
         switch reader.verdict(isWhole: true) {
         case .image(_, let headers)?: return (headers.fields, nil)
-        case .failed(let failure)?: return (nil, failure)
+        case .failed(let failure)?, .unusable(let failure, _)?: return (nil, failure)
         default: return (nil, nil)
         }
     }

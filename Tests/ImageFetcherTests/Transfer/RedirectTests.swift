@@ -54,6 +54,46 @@ import ThumbnailCache
         }
     }
 
+    @Test(arguments: [
+        ("/b c", "/b%20c"), ("/b\u{fc}", "/b%FC"), ("/\u{e9}?q=\u{20}\u{ff}", "/%E9?q=%20%FF"), ("  /b%20c ", "/b%20c"),
+    ])
+    func `a Location with blanks or bytes beyond ASCII is percent-encoded byte by byte`(
+        location: String, target: String
+    ) async throws {
+        let line = Array("Location: ".utf8) + location.unicodeScalars.map { UInt8(truncatingIfNeeded: $0.value) }
+        let server = try TestOrigin([
+            "/a": { _, peer in
+                peer.send(Array("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n".utf8) + line + Array("\r\n\r\n".utf8))
+            }
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let outcome = try await fetcher.fetch(server.url("/a"))
+            #expect(outcome.kind == "image", "\(outcome)")
+            #expect(server.requests.map(\.target) == ["/a", target])
+        }
+    }
+
+    @Test func `a redirect leads to a URL of at most 8 KiB, and each that is refused is a definite response`()
+        async throws
+    {
+        let server = try TestOrigin([
+            "/long": { _, peer in peer.redirect(to: "/b?" + String(repeating: "s", count: 8_000)) },
+            "/longer": { _, peer in peer.redirect(to: "/b?" + String(repeating: "s", count: 8_192)) },
+            "/host": { _, peer in peer.redirect(to: "http://\(String(repeating: "h", count: 5_000))/") },
+        ])
+        defer { server.stop() }
+        try await withFetcher { fetcher in
+            let long = try await fetcher.fetch(server.url("/long"))
+            #expect(long.kind == "image" && long.image?.redirectedTo?.utf8.count ?? 0 > 8_000)
+            for path in ["/longer", "/host"] {
+                let refused = try await fetcher.fetch(server.url(path))
+                #expect(
+                    refused.kind == "origin" && refused.isDefinite && refused.sentence.utf8.count < 500, "\(refused)")
+            }
+        }
+    }
+
     @Test func `F30: a redirect to a private address is refused at that hop, without a packet sent`() async throws {
         let inner = try TestOrigin(address: "127.0.0.3")
         let outer = try TestOrigin(address: "127.0.0.2", ["/a": { _, peer in peer.redirect(to: inner.url("/secret")) }])

@@ -114,6 +114,8 @@ import Testing
             retry-after-max = "1h"
             default-ttl = "1h"
             negative-ttl = "0s"
+            negative-ttl-max = "2h"
+            user-agent = "thumbcached (a@example.org)"
             stale-while-revalidate = "2h"
             stale-if-error = "3d"
             ca-file = "/dev/null"
@@ -135,6 +137,7 @@ import Testing
             federation = "libravatar"
             then = [{ url = "https://b.example/avatar/{profile_md5}", federation = "libravatar" }]
             backoff = "2h"
+            negative-ttl = "2d"
             [origins.short]
             url = "https://a.example"
             backoff-max = "500ms"
@@ -189,10 +192,14 @@ import Testing
         ]
         // A default gives way.
         expected.origins["long"]?.breaker = BreakerPolicy(backoff: 7_200_000, backoffMax: 7_200_000)
+        expected.origins["long"]?.negativeTTL = 172_800
+        expected.origins["long"]?.negativeTTLMax = 172_800
         expected.origins["short"]?.breaker = BreakerPolicy(backoff: 500, backoffMax: 500)
         expected.origins["work"]?.breaker = BreakerPolicy(
             failures: 3, backoff: 500, backoffMax: 120_000, retryAfterMax: 3_600_000)
         expected.origins["work"]?.lowestSpeed = 2_048
+        expected.origins["work"]?.negativeTTLMax = 7_200
+        expected.origins["work"]?.userAgent = "thumbcached (a@example.org)"
         expected.origins["work"]?.renditions = .never
         expected.origins["work"]?.showsToken = false
         var company = OriginLink(url: "http://10.0.0.1/{profile}")

@@ -86,7 +86,7 @@ import ThumbnailCache
         ("ffd8 ffda 000c 0301000210", "before its scan"),
         ("ffd8 ffd9", "before its scan"),
         ("ffd8 ffe0 0000 ffc0 000b 08 0010 0010 01 011100", "shorter than its own length"),
-        ("ffd8 ffe0 0002 00c0 000b 08 0010 0010 01 011100", "where a marker was due"),
+        ("ffd8 ffe0 0002 00c0 000b 08 0010 0010 01 011100", "where one was due"),
         ("ffd8 ffc0 0007 08 0010 0010 01 011100", "too short"),
         // WebP: a frame that is no key frame, no start code, no lossless signature, a later version, another chunk.
         ("52494646 16000000 57454250 56503820 0a000000 010000 9d012a 1000 1000", "key frame"),
@@ -117,6 +117,9 @@ import ThumbnailCache
     @Test(
         arguments: [
             ("JPEG: fill bytes", "ffd8", [0xFF]), ("JPEG: empty segments", "ffd8", [0xFF, 0xE0, 0, 2]),
+            ("JPEG: stray bytes", "ffd8 ffe0 0002", [0, 1]), ("JPEG: stuffed bytes", "ffd8", [0xFF, 0, 7]),
+            ("GIF: extensions", "474946383961 0000 0000 00 00 00", [0x21, 0xFE, 1, 7, 0]),
+            ("GIF: one extension", "474946383961 0000 0000 00 00 00 21fe", [1, 7]),
             ("AVIF: empty boxes", "00000010 66747970 61766966 00000000", [0, 0, 0, 8, 0x66, 0x72, 0x65, 0x65]),
             ("AVIF: brands", "00000000 66747970 69736f6d 00000000", [0x6D, 0x70, 0x34, 0x31]),
         ] as [(String, String, [UInt8])])
@@ -136,6 +139,49 @@ import ThumbnailCache
         for place in stride(from: 16, to: Int(length), by: 4) { bytes.setString("mif1", at: bytes.readerIndex + place) }
         let isKnown = (try? ImageSniffer.sniff(bytes, maximumDimension: 8192)) != nil
         #expect(isKnown == (brand != "miaf" && brand != "msf1"))
+    }
+
+    @Test(arguments: [
+        // A screen of 0 x 0; one far larger than its frame; one over the limit, behind a color table and a comment.
+        ("474946383961 0000 0000 00 00 00 2c 0000 0000 0500 0400 00", 5, 4),
+        ("474946383961 8002 e001 00 00 00 2c 0100 0200 0500 0400 00", 6, 6),
+        ("474946383961 ffff ffff 80 00 00 000000 ffffff 21fe 02 6869 00 2c 0000 0000 0500 0400 00", 5, 4),
+        // The screen counts where the first frame covers a part of it, where there is no frame, and where that is empty.
+        ("474946383961 2000 1000 00 00 00 2c 0100 0200 0500 0400 00", 32, 16),
+        ("474946383961 2000 1000 00 00 00 3b 00000000000000000000", 32, 16),
+        ("474946383961 2000 1000 00 00 00 2c 0000 0000 0000 0000 00", 32, 16),
+        ("474946383961 2000 1000 00 00 00 21fe 05 6869", 32, 16),
+    ])
+    func `a GIF whose screen says nothing of its picture is measured by its first frame`(
+        hex: String, width: UInt32, height: UInt32
+    ) throws {
+        let shape = try ImageSniffer.sniff(ByteBuffer(hex: hex), maximumDimension: 4096)
+        #expect(shape == ImageShape(kind: .gif, width: width, height: height))
+    }
+
+    @Test(arguments: [
+        ("474946383961 ffff ffff 00 00 00 2c ffff 0000 0500 0400 00", "at most 4096"),
+        ("474946383961 0000 0000 00 00 00 2c 0000 0000 0000 0400 00", "at least 1"),
+        ("474946383961 0000 0000 00 00 00 3b", "at least 1"),
+    ])
+    func `F38: a GIF whose first frame is too large or empty is refused`(hex: String, sentence: String) {
+        #expect {
+            try ImageSniffer.sniff(ByteBuffer(hex: hex), maximumDimension: 4096)
+        } throws: { error in
+            (error as? ImageRefusal)?.reason.contains(sentence) == true
+        }
+    }
+
+    @Test(arguments: [
+        // Zeros; text; a stuffed byte; a restart marker: each behind a segment that is longer than it says.
+        "ffd8 ffe0 0002 000000 ffc0 000b 08 0004 0005 01 011100",
+        "ffd8 ffe0 0002 616263 ffc0 000b 08 0004 0005 01 011100",
+        "ffd8 ffe0 0002 ff00 41 ffc0 000b 08 0004 0005 01 011100",
+        "ffd8 ffe0 0002 ffd0 ffc0 000b 08 0004 0005 01 011100",
+    ])
+    func `a JPEG with stray bytes before a marker is accepted, as decoders do`(hex: String) throws {
+        let shape = try ImageSniffer.sniff(ByteBuffer(hex: hex), maximumDimension: 4096)
+        #expect(shape == ImageShape(kind: .jpeg, width: 5, height: 4))
     }
 
     @Test func `the largest extent in an AVIF is its size, and every extent is held to the limit`() throws {

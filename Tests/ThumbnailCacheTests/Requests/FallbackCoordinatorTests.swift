@@ -64,7 +64,8 @@ import Testing
         let flight = bench.flight("https://a.test/")
         let now = bench.now
         let effects = bench.coordinator.downloadEnded(
-            flight, .missing(until: now + 30), missing: ["https://a.test/": now + 60, "https://b.test/": now + 30],
+            flight, .missing(until: now + 30),
+            answers: ["https://a.test/": .init(until: now + 60), "https://b.test/": .init(until: now + 30)],
             route: bench.route, now: now)
         guard case .answer(_, .success(let served?))? = effects?.first else {
             Issue.record("no answer")

@@ -150,6 +150,83 @@ import Testing
         #expect(bench.get("c") == ["read"])
     }
 
+    private static let html = RequestCoordinator.DownloadResult.unusable(
+        .badImage("HTML"), until: CoordinatorBench.start + 300, family: 0)
+
+    @Test(arguments: [
+        CacheFailure.badImage("HTML"), .tooLarge("7 MiB"), .forbidden("403"), .denied("redirect"), .origin("gzip"),
+    ])
+    func `a response without a usable image is remembered, and its failure is the answer for a while`(
+        failure: CacheFailure
+    ) {
+        var bench = CoordinatorBench()
+        _ = bench.get("a")
+        _ = bench.readEnds()
+        #expect(
+            bench.finishes(.unusable(failure, until: bench.now + 300, family: 0))
+                == ["a: \(CoordinatorBench.tell(.failure(failure)))"])
+        bench.now += 100
+        #expect(bench.get("b") == ["read"])
+        let reason = NegativeReason(failure)?.failure(askedAgainIn: 200)
+        #expect(bench.readEnds() == reason.map { ["b: \(CoordinatorBench.tell(.failure($0)))"] })
+        #expect(bench.get("c", download: .never) == ["read"])
+        #expect(bench.readEnds() == ["c: null"])
+        bench.now += 200
+        _ = bench.get("d")
+        #expect(bench.readEnds() == ["download \(CoordinatorBench.usual)"])
+    }
+
+    @Test func `a response that may not be used unasked is not remembered`() {
+        var bench = CoordinatorBench()
+        _ = bench.get("a")
+        _ = bench.readEnds()
+        _ = bench.finishes(.unusable(.badImage("HTML"), until: bench.now, family: 0))
+        _ = bench.get("b")
+        #expect(bench.readEnds() == ["download \(CoordinatorBench.usual)"])
+    }
+
+    @Test(arguments: ["purge", "PUT", "another URL", "other tokens", "the clock set back"])
+    func `what ends the memory of a response without a usable image`(event: String) {
+        var bench = CoordinatorBench()
+        _ = bench.get("a")
+        _ = bench.readEnds()
+        _ = bench.finishes(Self.html)
+        var url: String?
+        switch event {
+        case "purge": _ = bench.purge()
+        case "PUT":
+            let ticket = bench.coordinator.putBegan(CoordinatorBench.slot)
+            _ = bench.putCommits(.sample("mine", from: nil), ticket: ticket)
+            bench.coordinator.putEnded(CoordinatorBench.slot)
+        case "another URL": url = Self.other
+        case "other tokens": _ = bench.end()
+        default: bench.now -= 1
+        }
+        _ = bench.get("b", url: url)
+        #expect(bench.readEnds() == ["download \(url ?? CoordinatorBench.usual)"])
+    }
+
+    @Test func `a stale image is served meanwhile, where the failure allows it, and the origin is not asked`() {
+        var bench = CoordinatorBench()
+        bench.now += 3_700
+        bench.memory = .sample("held")
+        let stale = "held from memory, stale"
+        #expect(bench.get("a") == ["a: \(stale)", "download \(CoordinatorBench.usual)"])
+        #expect(bench.finishes(.unusable(.badImage("HTML"), until: bench.now + 3_000, family: 0)) == [])
+        #expect(bench.get("b") == ["b: \(stale)"])
+        // Past what may be served while it is revalidated.
+        bench.now += 1_000
+        #expect(bench.get("c") == ["c: \(stale)"])
+        _ = bench.purge()
+        _ = bench.get("d")
+        #expect(bench.finishes(.unusable(.forbidden("403"), until: bench.now + 300, family: 0)) != nil)
+        #expect(bench.get("e").first?.hasPrefix("e: forbidden") == true)
+    }
+
+    @Test func `what was said to other tokens is not remembered`() {
+        #expect(!CoordinatorBench().coordinator.suits(.unusable(.forbidden("403"), until: 1, family: 7)))
+    }
+
     @Test func `I8: no more missing images are remembered than the limit says; the oldest are forgotten first`() {
         var bench = CoordinatorBench(absenceLimit: 3)
         for number in 0..<5 { bench.misses(url: "https://other.test/\(number)") }

@@ -37,6 +37,7 @@ import Testing
             case "none": .missing(ResponseHeaders())
             case "same": .notModified(ResponseHeaders())
             case "403": .failed(.forbidden("403"))
+            case "html": .unusable(.badImage("html"), ResponseHeaders())
             case "busy": .failed(.busy("busy"))
             case let status? where status.allSatisfy(\.isNumber): .failed(.origin(status))
             case let label?: SampleImage.downloaded(label, headers: headers.withLockedValue { $0 })
@@ -87,6 +88,18 @@ import Testing
         say("one", "none", "three")
         #expect(await get() == "null by b")
         #expect(await get() == "null by ")
+        world.time.now += 301
+        #expect(await get() == "one from origin by a")
+    }
+
+    @Test func `each link's response without a usable image is remembered by itself, and counts as its failure`() async
+    {
+        say("html", "none", "500")
+        #expect(await get() == "origin 500 by abc")
+        say("one", "two", "three")
+        #expect(await get() == "three from origin by c")
+        #expect(record?.isStandIn == true)
+        // Until the first is believed no longer.
         world.time.now += 301
         #expect(await get() == "one from origin by a")
     }
