@@ -33,8 +33,10 @@ struct TOMLRepair {
                 } else {
                     if isFirst { problems.append(error) }
                     isWhole = false
+                    // It was left out already, and the parser still finds fault there.
+                    if !isFirst, line.isEmpty { return }
                     // What spans lines cannot be left out line by line.
-                    guard line.contains("="), !line.contains(where: { "[]{}".contains($0) }),
+                    guard !line.contains(where: { "[]{}".contains($0) }),
                         !line.contains("\"\"\""), !line.contains("'''")
                     else { return }
                     lines[index] = ""
@@ -83,7 +85,7 @@ struct TOMLMistake {
         func example(_ value: String) -> String { "\(key) = \(isSecret ? "\"...\"" : oneLine(value))" }
         func repaired(_ value: String) -> String { "\(key) = \(value)" }
 
-        if let quote = value.first(where: { Self.doubleQuotes.contains($0) || Self.singleQuotes.contains($0) }) {
+        if let quote = Self.typographicQuote(of: value) {
             let straight = String(
                 value.map { character -> Character in
                     if Self.doubleQuotes.contains(character) { return "\"" }
@@ -103,7 +105,7 @@ struct TOMLMistake {
             return
         }
         let bare = Self.withoutComment(value)
-        guard !bare.isEmpty, !"[{".contains(first) else { return nil }
+        guard !bare.isEmpty, !"[{".contains(first), !Self.isValue(bare) else { return nil }
         if let flag = Self.flags[bare.lowercased()] {
             sentence = "\(bare) is neither true nor false; write \(example(flag))"
             self.repaired = repaired(flag)
@@ -119,6 +121,21 @@ struct TOMLMistake {
             ? "\(what) is not in quotes; write \(example(quoted))"
             : "the value has no opening quote; write \(example(quoted))"
         self.repaired = repaired(quoted)
+    }
+
+    /// The quote that a value, or the list that it is, begins or ends with; nil for another character.
+    private static func typographicQuote(of value: Substring) -> Character? {
+        let inner = value.drop { "[{ ".contains($0) }
+        let quotes = doubleQuotes.union(singleQuotes)
+        return [inner.first, inner.last { !"]} ,".contains($0) }].compactMap { $0 }.first(where: quotes.contains)
+    }
+
+    /// Whether TOML takes it without quotes. A number begins with 0 only if it is less than 1.
+    private static func isValue(_ bare: String) -> Bool {
+        let digits = bare.drop { $0 == "-" || $0 == "+" }
+        let isDate = bare.prefix(5).last == "-" && bare.prefix(4).allSatisfy(\.isNumber)
+        let hasLeadingZero = digits.first == "0" && digits.dropFirst().first?.isNumber == true
+        return bare == "true" || bare == "false" || isDate || Double(bare) != nil && !hasLeadingZero
     }
 
     /// Up to the first # that follows a blank.

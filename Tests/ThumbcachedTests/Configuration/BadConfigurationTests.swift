@@ -64,6 +64,14 @@ import Testing
             "[limits]\nstall = -5",
             "f.toml: limits.stall: -5 is negative and has no unit; write a time in quotes "
                 + "with its unit, as in \"2s\""),
+        Case(
+            "threads 1\n[limits]\nid =\nid = 0\nid = 0\nstall = 5s",
+            """
+            f.toml:1: not TOML: Error while parsing key-value pair: expected '=', saw '1'
+            f.toml:3: not TOML: Error while parsing key-value pair: expected value, saw '\\n'
+            f.toml:5: not TOML: Error while parsing key-value pair: cannot redefine existing integer 'id'
+            f.toml:6: limits.stall: 5s is not in quotes; write stall = "5s"
+            """),
         // Five mistakes.
         Case(
             """
