@@ -44,7 +44,9 @@ extension EndToEnd {
         @Test func `info takes every section that INFO has`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
-                let titles = try run(machine, daemon, ["info"]).text.split(separator: "\n").filter { $0.hasPrefix("# ") }
+                let titles = try run(machine, daemon, ["info"]).text.split(separator: "\n").filter {
+                    $0.hasPrefix("# ")
+                }
                 #expect(titles.count > 5)
                 for title in titles {
                     let section = try run(machine, daemon, ["info", title.dropFirst(2).lowercased()])
