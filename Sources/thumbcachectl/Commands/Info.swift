@@ -27,7 +27,7 @@ struct Info: DaemonCommand {
             let hint =
                 closestWord(to: name.lowercased(), among: known).map { "did you mean \($0)?" }
                 ?? "the sections are \(InfoSection.allCases.map(\.rawValue).joined(separator: ", "))"
-            throw ValidationError("INFO has no section '\(PlainText.escape(name))'; \(hint)")
+            throw ValidationError("there is no section '\(PlainText.escape(name))'; \(hint)")
         }
     }
 

@@ -56,7 +56,7 @@ import Testing
             "[sessions]\npurge-on-boot = Yes",
             "f.toml:2: sessions.purge-on-boot: Yes is neither true nor false; write purge-on-boot = true"),
         Case(
-            "[origins.default]\nurl = https://user:secret@a.example/{profile}",
+            "[origins.default]\nurl = https://a.example/{profile}?key=secret",
             """
             f.toml:2: origins.default.url: the value is not in quotes; write url = "..."
             """),
