@@ -302,7 +302,7 @@ extension EndToEnd {
                     import socket, sys
                     def connect():
                         s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.settimeout(60)
-                        try: s.sendall(b"PING\\r\\n")
+                        try: s.sendall(b"*1\\r\\n$4\\r\\nPING\\r\\n")
                         except OSError: pass
                         return s
                     held = [connect() for _ in range(5)]
