@@ -1,3 +1,4 @@
+import ThumbcacheProtocol
 import ThumbnailCache
 
 /// The text of INFO: sections of `name:value` lines, as Redis writes them.
@@ -24,7 +25,7 @@ public struct ServerInfo: Sendable {
     }
 
     private func isAll(_ names: [String]) -> Bool {
-        names.isEmpty || !Set(names).isDisjoint(with: ["all", "default", "everything"])
+        names.isEmpty || !Set(names).isDisjoint(with: InfoSection.everything)
     }
 
     /// - Parameter names: in lower case; none, `all`, `default` or `everything` for every section. An unknown one says

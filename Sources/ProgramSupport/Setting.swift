@@ -81,6 +81,18 @@ public struct SettingReader<Root> {
         self.manual = manual
     }
 
+    /// Reads a whole file. What is not TOML becomes a problem, as wrong values do; where it cannot be told what was
+    /// meant, no value is read.
+    /// - Returns: the document; empty where no value was read.
+    @discardableResult
+    public mutating func read(text: String, into root: inout Root) -> [String: TOMLNode] {
+        let document = TOMLRepair(text)
+        problems += document.problems
+        guard document.isWhole else { return [:] }
+        read(document.table, into: &root)
+        return document.table
+    }
+
     public mutating func read(_ table: [String: TOMLNode], under path: String = "", into root: inout Root) {
         for (key, node) in table.sorted(by: { $0.key < $1.key }) where !(path.isEmpty && key == ignoring) {
             let name = path + keyText(key)
@@ -158,7 +170,18 @@ public struct ConfigurationError: Error, Equatable, CustomStringConvertible {
     /// At least one.
     public let problems: [Problem]
 
-    public init(file: String, problems: [Problem]) { (self.file, self.problems) = (file, problems) }
+    /// - Parameter problems: of a line that was repaired and whose value is wrong as well, only the latter is kept.
+    public init(file: String, problems: [Problem]) {
+        self.file = file
+        let ofValues = Set(problems.filter { $0.line == nil }.compactMap(\.key))
+        let lines = problems.reduce(into: [String: Int]()) { lines, problem in
+            if let key = problem.key, let line = problem.line { lines[key] = line }
+        }
+        self.problems = problems.filter { $0.line == nil || !ofValues.contains($0.key ?? "") }.map { problem in
+            let line = problem.line ?? problem.key.flatMap { lines[$0] }
+            return Problem(line: line, key: problem.key, sentence: problem.sentence)
+        }.sorted { $0.line ?? .max < $1.line ?? .max }
+    }
 
     public struct Problem: Error, Equatable {
         /// Line in the file, from 1; known only of what is no TOML.

@@ -59,7 +59,8 @@ extension SettingKind where Value: FixedWidthInteger & Sendable {
                     "is \(node.typeName); write a whole number without quotes, as in \(range.lowerBound)")
             }
             guard range.contains(value) else {
-                throw SettingError("\(value) is out of range: \(range.lowerBound) to \(range.upperBound) can be")
+                let fault = value < 0 && range.lowerBound >= 0 ? "is negative" : "is out of range"
+                throw SettingError("\(value) \(fault): valid values are \(range.lowerBound) to \(range.upperBound)")
             }
             return value
         }
@@ -77,10 +78,15 @@ extension SettingKind where Value: FixedWidthInteger & Sendable {
         _ quantity: Quantity, _ range: ClosedRange<Int>, zero isZeroAllowed: Bool = false
     ) -> Self {
         number(quantity.format) { node throws(SettingError) in
-            let text = try string(node, as: "a \(quantity.name) in quotes with its unit, as in \"\(quantity.example)\"")
+            let expected = "a \(quantity.name) in quotes with its unit, as in \"\(quantity.example)\""
+            if case .integer(let number) = node {
+                throw SettingError("\(number) \(number < 0 ? "is negative and " : "")has no unit; write \(expected)")
+            }
+            let text = try string(node, as: expected)
             guard let amount = quantity.parse(text) else {
                 let units = "\(quantity.unitNames), as in \"\(quantity.example)\""
-                throw SettingError("\(quoted(text)) is no \(quantity.name): write a whole number with \(units)")
+                let fault = text.hasPrefix("-") ? "negative" : "no \(quantity.name)"
+                throw SettingError("\(quoted(text)) is \(fault): write a whole number with \(units)")
             }
             if amount == 0, isZeroAllowed { return 0 }
             guard amount >= range.lowerBound else {
@@ -175,7 +181,10 @@ extension SettingKind<Secret?> {
             defer { bytes.wipe() }
             let secret = bytes.withoutLineBreak
             guard !secret.isEmpty else {
-                throw SettingError("\(quoted(path)) is empty; it has to hold the client's secret")
+                throw SettingError("\(quoted(path)) is empty; it has to hold the secret")
+            }
+            guard !secret.contains(where: { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }) else {
+                throw SettingError("\(quoted(path)) has several lines; it has to hold the secret on one line")
             }
             return Secret(secret)
         }

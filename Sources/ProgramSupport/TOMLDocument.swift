@@ -183,6 +183,6 @@ public struct TOMLGuard {
     }
 
     private func problem(_ sentence: String) -> ConfigurationError.Problem {
-        .init(key: nil, sentence: "not TOML: \(sentence)")
+        .init(line: line, key: nil, sentence: "not TOML: \(sentence)")
     }
 }

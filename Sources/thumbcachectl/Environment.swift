@@ -13,6 +13,13 @@ struct Environment {
     /// without any bound a log-out hook would hang for ever on a daemon that is stuck.
     static let timeout = 600
 
+    /// The daemon's socket: the one of --socket, or else the one that `ThumbcacheSocket` locates.
+    func socket(_ options: DaemonOptions) throws(Failure) -> String {
+        guard let named = options.socket else { return ThumbcacheSocket.path(variable: variable) }
+        guard !named.isEmpty else { throw Failure(.usage, "--socket is empty; name the daemon's socket") }
+        return named
+    }
+
     /// The daemon's reply to one request.
     /// - Parameter timeout: seconds that all of it may take, connecting included.
     func ask(
@@ -30,7 +37,7 @@ struct Environment {
         _ options: DaemonOptions, within timeout: Int = timeout,
         _ body: (ConnectedDaemon) async throws(Failure) -> Success
     ) async throws(Failure) -> Success {
-        let path = try SocketPath.choose(option: options.socket, world: self)
+        let path = try socket(options)
         var configuration = ThumbcacheConfiguration()
         configuration.requestTimeout = .seconds(timeout)
         configuration.connectTimeout = .seconds(timeout)
@@ -99,36 +106,6 @@ struct ConnectedDaemon {
         } catch {
             throw Failure(error, path: path, timeout: timeout)
         }
-    }
-}
-
-/// Where the daemon's socket is.
-enum SocketPath {
-    /// The daemon that serves the whole machine.
-    static let ofMachine = "/run/thumbcached/thumbcached.sock"
-    /// A user's own daemon, relative to the session's runtime directory.
-    static let ofSession = "thumbcached/thumbcached.sock"
-
-    static func choose(option: String?, world: Environment) throws(Failure) -> String {
-        try choose(
-            option: option, isRoot: getuid() == 0, variable: world.variable,
-            exists: { Glibc.access($0, F_OK) == 0 })
-    }
-
-    /// The same order as in `docs/configuration.md`. Whoever runs a daemon of their own means that one; for root
-    /// there is only the machine's.
-    static func choose(
-        option: String?, isRoot: Bool, variable: (String) -> String?, exists: (String) -> Bool
-    ) throws(Failure) -> String {
-        if let option {
-            guard !option.isEmpty else { throw Failure(.usage, "--socket is empty; name the daemon's socket") }
-            return option
-        }
-        if let named = variable("THUMBCACHED_SOCKET"), !named.isEmpty { return named }
-        let own = variable("XDG_RUNTIME_DIR").flatMap { $0.hasPrefix("/") ? "\($0)/\(ofSession)" : nil }
-        if let own, !isRoot, exists(own) { return own }
-        if exists(ofMachine) { return ofMachine }
-        return own ?? ofMachine
     }
 }
 

@@ -35,7 +35,7 @@ enum Main {
                 exit(.usage, complaining: "thumbcachectl: \(unknown)")
             }
             let message = Thumbcachectl.fullMessage(for: error)
-            if isError { exit(.usage, complaining: message) }
+            if isError { exit(.usage, complaining: Thumbcachectl.errorText(message)) }
             print(message)
         }
     }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import LinuxSupport
 import NIOCore
+import Thumbcache
 import ThumbcacheProtocol
 
 /// The program: what `--help` shows first.
@@ -15,7 +16,7 @@ struct Thumbcachectl: ParsableCommand {
             goes by the uid that the kernel reports.
 
             The daemon is looked for at --socket, else at THUMBCACHED_SOCKET, else, unless you are root, at \
-            $XDG_RUNTIME_DIR/\(SocketPath.ofSession), else at \(SocketPath.ofMachine).
+            $XDG_RUNTIME_DIR/\(ThumbcacheSocket.inSession), else at \(ThumbcacheSocket.ofMachine).
 
             Exit status: 0 done; 1 the daemon said no, its error is on stderr; 2 wrong usage; 3 the daemon cannot be \
             reached; 4 there is no such image; 5 the log-out is not done yet, but a marker was left for it. \
@@ -35,6 +36,16 @@ struct Thumbcachectl: ParsableCommand {
         ])
 
     @OptionGroup var daemon: DaemonOptions
+
+    /// ArgumentParser's message about a wrong command line in the form of this program's own errors: after its name, in
+    /// lower case.
+    static func errorText(_ message: String) -> String {
+        var sentence = message.hasPrefix("Error: ") ? message.dropFirst("Error: ".count) : message[...]
+        if let first = sentence.first, first.isUppercase, sentence.dropFirst().first?.isLowercase == true {
+            sentence = first.lowercased() + sentence.dropFirst()
+        }
+        return "thumbcachectl: \(sentence)"
+    }
 
     /// What to say where the first word is no command; nil where it is one, or there is none.
     static func unknownCommand(_ arguments: [String]) -> String? {
@@ -56,7 +67,7 @@ protocol DaemonCommand: ParsableCommand {
 
 /// Where the daemon is: may stand before or behind the subcommand.
 struct DaemonOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("The daemon's Unix socket.", valueName: "path"))
+    @Option(help: ArgumentHelp("The daemon's Unix socket.", valueName: "path"), completion: .file())
     var socket: String?
 }
 

@@ -9,7 +9,6 @@ import NIOPosix
 
 /// Wires the program: a client of the daemon, the samples of the last minutes, and a server of HTTP.
 struct Exporter: Sendable {
-    static let usualSocket = "/run/thumbcached/thumbcached.sock"
     /// Between two samples of the page's plots.
     static let samplePause = TimeAmount.seconds(5)
     /// For the daemon. One whose fetcher is stuck answers after 20 s.

@@ -4,6 +4,7 @@ import Glibc
 import LinuxSupport
 import Logging
 import ProgramSupport
+import Thumbcache
 import ThumbcacheProtocol
 
 /// The command line: `thumbcached-exporter [--socket PATH] [--listen ADDRESS:PORT] [--host NAME …] [--version]`.
@@ -17,16 +18,21 @@ struct ExporterCommand: ParsableCommand {
             answer. / is a page that shows the same, with the last ten minutes. Nothing can be changed by either, and \
             no user and no profile is named.
 
-            It asks the daemon as the user who runs it, whom access.observers of the daemon's configuration has to \
-            name. Whoever can connect to it may read: by default that is every program on this machine and nobody else.
+            The daemon is looked for at --socket, or else where thumbcachectl looks for it: at THUMBCACHED_SOCKET, or \
+            else, unless the exporter runs as root, at $XDG_RUNTIME_DIR/\(ThumbcacheSocket.inSession), or else at \
+            \(ThumbcacheSocket.ofMachine).
+
+            The exporter asks the daemon as the user who runs it. That user is the daemon's own, an admin, or named in \
+            access.observers of the daemon's configuration. Every program that can connect to the exporter can read \
+            the figures: by default, all programs on this machine.
 
             Example:
               thumbcached-exporter --listen 127.0.0.1:9420
             """,
         version: Version.current)
 
-    @Option(help: ArgumentHelp("The daemon's Unix socket.", valueName: "path"))
-    var socket = Exporter.usualSocket
+    @Option(help: ArgumentHelp("The daemon's Unix socket.", valueName: "path"), completion: .file())
+    var socket: String?
 
     @Option(
         help: ArgumentHelp(
@@ -49,6 +55,10 @@ struct ExporterCommand: ParsableCommand {
         main(nil)
     }
 
+    func validate() throws {
+        if socket == "" { throw ValidationError("--socket is empty; name the daemon's socket") }
+    }
+
     mutating func run() throws {
         signal(SIGPIPE, SIG_IGN)
         umask(0o077)
@@ -56,6 +66,7 @@ struct ExporterCommand: ParsableCommand {
         let log = Logger(label: "thumbcached-exporter") { label in
             StructuredLog(label: label, threshold: { .info }, isJournal: isJournal)
         }
+        let socket = socket ?? ThumbcacheSocket.path { name in getenv(name).map { String(cString: $0) } }
         do {
             try Exporter(socket: socket, address: listen, hosts: host, log: log).run()
         } catch {

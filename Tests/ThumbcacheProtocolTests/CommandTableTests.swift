@@ -51,7 +51,8 @@ import Testing
         let reply = try reply(.docs([]), version)
         #expect(reply.entries?.map(\.key.text) == CommandName.allCases.map(\.name))
         for (_, docs) in reply.entries ?? [] {
-            for key in ["summary", "since", "group"] { #expect(docs[key]?.text?.isEmpty == false) }
+            #expect(docs["since"]?.text == "0.1.0")
+            for key in ["summary", "group"] { #expect(docs[key]?.text?.isEmpty == false) }
         }
         let arguments = try #require(reply["purge"]?["arguments"]?.elements)
         #expect(arguments.map { $0["type"]?.text } == ["oneof", "block", "oneof"])

@@ -14,6 +14,11 @@ import Testing
     static let refused: [(line: String, message: String)] = [
         // Commands.
         ("FOO bar", "unknown command 'FOO', see COMMAND"),
+        (
+            "auth secret",
+            "AUTH is not needed: the kernel tells the daemon which uid you are; connect without a password"
+        ),
+        ("SET alice picture", "SET is no command here: PUT user profile image stores an image"),
         ("G\u{1b}T", "unknown command 'G\\x1bT', see COMMAND"),
         (
             "AVERYLONGCOMMANDNAMETHATGOESONANDON",

@@ -137,6 +137,10 @@ if __name__ == "__main__":
         sys.exit("usage: avatars.py PORT ['NAME <PROFILE>' ...]")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
     server.people = [email.utils.parseaddr(word) for word in sys.argv[2:]]
-    server.sessions = Sessions(os.environ.get("THUMBCACHED_SOCKET", "/run/thumbcached/thumbcached.sock"))
+    path = os.environ.get("THUMBCACHED_SOCKET", "/run/thumbcached/thumbcached.sock")
+    try:
+        server.sessions = Sessions(path)
+    except redis.RedisError as error:
+        sys.exit(f"avatars.py: cannot reach thumbcached at {path}: {error}; set THUMBCACHED_SOCKET to its socket")
     print(f"serving at http://127.0.0.1:{server.server_port}/", flush=True)
     server.serve_forever()

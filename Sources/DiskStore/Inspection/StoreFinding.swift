@@ -68,7 +68,10 @@ public enum StoreProblem: String, Sendable, CaseIterable {
     /// What to do about it: a sentence.
     public var remedy: String {
         switch self {
-        case .torn, .altered, .linked: "Nothing: it is served to nobody, and goes when it is asked for."
+        case .torn, .linked: "Nothing: the daemon serves it to nobody, and removes it when it is requested."
+        case .altered:
+            "Remove the file, or wait until the daemon does when it is requested; it is served to nobody. "
+                + "Check the disk, and who can write here."
         case .misplaced: "Nothing: it is served to nobody, and the daemon removes it after its next start."
         case .foreign: "Find out who put it here, and remove it; below users the daemon does so after its next start."
         case .temporary, .imagesWithoutKey, .sessionWithoutKey:

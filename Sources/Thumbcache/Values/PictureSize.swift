@@ -6,7 +6,7 @@
 /// ```
 public struct PictureSize: Sendable, Hashable, ExpressibleByIntegerLiteral {
     /// How a picture is fitted into the square.
-    public enum Fit: String, Sendable, Hashable {
+    public enum Fit: String, Sendable, Hashable, CaseIterable {
         /// It fills the square; what stands out is cut off on both sides alike.
         case cover
         /// It lies inside.
@@ -14,7 +14,7 @@ public struct PictureSize: Sendable, Hashable, ExpressibleByIntegerLiteral {
     }
 
     /// The file format.
-    public enum Format: String, Sendable, Hashable {
+    public enum Format: String, Sendable, Hashable, CaseIterable {
         /// That of the source; PNG for GIF, and WebP for AVIF.
         case source
         case png, jpeg, webp

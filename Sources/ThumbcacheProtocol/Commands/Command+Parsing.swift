@@ -9,7 +9,10 @@ extension Command {
     public init(_ request: borrowing Request, limits: CommandLimits = CommandLimits()) throws(CommandError) {
         guard request.count > 0 else { throw CommandError(.err, "the request is empty: expected a command") }
         guard let name = CommandName(request.withBytes(of: 0) { Word($0) }) else {
-            throw CommandError(.err, "unknown command '\(request.shown(at: 0))', see COMMAND")
+            throw CommandError(
+                .err,
+                request.withBytes(of: 0) { CommandName.advice(Word($0)) }
+                    ?? "unknown command '\(request.shown(at: 0))', see COMMAND")
         }
         try request.requireCount(name.counts, of: name.specification)
         var arguments = Arguments(request, of: name, limits)
@@ -172,7 +175,7 @@ extension HelloCommand {
         while let option = try arguments.option() {
             switch option {
             case .auth:
-                // Name and password are passed over: who the caller is, the kernel says.
+                // The connection answers with an error that names the caller's uid.
                 _ = try arguments.value()
                 _ = try arguments.value()
                 hasAuth = true
@@ -249,6 +252,18 @@ enum CommandName: Int, CaseIterable {
 
     /// What this command takes: by this its arguments are counted, its errors worded and COMMAND answered.
     var specification: CommandSpecification { Self.specifications[rawValue] }
+
+    /// What to use instead of a command that clients of Redis send.
+    static func advice(_ word: Word) -> String? {
+        switch word {
+        case "AUTH": "AUTH is not needed: the kernel tells the daemon which uid you are; connect without a password"
+        case "SET", "SETEX": "SET is no command here: PUT user profile image stores an image"
+        case "DEL", "UNLINK": "DEL is no command here: PURGE user 1 profile removes an image"
+        case "EXISTS", "TTL": "EXISTS is no command here: STAT user profile says what is held of an image"
+        case "FLUSHALL", "FLUSHDB": "FLUSHALL is no command here: PURGE user removes all images of a user"
+        default: nil
+        }
+    }
 
     /// How many arguments it may have, with the name. Looked at for each request.
     var counts: ClosedRange<Int> { Self.counts[rawValue] }

@@ -80,13 +80,16 @@ extension CommandSpecification {
         for subcommand in subcommands { subcommand.writeInfo(version, into: &buffer) }
     }
 
+    /// The version of thumbcached that all commands came with. A later command needs one of its own.
+    private static let firstVersion = "0.1.0"
+
     /// Name and a map; what is empty is left out of it.
     fileprivate func writeDocs(_ version: RESPVersion, into buffer: inout ByteBuffer) {
         buffer.writeBulkString(name)
         let count = 3 + (arguments.isEmpty ? 0 : 1) + (subcommands.isEmpty ? 0 : 1)
         buffer.writeMapHeader(count: count, version: version)
         buffer.writePair("summary", summary)
-        buffer.writePair("since", "1.0.0")
+        buffer.writePair("since", Self.firstVersion)
         buffer.writePair("group", group)
         buffer.writeArguments(arguments, version)
         if !subcommands.isEmpty {

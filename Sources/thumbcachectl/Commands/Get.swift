@@ -35,7 +35,9 @@ struct Get: DaemonCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Seconds to wait for a download, 0 to 600; else as long as the origin may take.", valueName: "s"))
+            "Time to wait for a download, up to 10m: seconds, or with a unit; else as long as the origin may take.",
+            valueName: "time"),
+        transform: milliseconds)
     var wait: Int?
 
     @Flag(help: "Do not download: what is held, fresh or stale, or nothing.")
@@ -47,7 +49,9 @@ struct Get: DaemonCommand {
     @Flag(help: "Print a description of the image.")
     var meta = false
 
-    @Option(name: .shortAndLong, help: ArgumentHelp("Write the image to this file.", valueName: "file"))
+    @Option(
+        name: .shortAndLong, help: ArgumentHelp("Write the image to this file.", valueName: "file"),
+        completion: .file())
     var output: String?
 
     @OptionGroup var format: OutputOptions
@@ -55,7 +59,7 @@ struct Get: DaemonCommand {
 
     func validate() throws {
         try thumbcachectl.validate(user: user)
-        try thumbcachectl.validate("wait", wait, in: 0...CommandLimits.wait.upperBound / 1_000, "seconds")
+        try thumbcachectl.validate("wait", wait, in: CommandLimits.wait, "milliseconds")
         if cached && noWait { throw ValidationError("--cached and --no-wait exclude each other") }
         if output?.isEmpty == true { throw ValidationError("--output is empty; name a file") }
     }
@@ -68,7 +72,7 @@ struct Get: DaemonCommand {
             throw Failure(.usage, "an image is not written to a terminal; name a file with --output, or use a pipe")
         }
         let options =
-            size.words + option("URL", url) + option("WAIT", wait.map { $0 * 1_000 })
+            size.words + option("URL", url) + option("WAIT", wait)
             + flag("CACHED", cached) + flag("NOWAIT", noWait) + flag("META", wantsMeta)
         let reply = try await environment.ask(words("GET", user, profile) + options, daemon)
         guard let image = (wantsMeta ? reply[MetaKey.image.rawValue] : reply)?.bytes else {

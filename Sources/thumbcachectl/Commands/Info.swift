@@ -1,23 +1,35 @@
 import ArgumentParser
+import LinuxSupport
 import RESP
+import ThumbcacheProtocol
 
 struct Info: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "Print figures of the daemon.",
         discussion: """
-            In sections, as 'redis-cli info' prints them; figures of other uids only for admins and observers. With --json an object \
-            for each section. The sections are server, clients, memory, stats, cache, store, fetch, sessions, \
-            purge and keyspace.
+            In sections, as 'redis-cli info' prints them; figures of other uids only for admins and observers. \
+            With --json an object for each section. The sections are \
+            \(InfoSection.allCases.map(\.rawValue).joined(separator: ", ")).
 
             Example:
               thumbcachectl info memory store
             """)
 
-    @Argument(help: "These sections alone.")
+    @Argument(help: "These sections only.", completion: .list(InfoSection.allCases.map(\.rawValue)))
     var sections: [String] = []
 
     @OptionGroup var output: OutputOptions
     @OptionGroup var daemon: DaemonOptions
+
+    func validate() throws {
+        let known = InfoSection.allCases.map(\.rawValue) + InfoSection.everything
+        for name in sections where !known.contains(name.lowercased()) {
+            let hint =
+                closestWord(to: name.lowercased(), among: known).map { "did you mean \($0)?" }
+                ?? "the sections are \(InfoSection.allCases.map(\.rawValue).joined(separator: ", "))"
+            throw ValidationError("there is no section '\(PlainText.escape(name))'; \(hint)")
+        }
+    }
 
     func run(in environment: Environment) async throws(Failure) {
         let text = try await environment.ask(words("INFO") + sections.flatMap { words($0) }, daemon).text ?? ""

@@ -26,13 +26,15 @@ struct Login: DaemonCommand {
     @Option(help: ArgumentHelp("Download from this origin of the daemon's configuration.", valueName: "name"))
     var origin: String?
 
-    @Option(help: ArgumentHelp("Read the access token for downloads from this file, or from '-'.", valueName: "file"))
+    @Option(
+        help: ArgumentHelp("Read the access token for downloads from this file, or from '-'.", valueName: "file"),
+        completion: .file())
     var tokenFile: String?
 
     @Option(
         help: ArgumentHelp(
             "Read the refresh token, with which the daemon renews access tokens, from this file, or from '-'.",
-            valueName: "file"))
+            valueName: "file"), completion: .file())
     var refreshTokenFile: String?
 
     @OptionGroup var daemon: DaemonOptions

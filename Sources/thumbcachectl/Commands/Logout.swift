@@ -31,10 +31,12 @@ struct Logout: DaemonCommand {
     @Option(
         help: ArgumentHelp(
             "Leave a marker there if the daemon does not do it. Needs --all; only root may write there.",
-            valueName: "dir"))
+            valueName: "dir"), completion: .directory)
     var pending: String?
 
-    @Option(help: ArgumentHelp("How long all of it may take, in seconds.", valueName: "seconds"))
+    @Option(
+        help: ArgumentHelp("How long all of it may take: seconds, or with a unit as in 1m.", valueName: "time"),
+        transform: seconds)
     var timeout = Environment.timeout
 
     @OptionGroup var target: TargetOptions

@@ -19,13 +19,16 @@ struct Put: DaemonCommand {
     @Argument(help: "The person whose picture it is.")
     var profile: String
 
-    @Argument(help: "The image; '-' for standard input.")
+    @Argument(help: "The image; '-' for standard input.", completion: .file())
     var file: String
 
     @Option(help: ArgumentHelp("The size it is stored for, in pixels, 1 to 4096.", valueName: "px"))
     var size: Int?
 
-    @Option(help: ArgumentHelp("Seconds until it is stale and the origin is asked.", valueName: "s"))
+    @Option(
+        help: ArgumentHelp(
+            "Time until it is stale and the origin is asked: seconds, or with a unit as in 1d.", valueName: "time"),
+        transform: seconds)
     var ttl: Int?
 
     @OptionGroup var daemon: DaemonOptions

@@ -18,9 +18,9 @@ struct Verify: DaemonCommand {
             under that of --uid, or lists what there is. What lies in the trash has no user's name any more, and no \
             key opens it.
 
-            The directories are those of the system's daemon. Where storage.cache, storage.state or \
-            sessions.pending-logouts in its configuration name others, name them here as well; with keys = "runtime" \
-            name storage.runtime with --key-directory. Run it as root or as the user that the daemon runs as.
+            The store is that of the daemon that other commands would ask: your own, or the machine's. Its configuration \
+            says where the directories are; --cache-directory, --state-directory, --key-directory and --pending replace \
+            what it says. Run it as root or as the user that the daemon runs as.
 
             Exit status: 0 all is whole, or nothing of the user is there; 1 something is wrong, or something of the \
             user is there; 2 wrong usage; 3 the store, or a part of it, could not be read.
@@ -30,32 +30,35 @@ struct Verify: DaemonCommand {
               sudo thumbcachectl verify --user alice@example.org
             """)
 
-    /// Those that the units make.
-    static let cache = "/var/cache/thumbcached"
-    static let state = "/var/lib/thumbcached"
-
     @Option(help: ArgumentHelp("Look for this user alone, and for every trace of it.", valueName: "user"))
     var user: String?
 
     @Option(help: ArgumentHelp("With --user: of this uid alone.", valueName: "n"))
     var uid: UInt32?
 
-    @Option(help: ArgumentHelp("storage.cache of the daemon's configuration.", valueName: "dir"))
-    var cacheDirectory = Verify.cache
+    @Option(help: ArgumentHelp("Directory of the images.", valueName: "dir"), completion: .directory)
+    var cacheDirectory: String?
 
-    @Option(help: ArgumentHelp("storage.state of the daemon's configuration.", valueName: "dir"))
-    var stateDirectory = Verify.state
+    @Option(help: ArgumentHelp("Directory of the log-ins.", valueName: "dir"), completion: .directory)
+    var stateDirectory: String?
 
     @Option(
-        help: ArgumentHelp("Where keys and names.key lie, if not in the state directory.", valueName: "dir"))
+        help: ArgumentHelp("Directory of keys and names.key, if not the state directory.", valueName: "dir"),
+        completion: .directory)
     var keyDirectory: String?
 
     @Option(
         help: ArgumentHelp(
-            "sessions.pending-logouts of the daemon's configuration; else the state directory with '-pending' behind "
-                + "it.", valueName: "dir"))
+            "Directory of pending log-outs; by default the state directory with '-pending' appended.",
+            valueName: "dir"), completion: .directory)
     var pending: String?
 
+    @Option(
+        help: ArgumentHelp("The daemon's configuration, if not the usual one.", valueName: "file"),
+        completion: .file())
+    var config: String?
+
+    @OptionGroup var daemon: DaemonOptions
     @OptionGroup var output: OutputOptions
 
     func validate() throws {
@@ -74,6 +77,7 @@ struct Verify: DaemonCommand {
     }
 
     func run(in environment: Environment) async throws(Failure) {
+        let store = try store(environment)
         let inspection: StoreInspection
         do {
             inspection = try StoreInspection(store)
@@ -108,16 +112,31 @@ struct Verify: DaemonCommand {
         if let reason { throw Failure(.refused, reason) }
     }
 
-    private var store: DiskStoreConfiguration {
-        /// As paths of what lies in it begin.
-        func trimmed(_ path: String) -> String {
-            var path = path[...]
-            while path.count > 1, path.last == "/" { path.removeLast() }
-            return String(path)
+    /// Where the store is: by the options, or else by the daemon's configuration.
+    private func store(_ environment: Environment) throws(Failure) -> DiskStoreConfiguration {
+        let daemon = try InstalledDaemon(environment, daemon, configuration: config)
+        let isGiven = cacheDirectory != nil && stateDirectory != nil
+        guard isGiven || daemon.configuration != nil else {
+            throw Failure(
+                .unreachable,
+                "cannot read \(daemon.configurationFile), which says where the store is; "
+                    + "name --cache-directory and --state-directory")
         }
+        guard let cache = cacheDirectory ?? daemon.cache, let state = stateDirectory ?? daemon.state else {
+            throw Failure(
+                .usage, "nothing says where the store is: name --cache-directory and --state-directory, or set HOME")
+        }
+        let keys = keyDirectory ?? (stateDirectory == nil && daemon.hasRuntimeKeys ? daemon.keyParent : nil)
+        let markers = pending ?? (stateDirectory == nil ? daemon.pending : nil) ?? "\(trimmed(state))-pending"
         return DiskStoreConfiguration(
-            cacheDirectory: trimmed(cacheDirectory), stateDirectory: trimmed(stateDirectory),
-            runtimeDirectory: keyDirectory.map(trimmed), keys: keyDirectory == nil ? .disk : .runtime,
-            pendingLogouts: trimmed(pending ?? "\(trimmed(stateDirectory))-pending"))
+            cacheDirectory: trimmed(cache), stateDirectory: trimmed(state), runtimeDirectory: keys.map(trimmed),
+            keys: keys == nil ? .disk : .runtime, pendingLogouts: trimmed(markers))
+    }
+
+    /// Without the slashes at the end, as the paths of files in it begin.
+    private func trimmed(_ path: String) -> String {
+        var path = path[...]
+        while path.count > 1, path.last == "/" { path.removeLast() }
+        return String(path)
     }
 }

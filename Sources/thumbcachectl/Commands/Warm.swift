@@ -27,7 +27,7 @@ struct Warm: DaemonCommand {
     @Argument(help: "The persons whose pictures they are; '-' reads them from standard input.")
     var profiles: [String] = []
 
-    @Option(help: ArgumentHelp("Read profiles from this file, one a line.", valueName: "file"))
+    @Option(help: ArgumentHelp("Read profiles from this file, one a line.", valueName: "file"), completion: .file())
     var from: String?
 
     @OptionGroup var size: SizeOptions

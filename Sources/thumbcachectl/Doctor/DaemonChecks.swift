@@ -8,24 +8,24 @@ import RESP
 struct ConfigurationCheck: DoctorCheck {
     let name = "configuration"
 
-    func look(at patient: Patient) async -> [Finding] {
-        let file = patient.configurationFile
+    func look(at daemon: InstalledDaemon) async -> [Finding] {
+        let file = daemon.configurationFile
         if access(file, F_OK) == 0, access(file, R_OK) != 0 {
-            return [.unknown("\(file) may not be read", "run it as root, or as the user \(Patient.serviceUser)")]
+            return [.unknown("\(file): permission denied")]
         }
-        let named = patient.namedConfiguration.map { ["--config", $0] } ?? []
+        let named = daemon.namedConfiguration.map { ["--config", $0] } ?? []
         do throws(SystemError) {
-            let finished = try patient.run("thumbcached", ["--check-config"] + named)
+            let finished = try daemon.run("thumbcached", ["--check-config"] + named)
             let lines = finished.lines.map { line in
                 line.hasPrefix("thumbcached: ") ? String(line.dropFirst("thumbcached: ".count)) : line
             }
             if finished.status == 0 {
                 return [.ok(lines.first ?? "\(file) is good")] + lines.dropFirst().map { .note($0) }
             }
-            let remedy = "mend it (man thumbcached.toml), then systemctl reload thumbcached.service"
+            let remedy = daemon.reloadAdvice
             guard !lines.isEmpty else { return [.unknown("--check-config did not end")] }
             // What the caller may not read, such as a secret, the daemon may.
-            let mayRead = geteuid() == 0 || geteuid() == patient.owner
+            let mayRead = geteuid() == 0 || geteuid() == daemon.owner
             return lines.map { line in
                 !mayRead && line.contains("Permission denied") ? .unknown(line) : .wrong(line, remedy)
             }
@@ -39,14 +39,14 @@ struct ConfigurationCheck: DoctorCheck {
 struct SocketCheck: DoctorCheck {
     let name = "socket"
 
-    func look(at patient: Patient) async -> [Finding] {
+    func look(at daemon: InstalledDaemon) async -> [Finding] {
         do throws(Failure) {
-            let info = try await patient.environment.ask(words("INFO", "server"), patient.daemon, within: 10).text ?? ""
+            let info = try await daemon.environment.ask(words("INFO", "server"), daemon.options, within: 10).text ?? ""
             let version = info.split(whereSeparator: \.isNewline).first { $0.hasPrefix("thumbcached_version:") }
             let running = version?.split(separator: ":").last.map { ", version \($0)" } ?? ""
-            return [.ok("the daemon at \(patient.socket) answers\(running)")]
+            return [.ok("the daemon at \(daemon.socket) answers\(running)")]
         } catch {
-            return [.wrong(error.message, "see systemctl status thumbcached.socket thumbcached.service")]
+            return [.wrong(error.message, daemon.startAdvice)]
         }
     }
 }
@@ -59,9 +59,9 @@ struct OriginsCheck: DoctorCheck {
     private static let profile = ThumbcacheID("thumbcachectl-doctor")
     private static var user: ThumbcacheID { ThumbcacheID("thumbcachectl-doctor-\(getpid())") }
 
-    func look(at patient: Patient) async -> [Finding] {
+    func look(at daemon: InstalledDaemon) async -> [Finding] {
         do throws(Failure) {
-            let names = try await patient.environment.withDaemon(patient.daemon, within: 10) { daemon throws(Failure) in
+            let names = try await daemon.environment.withDaemon(daemon.options, within: 10) { daemon throws(Failure) in
                 let info = try await daemon.ask { client throws(ThumbcacheError) in
                     try await client.reply(to: ThumbcacheRequest(words("INFO", "fetch"))).value
                 }
@@ -70,20 +70,22 @@ struct OriginsCheck: DoctorCheck {
                 }
             }
             guard !names.isEmpty else {
-                return [.note("none is configured: nothing is downloaded", "name one in \(patient.configurationFile)")]
+                return [.note("none is configured: nothing is downloaded", "name one in \(daemon.configurationFile)")]
             }
             var findings: [Finding] = []
-            for name in names { findings.append(Self.finding(of: name, await ask(name, patient))) }
+            for name in names {
+                findings.append(Self.finding(of: name, await ask(name, daemon), log: daemon.fetcherLog))
+            }
             return findings
         } catch {
-            return [.unknown("the daemon, which asks them, could not be reached", "mend the socket first")]
+            return [.unknown("the daemon, which asks them, could not be reached", daemon.startAdvice)]
         }
     }
 
     /// Whether it has a picture.
-    private func ask(_ origin: String, _ patient: Patient) async -> Result<Bool, ThumbcacheError> {
+    private func ask(_ origin: String, _ daemon: InstalledDaemon) async -> Result<Bool, ThumbcacheError> {
         do {
-            return try await patient.environment.withDaemon(patient.daemon, within: 30) { daemon in
+            return try await daemon.environment.withDaemon(daemon.options, within: 30) { daemon in
                 do {
                     return try await daemon.client.withConnection { connection in
                         // It ends with the connection at the latest, whatever becomes of this program.
@@ -108,7 +110,7 @@ struct OriginsCheck: DoctorCheck {
         }
     }
 
-    static func finding(of origin: String, _ answer: Result<Bool, ThumbcacheError>) -> Finding {
+    static func finding(of origin: String, _ answer: Result<Bool, ThumbcacheError>, log: String) -> Finding {
         switch answer {
         case .success(let hasPicture):
             return .ok("\(origin) answers: it has \(hasPicture ? "a" : "no") picture of a profile that nobody has")
@@ -124,7 +126,7 @@ struct OriginsCheck: DoctorCheck {
             case .denied:
                 return .wrong(
                     said, "if it is meant to be in your own network: allow-private-addresses = true in its section")
-            default: return .wrong(said, "see journalctl -u thumbcached-fetcher, and its url in the configuration")
+            default: return .wrong(said, "see \(log), and its url in the configuration")
             }
         case .failure(let error):
             return .unknown("\(origin): the daemon did not say (\(error))", "see its log")

@@ -16,7 +16,9 @@ struct Doctor: DaemonCommand {
               sudo thumbcachectl doctor
             """)
 
-    @Option(help: ArgumentHelp("The daemon's configuration, if not the usual one.", valueName: "file"))
+    @Option(
+        help: ArgumentHelp("The daemon's configuration, if not the usual one.", valueName: "file"),
+        completion: .file())
     var config: String?
 
     @OptionGroup var output: OutputOptions
@@ -30,11 +32,11 @@ struct Doctor: DaemonCommand {
     }
 
     func run(in environment: Environment) async throws(Failure) {
-        let patient = try Patient(environment, daemon, configuration: config)
+        let daemon = try InstalledDaemon(environment, self.daemon, configuration: config)
         let terminal = Terminal(STDOUT_FILENO, variable: environment.variable)
         var findings: [(check: String, finding: Finding)] = []
         for check in Self.checks {
-            let found = await check.look(at: patient).map { (check: check.name, finding: $0) }
+            let found = await check.look(at: daemon).map { (check: check.name, finding: $0.with(daemon.accessAdvice)) }
             // As it comes: an origin may take its time.
             if !output.json { try show(Diagnosis(findings: found).lines(on: terminal)) }
             findings += found

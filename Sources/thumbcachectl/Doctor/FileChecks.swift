@@ -48,17 +48,17 @@ struct Rule {
 struct PermissionsCheck: DoctorCheck {
     let name = "permissions"
 
-    func look(at patient: Patient) async -> [Finding] {
+    func look(at daemon: InstalledDaemon) async -> [Finding] {
         var findings: [Finding] = []
-        if patient.owner == nil {
+        if daemon.owner == nil {
             findings.append(.note("nobody knows as whom the daemon runs: whose its directories are is not looked at"))
         }
         // What lies in them has names that tell nothing; keys have a directory of their own.
-        let own = Rule(owner: patient.owner, refused: 0o022, required: 0o700)
-        for path in [patient.cache, patient.state].compactMap({ $0 }) {
+        let own = Rule(owner: daemon.owner, refused: 0o022, required: 0o700)
+        for path in [daemon.cache, daemon.state].compactMap({ $0 }) {
             findings.append(own.look(at: path, missing: .note("\(path) is not there: the daemon has never run")))
         }
-        if patient.isMachines, let pending = patient.pending {
+        if daemon.isMachines, let pending = daemon.pending {
             let remedy = "install -d -o root -g thumbcached -m 0770 \(pending)"
             let rule = Rule(owner: 0, refused: 0o007, required: 0o770)
             findings.append(
@@ -66,7 +66,7 @@ struct PermissionsCheck: DoctorCheck {
         }
         let socket = Rule(owner: nil, refused: 0, kind: S_IFSOCK)
         findings.append(
-            socket.look(at: patient.socket, missing: .wrong("\(patient.socket) is not there", "start the daemon")))
+            socket.look(at: daemon.socket, missing: .wrong("\(daemon.socket) is not there", daemon.startAdvice)))
         return findings
     }
 }
@@ -75,12 +75,12 @@ struct PermissionsCheck: DoctorCheck {
 struct CredentialsCheck: DoctorCheck {
     let name = "credentials"
 
-    func look(at patient: Patient) async -> [Finding] {
-        guard let configuration = patient.configuration else {
+    func look(at daemon: InstalledDaemon) async -> [Finding] {
+        guard let configuration = daemon.configuration else {
             return [.unknown("the configuration, which names them, could not be read")]
         }
         let secrets = configuration.all(".client-secret-file").map { key, path in
-            finding(key, path, Rule(owner: nil, refused: patient.isMachines ? 0o027 : 0o077, kind: S_IFREG))
+            finding(key, path, Rule(owner: nil, refused: daemon.isMachines ? 0o027 : 0o077, kind: S_IFREG))
         }
         // It is no secret, and another user than the daemon reads it.
         let authorities = configuration.all(".ca-file").map { key, path in
@@ -100,15 +100,15 @@ struct StoreCheck: DoctorCheck {
     /// What `verify` has more of.
     private static let most = 5
 
-    func look(at patient: Patient) async -> [Finding] {
-        guard let cache = patient.cache, let state = patient.state else {
+    func look(at daemon: InstalledDaemon) async -> [Finding] {
+        guard let cache = daemon.cache, let state = daemon.state else {
             return [.unknown("nobody knows where it is: HOME is not set", "set it")]
         }
         if access(state, F_OK) != 0, errno == ENOENT { return [.note("there is none yet: the daemon has never run")] }
         let configuration = DiskStoreConfiguration(
             cacheDirectory: cache, stateDirectory: state,
-            runtimeDirectory: patient.hasRuntimeKeys ? patient.keyParent : nil,
-            keys: patient.hasRuntimeKeys ? .runtime : .disk, pendingLogouts: patient.pending ?? "\(state)-pending")
+            runtimeDirectory: daemon.hasRuntimeKeys ? daemon.keyParent : nil,
+            keys: daemon.hasRuntimeKeys ? .runtime : .disk, pendingLogouts: daemon.pending ?? "\(state)-pending")
         do {
             let report = try StoreInspection(configuration).report()
             let findings = report.findings.prefix(Self.most).map { finding in
@@ -129,12 +129,12 @@ struct StoreCheck: DoctorCheck {
 struct KeysCheck: DoctorCheck {
     let name = "keys"
 
-    func look(at patient: Patient) async -> [Finding] {
-        guard let parent = patient.keyParent else { return [.unknown("nobody knows where they are", "set HOME")] }
-        let rule = Rule(owner: patient.owner, refused: 0o077, required: 0o700)
+    func look(at daemon: InstalledDaemon) async -> [Finding] {
+        guard let parent = daemon.keyParent else { return [.unknown("nobody knows where they are", "set HOME")] }
+        let rule = Rule(owner: daemon.owner, refused: 0o077, required: 0o700)
         let keys = "\(parent)/keys"
         var findings = [rule.look(at: keys, missing: .note("\(keys) is not there: nobody has ever logged in"))]
-        let names = Rule(owner: patient.owner, refused: 0o077, required: 0o600, kind: S_IFREG)
+        let names = Rule(owner: daemon.owner, refused: 0o077, required: 0o600, kind: S_IFREG)
         findings.append(
             names.look(
                 at: "\(parent)/names.key", missing: .note("\(parent)/names.key is not there: the daemon makes it")))

@@ -24,15 +24,21 @@ struct Finding: Equatable {
         Finding(verdict: .wrong, what: what, remedy: remedy)
     }
 
-    static func unknown(_ what: String, _ remedy: String = "run it as root") -> Finding {
+    /// Without a remedy, the examined daemon says as whom everything can be examined.
+    static func unknown(_ what: String, _ remedy: String? = nil) -> Finding {
         Finding(verdict: .unknown, what: what, remedy: remedy)
+    }
+
+    /// The same, with this remedy if it is unknown and has none.
+    func with(_ accessAdvice: String) -> Finding {
+        verdict == .unknown && remedy == nil ? Finding(verdict: verdict, what: what, remedy: accessAdvice) : self
     }
 }
 
 /// One subject that is looked at.
 protocol DoctorCheck {
     var name: String { get }
-    func look(at patient: Patient) async -> [Finding]
+    func look(at daemon: InstalledDaemon) async -> [Finding]
 }
 
 /// What was found of all.

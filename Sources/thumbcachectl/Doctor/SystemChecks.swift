@@ -19,10 +19,10 @@ struct UnitStates {
 
     subscript(unit: String, property: String) -> String { units[unit]?[property] ?? "" }
 
-    static func ask(_ names: [String], _ patient: Patient) throws(SystemError) -> UnitStates {
+    static func ask(_ names: [String], _ daemon: InstalledDaemon) throws(SystemError) -> UnitStates {
         var lines: [String] = []
         for name in names {
-            let shown = try patient.run("systemctl", ["show", "--no-pager", "--property=\(properties)", name])
+            let shown = try daemon.run("systemctl", ["show", "--no-pager", "--property=\(properties)", name])
             guard shown.status == 0 else { throw SystemError("ask systemd", code: EACCES) }
             lines += ["Id=\(name)"] + shown.lines
         }
@@ -30,7 +30,7 @@ struct UnitStates {
     }
 }
 
-extension Patient {
+extension InstalledDaemon {
     /// sd_booted(3).
     var hasSystemd: Bool { access("/run/systemd/system", F_OK) == 0 }
 
@@ -55,10 +55,10 @@ struct UnitsCheck: DoctorCheck {
     /// Of a package of its own.
     private static let optional = ["thumbcached-renderer.socket", "thumbcached-renderer.service"]
 
-    func look(at patient: Patient) async -> [Finding] {
-        if let finding = patient.withoutUnits { return [finding] }
+    func look(at daemon: InstalledDaemon) async -> [Finding] {
+        if let finding = daemon.withoutUnits { return [finding] }
         do throws(SystemError) {
-            return Self.findings(try UnitStates.ask(Self.enabled + Self.services, patient))
+            return Self.findings(try UnitStates.ask(Self.enabled + Self.services, daemon))
         } catch {
             return [.unknown("systemd could not be asked: \(error.reason)")]
         }
@@ -100,16 +100,16 @@ struct UnitsCheck: DoctorCheck {
 struct HookCheck: DoctorCheck {
     let name = "hook"
 
-    func look(at patient: Patient) async -> [Finding] {
-        if !patient.isMachines { return [.ok("caches of a daemon of one's own end with LOGOUT, or with the daemon")] }
-        if !patient.hasSystemd { return [Self.pam()] }
+    func look(at daemon: InstalledDaemon) async -> [Finding] {
+        if !daemon.isMachines { return [.ok("caches of a daemon of one's own end with LOGOUT, or with the daemon")] }
+        if !daemon.hasSystemd { return [Self.pam()] }
         do throws(SystemError) {
-            let listed = try patient.run("loginctl", ["list-users", "--no-legend", "--no-pager"])
+            let listed = try daemon.run("loginctl", ["list-users", "--no-legend", "--no-pager"])
             guard listed.status == 0 else { return [.unknown("loginctl could not say who is logged in")] }
             let uids = listed.lines.compactMap { $0.split(separator: " ").first.flatMap { UInt32($0) } }
             let units = uids.map { "thumbcached-logout@\($0).service" }
             guard !units.isEmpty else { return [.ok("nobody is logged in on this machine")] }
-            return Self.findings(units, try UnitStates.ask(units, patient))
+            return Self.findings(units, try UnitStates.ask(units, daemon))
         } catch {
             return [.unknown("systemd could not be asked: \(error.reason)")]
         }
@@ -148,8 +148,8 @@ struct LingerCheck: DoctorCheck {
     let name = "linger"
     private static let directory = "/var/lib/systemd/linger"
 
-    func look(at patient: Patient) async -> [Finding] {
-        if let finding = patient.withoutUnits { return [finding] }
+    func look(at daemon: InstalledDaemon) async -> [Finding] {
+        if let finding = daemon.withoutUnits { return [finding] }
         guard let directory = opendir(Self.directory) else {
             return errno == ENOENT
                 ? [.ok("nobody lingers")] : [.unknown("\(Self.directory): \(SystemError("opendir").reason)")]

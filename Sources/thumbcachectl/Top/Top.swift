@@ -7,10 +7,10 @@ struct Top: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "Show what the daemon is doing, every second.",
         discussion: """
-            Requests by where the image came from, with how long they took in the last second (half of them, 95 and \
-            99 of a hundred stayed within), hits, downloads, memory, disk, circuit breakers that are open, and \
-            log-outs that the daemon owes. That is for admins (access.admins); others see figures of their own. What \
-            somebody should look at is red. q or ^C ends it.
+            Requests by where the image came from, with how long they took in the last second (the bound that half of \
+            them, 95 and 99 of a hundred stayed within), hits, downloads, memory, disk, circuit breakers that are open, \
+            and log-outs that the daemon owes; a larger terminal shows more. That is for admins (the daemon's own user \
+            and access.admins); others see figures of their own. Alarms are red. q or ^C ends it.
 
             With --once one screen of plain text, about the last second. With --json an object a second instead, or \
             one with both.

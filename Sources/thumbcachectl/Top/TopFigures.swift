@@ -12,6 +12,8 @@ struct TopFigures: Sendable {
     var isAdmin = false
     /// Seconds until an origin may be asked again, of those that failed.
     var origins: [(name: String, retry: Double)] = []
+    /// Names of all origins.
+    var originNames: [String] = []
 
     /// Of what is held, and of what is not.
     static let hits = ["memory", "disk", "put"]
@@ -34,6 +36,10 @@ struct TopFigures: Sendable {
                     (bound == "+Inf" ? .infinity : Double(bound) ?? .nan, sample.value))
             case "origin_retry_seconds":
                 if sample.value > 0 { origins.append((sample.labels["origin"] ?? "", sample.value)) }
+            case "origin_requests_total", "origin_received_bytes_total":
+                let origin = sample.labels["origin"] ?? ""
+                if name == "origin_requests_total" { originNames.append(origin) }
+                values["\(name)/\(origin)"] = sample.value
             case let name where name.hasPrefix("origin_") || name.hasPrefix("request_duration_"): continue
             default:
                 let labels = sample.labels.sorted { $0.key < $1.key }.map(\.value)
@@ -113,6 +119,8 @@ struct TopFigures: Sendable {
 extension TopFigures {
     /// Parts of requests whose latencies are shown.
     static let parts = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)]
+    /// A further one, for wide terminals.
+    static let tail = ("p99.9", 0.999)
 
     /// Every figure, and how much the counters grew in a second.
     func json(since before: TopFigures?) -> String {

@@ -66,30 +66,33 @@ struct TopScreen {
         (now.isAdmin ? table : []) + [blank, hitRate] + (now.isAdmin ? [downloads] + renditions : []) + [
             memory, disk, clients, caches, breakers,
         ]
-            + failedOrigins
+            + (now.isAdmin ? further : []) + failedOrigins
     }
 
     private var blank: Row { Row(name: "", fields: [], weight: 9) }
 
     // MARK: Requests
 
-    /// Requests by where the image came from. Those that are rare have a row when there are any.
+    private static var parts: [(String, Double)] { TopFigures.parts + [TopFigures.tail] }
+
+    /// Requests by where the image came from. Sources without any requests have a row where there is room.
     private var table: [Row] {
         let head = Row(
-            name: "requests", fields: ["per second", "in all"] + TopFigures.parts.map(\.0), isTable: true, weight: 1)
+            name: "requests", fields: ["per second", "in all"] + Self.parts.map(\.0), isTable: true, weight: 1)
         let always = ["memory", "disk", "origin"]
         let sources = (TopFigures.hits + TopFigures.misses).filter {
-            now.latencies[$0] != nil && (always.contains($0) || now.requests($0) ?? 0 > 0)
+            now.latencies[$0] != nil
         }
         return [blank, head]
             + sources.map { source in
-                let latencies = TopFigures.parts.map { _, part in
-                    now.latency(source, part: part, since: before).map(Self.seconds) ?? "-"
+                let latencies = Self.parts.map { _, part in
+                    now.latency(source, part: part, since: before).map(Self.bound) ?? "-"
                 }
                 return Row(
                     name: "  \(source)",
                     fields: [rate(of: source), now.requests(source).map(Self.count) ?? "-"] + latencies,
-                    isTable: true, weight: always.contains(source) ? 2 : 6)
+                    isTable: true,
+                    weight: always.contains(source) ? 2 : now.requests(source) ?? 0 > 0 ? 6 : 12)
             }
     }
 
@@ -182,6 +185,41 @@ struct TopScreen {
             weight: open > 0 ? 1 : 3)
     }
 
+    /// Further figures, for large terminals. Those that the daemon does not report are left out.
+    private var further: [Row] {
+        func row(_ name: String, _ fields: [(counter: String, what: String)]) -> Row? {
+            let known = fields.filter { now[$0.counter] != nil }
+            guard !known.isEmpty else { return nil }
+            return Row(name: name, fields: known.map { "\(per($0.counter)) \($0.what)" }, weight: 11)
+        }
+        let rows = [
+            row(
+                "users",
+                [
+                    ("logins_total", "log-ins"), ("purges_total", "purges"),
+                    ("token_refreshes_total/refreshed", "tokens renewed"),
+                    ("token_refreshes_total/failed", "tokens not renewed"),
+                ]),
+            row(
+                "writes",
+                [
+                    ("puts_total", "PUTs"), ("store_failures_total", "failed"), ("stores_skipped_total", "skipped"),
+                    ("rejected_entries_total", "damaged entries"), ("failed_reads_total", "failed reads"),
+                ]),
+            row("events", [("events_total", "sent"), ("subscribers_dropped_total", "subscribers dropped")]),
+        ]
+        let origins = now.originNames.sorted().map { origin in
+            let received = now.rate("origin_received_bytes_total/\(origin)", since: before).map(Self.bytes) ?? "-"
+            return Row(
+                name: "origin",
+                fields: [
+                    PlainText.escape(origin), "\(per("origin_requests_total/\(origin)")) requests",
+                    "\(received)/s received",
+                ], weight: 10)
+        }
+        return rows.compactMap { $0 } + origins
+    }
+
     private var failedOrigins: [Row] {
         now.origins.map { origin in
             let wait = Times.duration(Int(origin.retry))
@@ -229,6 +267,9 @@ extension TopScreen {
         default: "-"
         }
     }
+
+    /// The upper bound of a histogram's bucket: of a request it is known only that it took no longer.
+    static func bound(_ value: Double) -> String { value == .infinity ? seconds(value) : "≤ \(seconds(value))" }
 
     static func percent(_ part: Double) -> String { decimal(part * 100) + " %" }
 

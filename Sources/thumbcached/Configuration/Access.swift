@@ -25,7 +25,7 @@ extension AccessRule {
         if bare.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }) {
             // The highest number means "no change" to chown and its kin, and is nobody's.
             guard let number = UInt32(bare), number < .max else {
-                throw SettingError("\(quoted(name)) is no \(isGroup ? "gid" : "uid"): 0 to 4294967294 can be")
+                throw SettingError("\(quoted(name)) is no \(isGroup ? "gid" : "uid"): valid values are 0 to 4294967294")
             }
             id = number
         } else if name == "root" {

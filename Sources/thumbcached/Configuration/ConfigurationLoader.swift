@@ -42,14 +42,8 @@ struct ConfigurationLoader: Sendable {
         configuration.storage.state = standard.state ?? ""
         configuration.storage.runtime = standard.runtime
 
-        let document: [String: TOMLNode]
-        do throws(ConfigurationError.Problem) {
-            document = try TOMLNode.parse(text)
-        } catch {
-            throw ConfigurationError(file: file, problems: [error])
-        }
         var reader = SettingReader(settings: Configuration.settings(accounts: accounts), ignoring: "origins")
-        reader.read(document, into: &configuration)
+        let document = reader.read(text: text, into: &configuration)
         var ofOrigins = document["origins"].map { configuration.readOrigins($0) } ?? []
         if !reader.found.contains("sessions.pending-logouts"), !configuration.storage.state.isEmpty {
             // Beside the state directory and not in it: that one is the daemon's own, and this one root's.

@@ -131,7 +131,8 @@ enum Daemon {
         pendingLogouts?.watch(
             by: MarkerDirectoryWatch(path: configuration.sessions.pendingLogouts, loop: group.loops[0], log: log))
         try Serving(
-            socket: socket, context: context, access: configuration.access, overflowUID: overflowUID(log),
+            socket: socket, context: context, access: configuration.access, ownUID: geteuid(),
+            overflowUID: overflowUID(log),
             reload: Reload(
                 load: reload, live: live, accounts: accounts, fetcher: fetcher, logLevel: logLevel, log: log),
             notifier: notifier, log: log

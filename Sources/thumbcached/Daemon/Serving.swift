@@ -19,6 +19,8 @@ struct Serving: Sendable {
     let socket: DaemonSocket
     let context: ServerContext
     let access: Configuration.Access
+    /// The daemon's own user. It can read the store and end the daemon, so it counts as an admin.
+    let ownUID: UInt32
     /// Stands for every uid that has no number here.
     let overflowUID: UInt32
     let reload: Reload
@@ -31,9 +33,11 @@ struct Serving: Sendable {
         let events = DaemonEvents()
         // From here on, so that a signal that comes the moment somebody is served does what it should.
         try events.takeSignals()
-        let server = try tasks.wait {
+        var admins = access.admins
+        admins.uids.insert(ownUID)
+        let server = try tasks.wait { [admins] in
             try await DaemonServer.start(on: socket.descriptor, context: context) {
-                try Peer.of($0, admins: access.admins, observers: access.observers.rule).refused(asUID: overflowUID)
+                try Peer.of($0, admins: admins, observers: access.observers.rule).refused(asUID: overflowUID)
             }
         }
         server.whenListenerCloses { events.tell(.listenerClosed) }

@@ -31,6 +31,31 @@ extension EndToEnd {
             }
         }
 
+        @Test func `verify reads in the daemon's configuration where the store is`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                #expect(try run(machine, daemon, ["login", "alice"]).status == 0)
+                let verified = try run(machine, daemon, ["verify", "--config", daemon.configuration])
+                #expect(verified.status == 0 && verified.text.contains("1 user is logged in"), "\(verified.text)")
+                try daemon.stop()
+            }
+        }
+
+        @Test func `info takes every section that INFO has`() throws {
+            try withMachine { machine in
+                let daemon = try machine.daemon()
+                let titles = try run(machine, daemon, ["info"]).text.split(separator: "\n").filter {
+                    $0.hasPrefix("# ")
+                }
+                #expect(titles.count > 5)
+                for title in titles {
+                    let section = try run(machine, daemon, ["info", title.dropFirst(2).lowercased()])
+                    #expect(section.status == 0 && section.text.hasPrefix(title), "\(title)")
+                }
+                try daemon.stop()
+            }
+        }
+
         @Test func `warm says that an origin failed, and for whom`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon { $0.settings.setOrigin("http://127.0.0.1:1/{profile}") }

@@ -65,6 +65,29 @@ extension EndToEnd {
             }
         }
 
+        @Test func `the daemon's own user reads metrics, top and the exporter, also when access.admins is empty`()
+            throws
+        {
+            try withMachine { machine in
+                let daemon = try machine.daemon { $0.settings["access", "admins"] = [] }
+                let environment = ["THUMBCACHED_SOCKET": daemon.socket]
+                for words in [["metrics"], ["top", "--once"]] {
+                    let run = try machine.run(["\(Files.programs)/thumbcachectl"] + words, environment: environment)
+                    #expect(run.status == 0 && run.text.contains("origin"), "\(run.everything)")
+                }
+                let port = try freePort()
+                // Without --socket, the exporter looks where thumbcachectl does.
+                _ = try machine.start(
+                    ["\(Files.programs)/thumbcached-exporter", "--listen", "127.0.0.1:\(port)"],
+                    environment: environment, errors: .file(machine.path("exporter.log")))
+                try eventually("the exporter has an answer of the daemon") {
+                    do {
+                        return try getHTTP(port, "/metrics").body.contains("thumbcached_up 1")
+                    } catch is Failure { return false }
+                }
+            }
+        }
+
         @Test func `I11: neither the page nor the metrics name a user, a profile, a token or a file`() throws {
             try withObserved { machine, daemon, exporter in
                 let client = try daemon.connect()

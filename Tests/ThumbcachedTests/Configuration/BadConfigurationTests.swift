@@ -34,7 +34,62 @@ import Testing
             "f.toml:1: not TOML: Error while parsing table header: expected ']', saw '\\n'"),
         Case(
             "[socket]\nmode = 0666",
-            "f.toml:2: not TOML: Error while parsing decimal integer: leading zeroes are prohibited"),
+            "f.toml:2: socket.mode: 0666 is not in quotes; write mode = \"0666\""),
+        Case(
+            "[storage]\nquota = 64MiB",
+            "f.toml:2: storage.quota: 64MiB is not in quotes; write quota = \"64MiB\""),
+        Case(
+            "[storage]\nquota = 64MB # enough",
+            """
+            f.toml:2: storage.quota: "64MB" is no size: write a whole number with B, KiB, MiB or GiB, as in "64MiB"
+            """),
+        Case(
+            "[storage]\ncache = \"/c\nquota = \"1GiB\"",
+            "f.toml:2: storage.cache: the value has no closing quote; write cache = \"/c\""),
+        Case(
+            "[storage]\ncache = /c\"",
+            "f.toml:2: storage.cache: the value has no opening quote; write cache = \"/c\""),
+        Case(
+            "[storage]\ncache = “/c”",
+            "f.toml:2: storage.cache: “ is a typographic quote; write straight quotes: cache = \"/c\""),
+        Case(
+            "[sessions]\npurge-on-boot = Yes",
+            "f.toml:2: sessions.purge-on-boot: Yes is neither true nor false; write purge-on-boot = true"),
+        Case(
+            "[origins.default]\nurl = https://a.example/{profile}?key=secret",
+            """
+            f.toml:2: origins.default.url: the value is not in quotes; write url = "..."
+            """),
+        Case(
+            "[limits]\nstall = -5",
+            "f.toml: limits.stall: -5 is negative and has no unit; write a time in quotes "
+                + "with its unit, as in \"2s\""),
+        Case(
+            "threads 1\n[limits]\nid =\nid = 0\nid = 0\nstall = 5s",
+            """
+            f.toml:1: not TOML: Error while parsing key-value pair: expected '=', saw '1'
+            f.toml:3: not TOML: Error while parsing key-value pair: expected value, saw '\\n'
+            f.toml:5: not TOML: Error while parsing key-value pair: cannot redefine existing integer 'id'
+            f.toml:6: limits.stall: 5s is not in quotes; write stall = "5s"
+            """),
+        // Five mistakes.
+        Case(
+            """
+            threads = one two
+            [storage]
+            quota = 64MiB
+            user-quota = "8MiB
+            cache = “/c”
+            [limits]
+            downloads = -1
+            """,
+            """
+            f.toml:1: threads: is a string; write a whole number without quotes, as in 1
+            f.toml:3: storage.quota: 64MiB is not in quotes; write quota = "64MiB"
+            f.toml:4: storage.user-quota: the value has no closing quote; write user-quota = "8MiB"
+            f.toml:5: storage.cache: “ is a typographic quote; write straight quotes: cache = "/c"
+            f.toml: limits.downloads: -1 is negative: valid values are 1 to 100000
+            """),
         Case("[log]\n\nlevel = \"a\\u0000b\"", "f.toml:3: a NUL character cannot be part of a configuration"),
         Case("# \0", "f.toml:1: a NUL character cannot be part of a configuration"),
 
@@ -86,7 +141,7 @@ import Testing
             "[socket]\nmode = 666", "f.toml: socket.mode: is an integer; write the mode in quotes, as in \"0666\""),
         Case(
             "[storage]\nquota = 1000",
-            "f.toml: storage.quota: is an integer; write a size in quotes with its unit, as in \"64MiB\""),
+            "f.toml: storage.quota: 1000 has no unit; write a size in quotes with its unit, as in \"64MiB\""),
         Case(
             "[sessions]\npending-logouts = \"pending\"",
             "f.toml: sessions.pending-logouts: \"pending\" is not an absolute path: it must begin with /, or "
@@ -146,7 +201,8 @@ import Testing
             f.toml: origins.default.then[0].url: is missing; write a URL, as in "https://avatars.example.org/{profile}"
             """),
         Case(
-            origin + "failures = 0", "f.toml: origins.default.failures: 0 is out of range: 1 to 1000000 can be"),
+            origin + "failures = 0",
+            "f.toml: origins.default.failures: 0 is out of range: valid values are 1 to 1000000"),
         Case(
             origin + "backoff = \"0s\"", "f.toml: origins.default.backoff: \"0s\" is too short: at least 1ms"),
         Case(
@@ -154,11 +210,12 @@ import Testing
             "f.toml: origins.default.retry-after-max: \"2d\" is too long: at most 1d"),
         Case(
             origin + "lowest-speed = 100",
-            "f.toml: origins.default.lowest-speed: is an integer; write a size in quotes with its unit, as in \"64MiB\""
+            "f.toml: origins.default.lowest-speed: 100 has no unit; write a size in quotes with its unit, as in \"64MiB\""
         ),
-        Case("threads = 0", "f.toml: threads: 0 is out of range: 1 to 256 can be"),
+        Case("threads = 0", "f.toml: threads: 0 is out of range: valid values are 1 to 256"),
         Case(
-            "threads = -9223372036854775808", "f.toml: threads: -9223372036854775808 is out of range: 1 to 256 can be"
+            "threads = -9223372036854775808",
+            "f.toml: threads: -9223372036854775808 is negative: valid values are 1 to 256"
         ),
         Case(
             "[socket]\npath = \"run/s\"",
@@ -184,14 +241,14 @@ import Testing
                 + "write a whole number with B, KiB, MiB or GiB, as in \"64MiB\""),
         Case(
             "[memory]\ntier = \"-1MiB\"",
-            "f.toml: memory.tier: \"-1MiB\" is no size: write a whole number with B, KiB, MiB or GiB, as in \"64MiB\""
+            "f.toml: memory.tier: \"-1MiB\" is negative: write a whole number with B, KiB, MiB or GiB, as in \"64MiB\""
         ),
         Case(
             "[limits]\nstall = \"30\"",
             "f.toml: limits.stall: \"30\" is no time: write a whole number with ms, s, m, h or d, as in \"2s\""),
         Case("[limits]\nstall = \"0s\"", "f.toml: limits.stall: \"0s\" is too short: at least 100ms"),
         Case("[limits]\nstall = \"2d\"", "f.toml: limits.stall: \"2d\" is too long: at most 1d"),
-        Case("[limits]\nid = 513", "f.toml: limits.id: 513 is out of range: 1 to 512 can be"),
+        Case("[limits]\nid = 513", "f.toml: limits.id: 513 is out of range: valid values are 1 to 512"),
         Case("[limits]\nimage = \"2GiB\"", "f.toml: limits.image: \"2GiB\" is too much: at most 1GiB"),
         Case(
             "[access]\nadmins = [\"mallory\"]",
@@ -212,7 +269,7 @@ import Testing
         ),
         Case(
             "[access]\nadmins = [\"4294967295\"]",
-            "f.toml: access.admins[0]: \"4294967295\" is no uid: 0 to 4294967294 can be"),
+            "f.toml: access.admins[0]: \"4294967295\" is no uid: valid values are 0 to 4294967294"),
         Case(
             "[access]\nadmins = [\"broken\"]",
             "f.toml: access.admins[0]: \"broken\" could not be looked up: look up user: Input/output error"),
@@ -281,7 +338,7 @@ import Testing
             "f.toml: origins.\"a b\": the name of an origin has 1 to 64 letters, digits, - and _"),
         Case(
             origin + "default-size = 4097",
-            "f.toml: origins.default.default-size: 4097 is out of range: 1 to 4096 can be"),
+            "f.toml: origins.default.default-size: 4097 is out of range: valid values are 1 to 4096"),
         Case(origin + "timeout = \"0s\"", "f.toml: origins.default.timeout: \"0s\" is too short: at least 1ms"),
         Case(
             origin + "default-ttl = \"1500ms\"",
@@ -304,7 +361,8 @@ import Testing
         Case(origin + "proxy = \"gopher://proxy\"", badProxy), Case(origin + "proxy = \"http://\"", badProxy),
         Case(origin + "proxy = \"http://a b\"", badProxy),
         Case(
-            origin + "connections = 0", "f.toml: origins.default.connections: 0 is out of range: 1 to 10000 can be"),
+            origin + "connections = 0",
+            "f.toml: origins.default.connections: 0 is out of range: valid values are 1 to 10000"),
 
         // Values that contradict each other.
         Case(
@@ -345,7 +403,7 @@ import Testing
         Case(
             "[log]\nlevel = 1\n[limits]\nid = 0\nimages = 1",
             """
-            f.toml: limits.id: 0 is out of range: 1 to 512 can be
+            f.toml: limits.id: 0 is out of range: valid values are 1 to 512
             f.toml: limits.images: unknown key; did you mean limits.image?
             f.toml: log.level: is an integer; write one of \
             "trace", "debug", "info", "notice", "warning", "error", "critical"
@@ -379,6 +437,21 @@ import Testing
             #expect(refusal("\(directory)/large") == "DIR/large: has more than 1048576 bytes")
             #expect(
                 refusal("\(directory)/loop") == "DIR/loop: cannot be read: Too many levels of symbolic links")
+        }
+    }
+
+    @Test(arguments: ["one\ntwo", "one\r\ntwo\r\n", "\none"])
+    func `a secret has no line breaks, and is not repeated in the error`(_ secret: String) throws {
+        try Fixture.withDirectory { directory in
+            try Data(secret.utf8).write(to: URL(filePath: "\(directory)/secret"))
+            let token =
+                "{ endpoint = \"https://a/t\", client-id = \"a\", client-secret-file = \"\(directory)/secret\" }"
+            let error = #expect(throws: ConfigurationError.self) {
+                try Fixture.decode(Self.origin + "token = \(token)")
+            }
+            let key = "f.toml: origins.default.token.client-secret-file"
+            let sentence = "has several lines; it has to hold the secret on one line"
+            #expect(error?.description == "\(key): \"\(directory)/secret\" \(sentence)")
         }
     }
 

@@ -1,4 +1,5 @@
 import Foundation
+import LinuxSupport
 import ProgramSupport
 import Testing
 
@@ -76,7 +77,7 @@ import Testing
                 _ = try Fixture.decode("\(before)\(name) = \(value)\n")
                 return true
             } catch let error as ConfigurationError {
-                return !["out of range", "too much", "too little", "too long", "too short"].contains {
+                return !["out of range", "negative", "too much", "too little", "too long", "too short"].contains {
                     "\(error)".contains($0)
                 }
             }

@@ -1,4 +1,4 @@
-import ProgramSupport
+import LinuxSupport
 import Testing
 
 @testable import thumbcached

@@ -2,6 +2,7 @@ import Foundation
 import NIOCore
 import RESP
 import Testing
+@_spi(Wire) import Thumbcache
 
 @testable import thumbcachectl
 
@@ -50,8 +51,13 @@ import Testing
         func choose(
             _ option: String?, _ variables: [String: String], root: Bool = false, _ existing: String...
         ) throws -> String {
-            try SocketPath.choose(
-                option: option, isRoot: root, variable: { variables[$0] }, exists: { existing.contains($0) })
+            if let option {
+                var options = DaemonOptions()
+                options.socket = option
+                return try Environment(variable: { variables[$0] }).socket(options)
+            }
+            return ThumbcacheSocket.path(
+                isRoot: root, variable: { variables[$0] }, exists: { existing.contains($0) })
         }
         let (machine, own) = ("/run/thumbcached/thumbcached.sock", "/run/user/1000/thumbcached/thumbcached.sock")
         let session = ["XDG_RUNTIME_DIR": "/run/user/1000"]

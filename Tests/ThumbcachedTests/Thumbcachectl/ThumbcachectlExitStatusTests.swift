@@ -61,12 +61,19 @@ import Testing
         ["warm", "alice", "-"], ["warm", "alice", ""], ["watch", "--count", "0"],
         ["verify", "alice"], ["verify", "--uid", "1"], ["verify", "--user", ""], ["verify", "--user", "*"],
         ["verify", "--cache-directory", "relative"], ["verify", "--state-directory", ""],
+        ["info", "bogus"], ["put", "alice", "bob", "-", "--ttl", "1w"], ["put", "alice", "bob", "-", "--ttl", "500ms"],
+        ["logout", "alice", "--timeout", "soon"], ["get", "alice", "bob", "--fit", "stretch"],
         ["--socket", "", "ping"], ["--socket", String(repeating: "x", count: 108), "ping"],
     ])
     func `2 when the command line cannot be meant`(_ arguments: [String]) throws {
         let run = try Thumbcachectl.run(arguments, environment: ["THUMBCACHED_SOCKET": "/nonexistent"])
         #expect(run.status == 2)
         #expect(run.text == "")
+        // One style, whether ArgumentParser or this program complains; without a command, the help.
+        if !arguments.isEmpty {
+            #expect(run.errors.hasPrefix("thumbcachectl: "), "\(run.errors)")
+            #expect(run.errors.dropFirst("thumbcachectl: ".count).first?.isUppercase == false, "\(run.errors)")
+        }
         #expect(run.errors != "")
     }
 

@@ -32,6 +32,8 @@ import Testing
         (["stat", "alice", "bob"], ["STAT", "alice", "bob"]),
         (["stat", "alice", "bob", "--size", "64"], ["STAT", "alice", "bob", "SIZE", "64"]),
         (["get", "alice", "bob", "--wait", "2"], ["GET", "alice", "bob", "WAIT", "2000"]),
+        (["get", "alice", "bob", "--wait", "1m"], ["GET", "alice", "bob", "WAIT", "60000"]),
+        (["info", "Memory", "all"], ["INFO", "Memory", "all"]),
         (["users"], ["USERS"]),
         (["info"], ["INFO"]),
         (["info", "memory", "store"], ["INFO", "memory", "store"]),
@@ -47,9 +49,9 @@ import Testing
         let image = Array("\r\n$-1\r\n\0".utf8)
         let daemon = PlayedDaemon(replies: ["+OK\r\n"])
         let piped = try Thumbcachectl.run(
-            ["put", "alice", "bob", "-", "--size", "64", "--ttl", "60"], input: image, against: daemon)
+            ["put", "alice", "bob", "-", "--size", "64", "--ttl", "1d"], input: image, against: daemon)
         #expect(piped.status == 0)
-        #expect(piped.requests == [["PUT", "alice", "bob", "\r\n$-1\r\n\0", "SIZE", "64", "TTL", "60"]])
+        #expect(piped.requests == [["PUT", "alice", "bob", "\r\n$-1\r\n\0", "SIZE", "64", "TTL", "86400"]])
 
         try Fixture.withDirectory { directory in
             try Data(image).write(to: URL(filePath: "\(directory)/image"))

@@ -55,6 +55,24 @@ import Testing
         #expect(lines.all(".client-secret-file").map(\.value) == ["/secret"])
     }
 
+    @Test func `advice is for the daemon that is examined`() throws {
+        func advice(_ socket: String, _ configuration: String? = nil) throws -> [String] {
+            var options = DaemonOptions()
+            options.socket = socket
+            let daemon = try InstalledDaemon(Environment { _ in nil }, options, configuration: configuration)
+            let origin = OriginsCheck.finding(of: "a", .failure(.server(.timeout, message: "")), log: daemon.fetcherLog)
+            let finding = Finding.unknown("x").with(daemon.accessAdvice)
+            return [daemon.reloadAdvice, daemon.startAdvice, finding.remedy ?? "", origin.remedy ?? ""]
+        }
+        for text in try advice("/run/user/1000/thumbcached/thumbcached.sock") {
+            #expect(!text.contains("root") && !text.contains("journalctl -u"), "\(text)")
+            #expect(!text.contains("systemctl") || text.contains("systemctl --user"), "\(text)")
+        }
+        let machine = try advice("/run/thumbcached/thumbcached.sock")
+        #expect(machine[0].contains("systemctl reload thumbcached.service") && machine[2] == "run it as root")
+        #expect(try advice("/run/thumbcached/thumbcached.sock", "/other.toml")[0].hasPrefix("correct /other.toml"))
+    }
+
     @Test(arguments: [
         (0o040_700, 1, String?.none), (0o040_755, 1, "has mode 0755; it should be 0700"),
         (0o040_600, 1, "has mode 0600; it should be 0700"), (0o040_700, 2, "belongs to uid 2, not to uid 1"),
@@ -151,8 +169,8 @@ import Testing
     func `an origin that says no has answered; one that fails has not`(
         _ error: ThumbcacheError, _ verdict: Finding.Verdict
     ) {
-        #expect(OriginsCheck.finding(of: "a", .failure(error)).verdict == verdict)
-        #expect(OriginsCheck.finding(of: "a", .success(false)).verdict == .ok)
+        #expect(OriginsCheck.finding(of: "a", .failure(error), log: "").verdict == verdict)
+        #expect(OriginsCheck.finding(of: "a", .success(false), log: "").verdict == .ok)
     }
 
     @Test(arguments: [

@@ -36,6 +36,12 @@ import Testing
         return TopFigures(try ThumbcacheMetrics(text), time: time)
     }
 
+    /// A row of the table of requests.
+    private func row(_ name: String, _ cells: String...) -> String {
+        "  " + name + String(repeating: " ", count: 10 - name.count)
+            + cells.map { String(repeating: " ", count: 11 - $0.count) + $0 }.joined()
+    }
+
     private func screen(_ columns: Int, _ rows: Int, more: String = "", trouble: String? = nil) throws -> [String] {
         let screen = TopScreen(
             now: try figures(12, 3, more: more), before: try figures(10, 1), clock: "2026-11-23 12:00:00",
@@ -48,10 +54,11 @@ import Testing
             try screen(80, 24) == [
                 "thumbcached 1.2.3\\x1b[2J   up 1 h 1 min" + String(repeating: " ", count: 22) + "2026-11-23 12:00:00",
                 "",
-                "requests     per second     in all        p50        p95        p99",
-                "  memory            100        300       1 ms      10 ms     100 ms",
-                "  disk              100        300       1 ms      10 ms     100 ms",
-                "  origin            100        300       1 ms      10 ms     100 ms",
+                row("", "per second", "in all", "p50", "p95", "p99", "p99.9").replacing(/^ {8}/, with: "requests"),
+                row("memory", "100", "300", "≤ 1 ms", "≤ 10 ms", "≤ 100 ms", "> 10 s"),
+                row("disk", "100", "300", "≤ 1 ms", "≤ 10 ms", "≤ 100 ms", "> 10 s"),
+                row("origin", "100", "300", "≤ 1 ms", "≤ 10 ms", "≤ 100 ms", "> 10 s"),
+                row("none", "0", "0", "-", "-", "-", "-"),
                 "",
                 "hits        66.7 % now   66.7 % in all   -/s stale",
                 "downloads   - in flight   - queued   10/s begun   0/s failed   - unwritten",
@@ -61,6 +68,15 @@ import Testing
                 "caches      2 open   0 log-outs owed   1/s done",
                 "breakers    0 hosts open   0 uids open",
             ])
+    }
+
+    @Test func `a larger terminal shows the origins, and all sources of images`() throws {
+        let more = """
+            thumbcached_origin_requests_total{origin="a"} 10
+            thumbcached_origin_received_bytes_total{origin="a"} 4096
+            """
+        #expect(try screen(80, 40, more: more).last == "origin      a   -/s requests   -/s received")
+        #expect(try !screen(80, 14, more: more).contains { $0.hasPrefix("origin") || $0.hasPrefix("  none") })
     }
 
     @Test(arguments: [(200, 60), (80, 24), (80, 10), (40, 12), (20, 5), (7, 2), (1, 1)])
@@ -94,8 +110,8 @@ import Testing
     @Test func `behind a restart nothing is said of the last second`() throws {
         let screen = TopScreen(now: try figures(12, 1), before: try figures(10, 3), clock: "")
         let lines = screen.lines(.usual).map(\.text)
-        #expect(lines[3] == "  memory              -        100          -          -          -")
-        #expect(lines[7].hasPrefix("hits        - now   66.7 % in all"))
+        #expect(lines[3] == row("memory", "-", "100", "-", "-", "-", "-"))
+        #expect(lines[8].hasPrefix("hits        - now   66.7 % in all"))
     }
 
     @Test func `who is no admin sees figures of their own`() {

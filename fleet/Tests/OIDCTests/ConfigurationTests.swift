@@ -135,7 +135,7 @@ import Testing
             ["http.certificate: a certificate and its key belong together: set both or neither"]
         ),
         ("[redis]\nuser = \"u\"", ["redis.user: has no password: set redis.password-file"]),
-        ("replicas = -1", ["replicas: -1 is out of range: 0 to 100 can be"]),
+        ("replicas = -1", ["replicas: -1 is negative: valid values are 0 to 100"]),
     ])
     func `a mistake names the key, the value and what would be right`(_ text: String, _ parts: [String]) {
         let error = #expect(throws: ConfigurationError.self) { try read(text) }

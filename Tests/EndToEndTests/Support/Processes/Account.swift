@@ -36,7 +36,6 @@ extension Machine {
     /// nothing: its admins are root's account, unless `adjust` says otherwise.
     func daemonForOthers(_ adjust: (Daemon) -> Void = { _ in }) throws -> Daemon {
         try daemon { daemon in
-            daemon.settings["access", "admins"] = ["root"]
             if Account.isStandIn { daemon.environment["LD_PRELOAD"] = "\(Files.built)/libForeignPeers.so" }
             adjust(daemon)
         }

@@ -85,14 +85,8 @@ extension OIDCConfiguration {
 
     static func decode(_ text: String, file: String) throws(ConfigurationError) -> OIDCConfiguration {
         var configuration = OIDCConfiguration()
-        let document: [String: TOMLNode]
-        do throws(ConfigurationError.Problem) {
-            document = try TOMLNode.parse(text)
-        } catch {
-            throw ConfigurationError(file: file, problems: [error])
-        }
         var reader = SettingReader(settings: settings, manual: "fleet/docs/fleet.md")
-        reader.read(document, into: &configuration)
+        reader.read(text: text, into: &configuration)
         if reader.problems.isEmpty { configuration.complain(&reader) }
         guard reader.problems.isEmpty else { throw ConfigurationError(file: file, problems: reader.problems) }
         return configuration

@@ -69,14 +69,8 @@ extension RelayConfiguration {
         configuration.host = hostName
         // systemd passes all directories in one variable: the first is ours.
         configuration.state = environment["STATE_DIRECTORY"]?.split(separator: ":").first.map(String.init) ?? ""
-        let document: [String: TOMLNode]
-        do throws(ConfigurationError.Problem) {
-            document = try TOMLNode.parse(text)
-        } catch {
-            throw ConfigurationError(file: file, problems: [error])
-        }
         var reader = SettingReader(settings: settings, manual: "fleet/docs/fleet.md")
-        reader.read(document, into: &configuration)
+        reader.read(text: text, into: &configuration)
         if reader.problems.isEmpty { configuration.complain(&reader) }
         guard reader.problems.isEmpty else { throw ConfigurationError(file: file, problems: reader.problems) }
         return configuration

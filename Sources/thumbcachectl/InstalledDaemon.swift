@@ -1,13 +1,14 @@
 import Glibc
 import LinuxSupport
+import Thumbcache
 
-/// The daemon that is looked at, and where what belongs to it lies.
-struct Patient {
+/// The daemon that `doctor` and `verify` examine, and the places of its files.
+struct InstalledDaemon {
     private static let configurationFile = "/etc/thumbcached/thumbcached.toml"
     static let serviceUser = "thumbcached"
 
     let environment: Environment
-    let daemon: DaemonOptions
+    let options: DaemonOptions
     let socket: String
     /// nil for the one that the daemon reads by itself.
     let namedConfiguration: String?
@@ -15,9 +16,9 @@ struct Patient {
     /// What its lines say; nil where it could not be read.
     let configuration: ConfigurationLines?
 
-    init(_ environment: Environment, _ daemon: DaemonOptions, configuration: String?) throws(Failure) {
-        (self.environment, self.daemon, namedConfiguration) = (environment, daemon, configuration)
-        socket = try SocketPath.choose(option: daemon.socket, world: environment)
+    init(_ environment: Environment, _ options: DaemonOptions, configuration: String?) throws(Failure) {
+        (self.environment, self.options, namedConfiguration) = (environment, options, configuration)
+        socket = try environment.socket(options)
         configurationFile = configuration ?? Self.ownConfiguration(socket, environment) ?? Self.configurationFile
         do throws(PlainFileError) {
             self.configuration = ConfigurationLines(try readTextFile(configurationFile, limit: 1 << 20))
@@ -29,13 +30,38 @@ struct Patient {
 
     /// What somebody's own daemon reads before the machine's file; nil where there is none.
     private static func ownConfiguration(_ socket: String, _ environment: Environment) -> String? {
-        guard socket != SocketPath.ofMachine, geteuid() != 0 else { return nil }
+        guard socket != ThumbcacheSocket.ofMachine, geteuid() != 0 else { return nil }
         let file = own("XDG_CONFIG_HOME", "/.config", environment).map { "\($0)/thumbcached.toml" }
         return file.flatMap { access($0, F_OK) == 0 ? $0 : nil }
     }
 
     /// That of the whole machine, rather than somebody's own.
-    var isMachines: Bool { socket == SocketPath.ofMachine }
+    var isMachines: Bool { socket == ThumbcacheSocket.ofMachine }
+
+    // MARK: Advice
+
+    /// How to have the daemon read its configuration again after a correction.
+    var reloadAdvice: String {
+        if let named = namedConfiguration {
+            return "correct \(named) (man thumbcached.toml), then start or reload the daemon that reads it"
+        }
+        return isMachines
+            ? "correct it (man thumbcached.toml), then run systemctl reload thumbcached.service"
+            : "correct it (man thumbcached.toml), then run systemctl --user reload thumbcached.service, "
+                + "or send the daemon SIGHUP"
+    }
+
+    var startAdvice: String {
+        isMachines
+            ? "see systemctl status thumbcached.socket thumbcached.service"
+            : "run systemctl --user start thumbcached.socket, or start thumbcached yourself"
+    }
+
+    /// Where the fetcher's messages are.
+    var fetcherLog: String { isMachines ? "journalctl -u thumbcached-fetcher" : "the log of your daemon" }
+
+    /// As whom everything can be examined.
+    var accessAdvice: String { isMachines ? "run it as root" : "run it as the user that the daemon runs as" }
 
     /// As whom the daemon runs; nil where nobody knows.
     var owner: uid_t? {
@@ -47,11 +73,12 @@ struct Patient {
     // MARK: Directories (docs/configuration.md, "Directories and the socket")
 
     var cache: String? {
-        configuration?["storage.cache"] ?? (isMachines ? Verify.cache : own("XDG_CACHE_HOME", "/.cache"))
+        configuration?["storage.cache"] ?? (isMachines ? "/var/cache/thumbcached" : own("XDG_CACHE_HOME", "/.cache"))
     }
 
     var state: String? {
-        configuration?["storage.state"] ?? (isMachines ? Verify.state : own("XDG_STATE_HOME", "/.local/state"))
+        configuration?["storage.state"]
+            ?? (isMachines ? "/var/lib/thumbcached" : own("XDG_STATE_HOME", "/.local/state"))
     }
 
     var pending: String? {

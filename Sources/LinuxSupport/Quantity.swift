@@ -1,0 +1,38 @@
+/// A size or a time as the configuration and the command line write it: a whole number directly followed by its unit.
+public struct Quantity: Sendable {
+    public let name: String
+    public let example: String
+    public let tooLittle: String
+    public let tooMuch: String
+    /// The largest first; the last is 1.
+    public let units: [(suffix: String, factor: Int)]
+    /// What none is written as.
+    public let none: String
+
+    /// In bytes. A plain `0` needs no unit.
+    public static let size = Quantity(
+        name: "size", example: "64MiB", tooLittle: "little", tooMuch: "much",
+        units: [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)], none: "0")
+    /// In milliseconds.
+    public static let time = Quantity(
+        name: "time", example: "2s", tooLittle: "short", tooMuch: "long",
+        units: [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)], none: "0s")
+
+    /// In the smallest unit; nil for what is no such quantity.
+    public func parse(_ text: String) -> Int? {
+        if text == none { return 0 }
+        let digits = text.utf8.prefix { UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }
+        let suffix = text.utf8.dropFirst(digits.count)
+        guard let number = Int(Substring(digits)),
+            let unit = units.first(where: { $0.suffix.utf8.elementsEqual(suffix) })
+        else { return nil }
+        let (product, overflow) = number.multipliedReportingOverflow(by: unit.factor)
+        return overflow ? nil : product
+    }
+
+    /// In the largest unit that leaves a whole number.
+    public func format(_ amount: Int) -> String {
+        let unit = units.first { amount % $0.factor == 0 }
+        return amount == 0 ? none : unit.map { "\(amount / $0.factor)\($0.suffix)" } ?? "\(amount)"
+    }
+}
