@@ -73,7 +73,7 @@ SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-log
     thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
 .PHONY: help demo demo-programs demo-fleet test test-fleet test-examples check release release-fleet site install \
-    install-fleet install-documents install-fleet-documents vendor sources deb deb-source lint-deb sbom security-table \
+    install-fleet install-documents install-fleet-documents vendor sources deb deb-source lint-deb sbom \
     test-system test-container tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
     failing-calls-test mutation-test soak bench bench-docs format clean
 
@@ -141,7 +141,7 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	echo 'thread = 1' > .build/unknown-key.toml
 	.build/debug/thumbcached --check-config --config .build/unknown-key.toml 2>&1 | grep 'thread: '
 	tools/check-units "$$(tools/gather-programs debug)"
-	tools/security-table --check $(SECURITY_UNITS)
+	tools/check-exposure $(SECURITY_UNITS)
 	grep -q '^thumbcached ($(VERSION)-' packaging/debian/changelog
 	rpmspec --query --srpm --queryformat '%{version}\n' packaging/rpm/thumbcached.spec | grep -qxF '$(VERSION)'
 	for package in . fleet; do tools/make-notice $$package .build/NOTICE || exit 1; done
@@ -268,10 +268,6 @@ lint-deb: ## check the packages in dist/ with lintian; errors and warnings fail
 
 sbom: ## a software bill of materials of what `make release release-fleet` built, in dist/
 	$(EPOCH) tools/make-sbom dist/thumbcached-$(VERSION).cdx.json
-
-security-table: ## write what systemd-analyze thinks of the units into docs/operations.md
-	@tools/install-dependencies systemd
-	tools/security-table $(SECURITY_UNITS)
 
 # If root has no toolchain: `make deb` as yourself, then `sudo make test-system PACKAGE=dist/thumbcached_VERSION.deb`.
 test-system: ## the packages in a booted Debian with systemd, logind and PAM (needs root): ROUNDS, PACKAGE
