@@ -209,12 +209,11 @@ final class Connection: StreamHandler {
     private func takeTurn() {
         isInLine = false
         lastServed = share.serve()
-        if isResting {
-            isResting = false
-            work()
-        }
-        // Input that arrived meanwhile comes after the commands that are left, if need be in the turn after this one.
-        if !isInLine { stream.resume() }
+        let hasCommands = isResting
+        isResting = false
+        // Reads first: a connection that the daemon's stop closes after its last command has to answer all that came.
+        stream.resume()
+        if hasCommands && !isInLine { work() }
     }
 
     /// Whether the next command may start: none is in its way, and there is room for its reply.

@@ -95,6 +95,8 @@ final class LoopShare {
     /// What came since the last turn. It goes to the end of the line, ordered by when its connection was served last.
     private var arrivals: [Arrival] = []
     private var served: UInt64 = 0
+    /// The round up to which all of the account's connections wait in line, since time ran out not long ago.
+    private var queuesUntil: UInt64 = 0
     private var isTakingTurn = false
     private let wait: (LoopShare) -> Void
 
@@ -105,6 +107,9 @@ final class LoopShare {
     static var wholeAllowance: Int64 { 500_000 }
     /// A command that does not leave the loop. The clock costs a hundredth of it.
     static var command: Int64 { 2_000 }
+    /// Rounds for which connections wait in line after time ran out. Else those that the poller names first would be
+    /// served first in each round that begins with an empty line.
+    private static var roundsInLine: UInt64 { 16 }
     /// Rounds after which a debt is forgiven: a machine that stood still was nobody's doing.
     private static var longestDebt: Int64 { 100 }
 
@@ -148,7 +153,7 @@ final class LoopShare {
     /// Whether there is time left in this round.
     var hasTime: Bool { spent + estimate < allowance }
     /// And nobody of the account who waits for it since earlier.
-    var mayGoOn: Bool { hasTime && (!isInLine || isTakingTurn) }
+    var mayGoOn: Bool { hasTime && (isTakingTurn || !isInLine && round.number >= queuesUntil) }
 
     fileprivate var isInLine: Bool { !line.isEmpty || !arrivals.isEmpty }
 
@@ -165,6 +170,7 @@ final class LoopShare {
     /// - Parameter lastServed: what ``serve()`` returned for the connection; 0 if it was not served yet.
     func goOnLater(lastServed: UInt64 = 0, _ work: @escaping () -> Void) {
         let isFirst = !isInLine
+        if !hasTime { noteShortage() }
         arrivals.append(Arrival(lastServed: lastServed, number: arrivals.count, work: work))
         if isFirst && !isTakingTurn { wait(self) }
     }
@@ -181,5 +187,8 @@ final class LoopShare {
             work()
         }
         isTakingTurn = false
+        if !hasTime { noteShortage() }
     }
+
+    private func noteShortage() { queuesUntil = round.number + Self.roundsInLine }
 }

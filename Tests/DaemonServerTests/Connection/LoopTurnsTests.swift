@@ -93,9 +93,11 @@ import Testing
     }
 
     /// The poller names connections that stay ready in the same order in each round.
-    @Test(arguments: [(2, 3), (12, 16), (5, 16), (15, 64), (64, 65)])
+    @Test(arguments: [
+        ([2], 3), ([12], 16), ([5], 16), ([15], 64), ([64], 65), ([1, 2], 2), ([1, 2, 3], 3), ([5, 12], 12),
+    ])
     func `F66: connections that are ready in each round are served equally often`(
-        _ row: (perRound: Int, connections: Int)
+        _ row: (perRound: [Int], connections: Int)
     ) {
         let bench = Bench()
         let share = bench.turns.enter(1000)
@@ -107,9 +109,11 @@ import Testing
         func serve(_ number: Int) {
             lastServed[number] = share.serve()
             served[number] += 1
-            share.charge(share.allowance / Int64(row.perRound))
+            share.charge(share.allowance / Int64(perRound))
         }
-        for _ in 0..<200 {
+        var perRound = 1
+        for round in 0..<200 {
+            perRound = row.perRound[round % row.perRound.count]
             bench.nextRound {
                 share.begin()
                 for number in 0..<row.connections where !isInLine[number] {

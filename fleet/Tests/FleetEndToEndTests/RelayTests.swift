@@ -261,7 +261,14 @@ extension EndToEnd {
         @Test func `a relay that is no admin says what is wrong and acknowledges nothing`() throws {
             try withMachine { machine in
                 let redis = try RedisServer(machine)
-                let host = try FleetHost(machine, "host", redis) { $0.daemon.settings["access", "admins"] = [] }
+                chmod(redis.socket, 0o777)
+                let state = try machine.makeDirectory("state")
+                chown(state, 4_001, 4_001)
+                let host = try FleetHost(machine, "host", redis) { host in
+                    host.daemon.acceptAccounts()
+                    host.account = Account(4_001)
+                    host.settings["", "state"] = .string(state)
+                }
                 try eventually("the relay says so") { host.log.contains("add it to access.admins") }
                 #expect(try host.acknowledged(try redis.connect()) ?? "0-0" == "0-0")
             }

@@ -36,8 +36,15 @@ extension Machine {
     /// nothing: its admins are root's account, unless `adjust` says otherwise.
     func daemonForOthers(_ adjust: (Daemon) -> Void = { _ in }) throws -> Daemon {
         try daemon { daemon in
-            if Account.isStandIn { daemon.environment["LD_PRELOAD"] = "\(Files.built)/libForeignPeers.so" }
+            daemon.acceptAccounts()
             adjust(daemon)
         }
+    }
+}
+
+extension Daemon {
+    /// Has it take what an ``Account`` runs for that account; to be called before the start.
+    func acceptAccounts() {
+        if Account.isStandIn { environment["LD_PRELOAD"] = "\(Files.built)/libForeignPeers.so" }
     }
 }

@@ -7,6 +7,8 @@ final class FleetHost {
     let name: String
     let daemon: Daemon
     var settings = Settings()
+    /// Who runs the relay; nil for the user who runs the tests, who is an admin of the daemon.
+    var account: Account?
     private(set) var relay: ChildProcess?
 
     static let stream = "thumbcached:fleet"
@@ -30,8 +32,9 @@ final class FleetHost {
 
     func startRelay() throws {
         try write(settings.toml, to: configuration)
+        let command = [Self.program, "run", "--config", configuration]
         relay = try machine.start(
-            [Self.program, "run", "--config", configuration], errors: .file(machine.path("\(name)-relay.log")))
+            account?.running(command) ?? command, errors: .file(machine.path("\(name)-relay.log")))
     }
 
     /// kill -9
