@@ -67,7 +67,7 @@ let package = Package(
         // Logging, settings and confinement of a program, without the cache: for the package in `fleet`.
         .library(
             name: "ProgramSupport",
-            targets: ["ProgramSupport", "LinuxSupport", "JSONReader", "CLinux", "RESP", "ThumbcacheProtocol"]),
+            targets: ["ProgramSupport", "LinuxSupport", "JSONReader", "CLinux", "ThumbcacheProtocol"]),
         // For the tests alone: it is loaded into daemons whose peers are to be other accounts than they are.
         .library(name: "ForeignPeers", type: .dynamic, targets: ["CForeignPeers"]),
         // The same: it is loaded into a fetcher, and does what somebody would who has broken into it.
@@ -102,62 +102,55 @@ let package = Package(
             swiftSettings: swiftRules + fuzzRules),
 
         // What travels on the socket.
-        .target(name: "RESP", dependencies: ["LinuxSupport", nioCore], swiftSettings: swiftRules + fuzzRules),
         .target(
-            name: "ThumbcacheProtocol", dependencies: ["RESP", "LinuxSupport", nioCore],
+            name: "ThumbcacheProtocol", dependencies: ["LinuxSupport", nioCore],
             swiftSettings: swiftRules + fuzzRules),
 
         // The client: a library for other packages.
         .target(
             name: "Thumbcache",
-            dependencies: ["RESP", "ThumbcacheProtocol", "LinuxSupport", nioCore, nioPosix, nioLocks, logging],
+            dependencies: ["ThumbcacheProtocol", "LinuxSupport", nioCore, nioPosix, nioLocks, logging],
             swiftSettings: swiftRules),
 
         // The domain.
         .target(
-            name: "ThumbnailCache", dependencies: ["LinuxSupport", nioCore, nioLocks, logging, deque],
+            name: "CacheCore", dependencies: ["LinuxSupport", nioCore, nioLocks, logging, deque],
             swiftSettings: swiftRules + fuzzRules),
 
         // Program support: logging and settings.
         .target(
             name: "ProgramSupport",
             dependencies: [
-                "RESP", "LinuxSupport", nioLocks, logging, .product(name: "TOMLKit", package: "TOMLKit"),
+                "ThumbcacheProtocol", "LinuxSupport", nioLocks, logging, .product(name: "TOMLKit", package: "TOMLKit"),
             ],
             swiftSettings: swiftRules + fuzzRules),
 
         // What an origin may be asked: its URLs, the ones that clients may name, the addresses that may be reached.
         .target(
             name: "Origins",
-            dependencies: ["ThumbnailCache", "LinuxSupport", "COpenSSL", nioCore, nioLocks],
+            dependencies: ["CacheCore", "LinuxSupport", "COpenSSL", nioCore, nioLocks],
             swiftSettings: swiftRules + fuzzRules + (hasFederation ? [.define("FEDERATION")] : [])),
 
         // What the domain needs from the world.
         .target(
             name: "DiskStore",
-            dependencies: ["ThumbnailCache", "LinuxSupport", "COpenSSL", "CLinux", nioCore, nioLocks, logging],
+            dependencies: ["CacheCore", "LinuxSupport", "COpenSSL", "CLinux", nioCore, nioLocks, logging],
             swiftSettings: swiftRules + fuzzRules),
         .target(
-            name: "FetcherProtocol", dependencies: ["RESP", "ThumbnailCache", "LinuxSupport", nioCore],
+            name: "HelperProtocol", dependencies: ["ThumbcacheProtocol", "CacheCore", "LinuxSupport", nioCore],
             swiftSettings: swiftRules + fuzzRules),
         .target(
-            name: "FetcherClient",
+            name: "HelperClient",
             dependencies: [
-                "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", "LinuxSupport", "CLinux", nioCore,
-                nioLocks, logging, deque,
+                "HelperProtocol", "Origins", "CacheCore", "SocketLoops", "LinuxSupport", "CLinux", nioCore, nioLocks,
+                logging, deque,
             ],
             swiftSettings: swiftRules + fuzzRules),
-        .target(
-            name: "RendererClient",
-            dependencies: [
-                "RendererProtocol", "ThumbnailCache", "LinuxSupport", nioCore, nioLocks, logging,
-            ],
-            swiftSettings: swiftRules),
         .target(
             name: "ImageFetcher",
             dependencies: [
-                "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", "JSONReader", "LinuxSupport", "CCurl",
-                "CDNS", "COpenSSL", nioCore, nioLocks, logging, deque,
+                "HelperProtocol", "Origins", "CacheCore", "SocketLoops", "JSONReader", "LinuxSupport", "CCurl", "CDNS",
+                "COpenSSL", nioCore, nioLocks, logging, deque,
             ],
             swiftSettings: swiftRules + fuzzRules),
 
@@ -165,8 +158,8 @@ let package = Package(
         .target(
             name: "DaemonServer",
             dependencies: [
-                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "SocketLoops", "LinuxSupport", "CLinux",
-                nioCore, nioLocks, logging, deque,
+                "ThumbcacheProtocol", "CacheCore", "SocketLoops", "LinuxSupport", "CLinux", nioCore, nioLocks, logging,
+                deque,
             ],
             swiftSettings: swiftRules),
 
@@ -174,16 +167,15 @@ let package = Package(
         .executableTarget(
             name: "thumbcached",
             dependencies: [
-                "RESP", "ThumbcacheProtocol", "ThumbnailCache", "DiskStore", "Origins", "FetcherProtocol",
-                "FetcherClient", "RendererClient", "SocketLoops", "DaemonServer", "ProgramSupport",
-                "LinuxSupport", "CLinux", nioCore, nioLocks, logging, arguments,
+                "ThumbcacheProtocol", "CacheCore", "DiskStore", "Origins", "HelperProtocol", "HelperClient",
+                "SocketLoops", "DaemonServer", "ProgramSupport", "LinuxSupport", "CLinux", nioCore, nioLocks, logging,
+                arguments,
             ],
             swiftSettings: swiftRules),
         .executableTarget(
             name: "thumbcached-fetcher",
             dependencies: [
-                "ThumbcacheProtocol", "ThumbnailCache", "FetcherProtocol", "ImageFetcher", "SocketLoops",
-                "ProgramSupport",
+                "ThumbcacheProtocol", "CacheCore", "HelperProtocol", "ImageFetcher", "SocketLoops", "ProgramSupport",
                 "LinuxSupport", "CLinux", nioCore, nioLocks, logging, arguments,
             ],
             swiftSettings: swiftRules),
@@ -192,21 +184,19 @@ let package = Package(
         .target(
             name: "CRenderer", cSettings: cRules + glibHeaders,
             linkerSettings: ["vips", "gobject-2.0", "glib-2.0", "seccomp"].map { .linkedLibrary($0) }),
-        .target(name: "RendererProtocol", dependencies: [nioCore], swiftSettings: swiftRules + fuzzRules),
         .executableTarget(
             name: "thumbcached-renderer",
             dependencies: [
-                "CRenderer", "RendererProtocol", "ThumbcacheProtocol", "ProgramSupport", "LinuxSupport", "CLinux",
-                nioCore,
-                arguments,
+                "CRenderer", "HelperProtocol", "ThumbcacheProtocol", "ProgramSupport", "LinuxSupport", "CLinux",
+                nioCore, arguments,
             ],
             swiftSettings: swiftRules),
 
         .executableTarget(
             name: "thumbcachectl",
             dependencies: [
-                "RESP", "ThumbcacheProtocol", "Thumbcache", "ThumbnailCache", "DiskStore", "RendererProtocol",
-                "LinuxSupport", "CLinux", nioCore, arguments,
+                "ThumbcacheProtocol", "Thumbcache", "CacheCore", "DiskStore", "HelperProtocol", "LinuxSupport",
+                "CLinux", nioCore, arguments,
             ],
             swiftSettings: swiftRules),
 
@@ -214,14 +204,13 @@ let package = Package(
             name: "thumbcached-exporter",
             dependencies: [
                 "ThumbcacheProtocol", "Thumbcache", "ProgramSupport", "LinuxSupport", "CLinux", nioCore, nioPosix,
-                nioHTTP1,
-                nioLocks, logging, arguments,
+                nioHTTP1, nioLocks, logging, arguments,
             ],
             swiftSettings: swiftRules),
 
         // Stand-ins for disk, network and clock, which force an overlap and count calls.
         .target(
-            name: "CacheFakes", dependencies: ["ThumbnailCache", nioCore, nioLocks], path: "Tests/CacheFakes",
+            name: "CacheFakes", dependencies: ["CacheCore", nioCore, nioLocks], path: "Tests/CacheFakes",
             swiftSettings: swiftRules),
         // The end-to-end tests share no code with what they test.
         .target(name: "CSpawn", path: "Tests/CSpawn", cSettings: cRules),
@@ -233,39 +222,36 @@ let package = Package(
         .testTarget(
             name: "LinuxSupportTests", dependencies: ["LinuxSupport", "CLinux", "CRawCalls", nioLocks],
             swiftSettings: swiftRules),
-        .testTarget(name: "RESPTests", dependencies: ["RESP", nioCore], swiftSettings: swiftRules),
         .testTarget(
-            name: "ThumbcacheProtocolTests", dependencies: ["ThumbcacheProtocol", "RESP", nioCore],
+            name: "ThumbcacheProtocolTests", dependencies: ["ThumbcacheProtocol", nioCore],
             swiftSettings: swiftRules),
         .testTarget(
             name: "ThumbcacheTests",
             dependencies: [
-                "Thumbcache", "RESP", nioCore, nioPosix, nioLocks, logging,
+                "Thumbcache", "ThumbcacheProtocol", nioCore, nioPosix, nioLocks, logging,
                 .product(name: "NIOEmbedded", package: "swift-nio"),
             ],
             swiftSettings: swiftRules),
         .testTarget(
-            name: "ThumbnailCacheTests",
-            dependencies: ["CacheFakes", "ThumbnailCache", "LinuxSupport", nioCore, nioLocks, logging],
+            name: "CacheCoreTests",
+            dependencies: ["CacheFakes", "CacheCore", "LinuxSupport", nioCore, nioLocks, logging],
             swiftSettings: swiftRules),
         .testTarget(
             name: "DiskStoreTests",
-            dependencies: ["DiskStore", "ThumbnailCache", "LinuxSupport", "CLinux", nioCore, nioLocks, logging],
+            dependencies: ["DiskStore", "CacheCore", "LinuxSupport", "CLinux", nioCore, nioLocks, logging],
             swiftSettings: swiftRules),
         .testTarget(
-            name: "OriginsTests", dependencies: ["Origins", "ThumbnailCache", nioCore], swiftSettings: swiftRules),
+            name: "OriginsTests", dependencies: ["Origins", "CacheCore", nioCore], swiftSettings: swiftRules),
         .testTarget(
             name: "ImageFetcherTests",
             dependencies: [
-                "ImageFetcher", "FetcherProtocol", "Origins", "ThumbnailCache", "SocketLoops", nioCore, nioPosix,
-                nioLocks, logging,
+                "ImageFetcher", "HelperProtocol", "Origins", "CacheCore", "SocketLoops", nioCore, nioPosix, nioLocks,
+                logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(
-            name: "FetcherClientTests",
-            dependencies: [
-                "FetcherClient", "FetcherProtocol", "ThumbnailCache", "LinuxSupport", nioCore, nioLocks, logging,
-            ],
+            name: "HelperClientTests",
+            dependencies: ["HelperClient", "HelperProtocol", "CacheCore", "LinuxSupport", nioCore, nioLocks, logging],
             swiftSettings: swiftRules),
         .target(
             name: "CPictureProbe", path: "Tests/CPictureProbe", cSettings: cRules + glibHeaders,
@@ -273,8 +259,8 @@ let package = Package(
         .testTarget(
             name: "RendererTests",
             dependencies: [
-                "RendererClient", "RendererProtocol", "ThumbnailCache", "CacheFakes", "CPictureProbe", "LinuxSupport",
-                "CLinux", nioCore, nioLocks, logging,
+                "HelperClient", "HelperProtocol", "CacheCore", "CacheFakes", "CPictureProbe", "LinuxSupport", "CLinux",
+                nioCore, nioLocks, logging,
             ],
             exclude: ["Pictures"], swiftSettings: swiftRules),
         .testTarget(
@@ -283,16 +269,16 @@ let package = Package(
         .testTarget(
             name: "DaemonServerTests",
             dependencies: [
-                "CacheFakes", "DaemonServer", "SocketLoops", "ThumbnailCache", "ThumbcacheProtocol", "RESP",
-                nioCore, nioPosix, nioLocks, logging,
+                "CacheFakes", "DaemonServer", "SocketLoops", "CacheCore", "ThumbcacheProtocol", nioCore, nioPosix,
+                nioLocks, logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(
             name: "ThumbcachedTests",
             dependencies: [
                 "CacheFakes", "ProgramSupport", "DaemonServer", "thumbcached", "thumbcachectl", "Thumbcache",
-                "FetcherClient", "FetcherProtocol", "ThumbnailCache", "RESP", "LinuxSupport", nioCore,
-                nioPosix, nioLocks, logging,
+                "HelperClient", "HelperProtocol", "CacheCore", "ThumbcacheProtocol", "LinuxSupport", nioCore, nioPosix,
+                nioLocks, logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(
@@ -340,15 +326,15 @@ if isFuzzing {
     }
     package.targets.append(.target(name: "CFuzzMain", path: "Tests/CFuzzMain", cSettings: cRules))
     let fuzzers: [(name: String, underTest: [Target.Dependency])] = [
-        ("AnswerFuzzer", ["ImageFetcher", "ThumbnailCache"]),
-        ("ConfigurationFuzzer", ["thumbcached", "ThumbnailCache"]),
-        ("DecoderFuzzer", ["RESP", "ThumbcacheProtocol", nioCore]),
-        ("EntryFuzzer", ["DiskStore", "ThumbnailCache", nioCore]),
-        ("FetcherReportFuzzer", ["FetcherProtocol", "RESP", "ThumbnailCache", "LinuxSupport", nioCore]),
-        ("PrinterFuzzer", ["thumbcachectl", "RESP", nioCore]),
-        ("SnifferFuzzer", ["ThumbnailCache", nioCore]),
-        ("TokenAnswerFuzzer", ["ImageFetcher", "ThumbnailCache"]),
-        ("URLFuzzer", ["ImageFetcher", "Origins", "ThumbnailCache", nioCore]),
+        ("AnswerFuzzer", ["ImageFetcher", "CacheCore"]),
+        ("ConfigurationFuzzer", ["thumbcached", "CacheCore"]),
+        ("DecoderFuzzer", ["ThumbcacheProtocol", nioCore]),
+        ("EntryFuzzer", ["DiskStore", "CacheCore", nioCore]),
+        ("FetcherReportFuzzer", ["HelperProtocol", "ThumbcacheProtocol", "CacheCore", "LinuxSupport", nioCore]),
+        ("PrinterFuzzer", ["thumbcachectl", "ThumbcacheProtocol", nioCore]),
+        ("SnifferFuzzer", ["CacheCore", nioCore]),
+        ("TokenAnswerFuzzer", ["ImageFetcher", "CacheCore"]),
+        ("URLFuzzer", ["ImageFetcher", "Origins", "CacheCore", nioCore]),
     ]
     let present = fuzzers.filter {
         FileManager.default.fileExists(atPath: "\(Context.packageDirectory)/Tests/Fuzz/\($0.name)")

@@ -30,9 +30,9 @@ public struct DaemonServer: Sendable {
         return DaemonServer(context: context, listener: listener)
     }
 
-    private static func makeTurns(of loop: SocketLoop, _ latencies: LatencyRecorder) -> NIOLoopBoundBox<LoopTurns> {
+    private static func makeTurns(of loop: SocketLoop, _ latencies: LatencyRecorder) -> NIOLoopBoundBox<LoopScheduler> {
         NIOLoopBoundBox.makeBoxSendingValue(
-            LoopTurns(round: loop.round, latencies: latencies) { work in
+            LoopScheduler(round: loop.round, latencies: latencies) { work in
                 let work = NIOLoopBound(work, eventLoop: loop)
                 loop.execute { work.value() }
             }, eventLoop: loop)
@@ -41,7 +41,7 @@ public struct DaemonServer: Sendable {
     /// Lets a connection in, or tells it why not.
     private static func take(
         _ descriptor: CInt, _ context: ServerContext, _ identify: (CInt) throws -> Peer,
-        _ turns: NIOLoopBoundBox<LoopTurns>?, on loop: SocketLoop
+        _ turns: NIOLoopBoundBox<LoopScheduler>?, on loop: SocketLoop
     ) {
         do {
             let stream = try loop.adopt(descriptor)

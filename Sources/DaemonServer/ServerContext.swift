@@ -1,13 +1,13 @@
+import CacheCore
 import Logging
 import SocketLoops
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// What every connection works with. Made once, where all is wired.
 public final class ServerContext: Sendable {
     let services: CacheServices
     public let sessions: UserSessions
-    public let endingService: EndingService
+    public let invalidationService: InvalidationService
     /// nil where no hook leaves markers.
     let pendingLogouts: PendingLogouts?
     let info: ServerInfo
@@ -22,14 +22,14 @@ public final class ServerContext: Sendable {
     let commands = CommandTable()
 
     public init(
-        services: CacheServices, sessions: UserSessions, endingService: EndingService,
+        services: CacheServices, sessions: UserSessions, invalidationService: InvalidationService,
         pendingLogouts: PendingLogouts? = nil, info: ServerInfo, metrics: ServerMetrics,
         latencies: Latencies, registry: PeerRegistry, loops: SocketLoopGroup,
         limits: @escaping @Sendable () -> ServerLimits, log: Logger
     ) {
         self.services = services
         self.sessions = sessions
-        self.endingService = endingService
+        self.invalidationService = invalidationService
         self.pendingLogouts = pendingLogouts
         self.info = info
         self.metrics = metrics

@@ -1,5 +1,5 @@
+import CacheCore
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// The text of INFO: sections of `name:value` lines, as Redis writes them.
 public struct ServerInfo: Sendable {

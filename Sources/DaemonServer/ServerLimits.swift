@@ -1,4 +1,3 @@
-import RESP
 import ThumbcacheProtocol
 
 /// What one connection, one uid and all of them together may take up.

@@ -1,9 +1,9 @@
+import CacheCore
 import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import ThumbnailCache
 
 /// Images and log-ins in files, as design.md has them.
 ///
@@ -18,7 +18,7 @@ public final class DiskStore: ImageStore {
     /// The markers in the directory that the configuration names; nil where it names none.
     public let logoutMarkers: (any LogoutMarkers)?
     private let algorithms: Algorithms
-    private let crypters: CrypterPool
+    private let ciphers: EntryCipherPool
     public let counters = Counters<StoreEvent>()
     private let locks: NIOLockedValueBox<StoreLocks?>
 
@@ -43,14 +43,15 @@ public final class DiskStore: ImageStore {
             try OpenedStore(configuration, disk: disk, algorithms: algorithms, random: random, now: now(), log: log)
         }
         let signal = MaintenanceSignal()
-        crypters = CrypterPool(algorithms: algorithms)
+        ciphers = EntryCipherPool(algorithms: algorithms)
         epochBase = opened.epochBase
         locks = NIOLockedValueBox(opened.locks)
         state = opened.state
         logoutMarkers = configuration.pendingLogouts.map { PendingDirectory(path: $0, disk: disk, log: log) }
         logins = LoginFiles(
             disk: disk, keys: opened.keys, sessions: opened.sessions, names: opened.names, algorithms: algorithms,
-            reserve: Reserve(disk: disk, directory: opened.keys, whenReleased: signal.retryLater), random: random,
+            reserve: EmergencyReserve(disk: disk, directory: opened.keys, whenReleased: signal.retryLater),
+            random: random,
             counters: counters, log: log)
         images = ImageFiles(
             configuration, disk: disk, users: opened.users, trash: opened.trash, random: random, now: now,
@@ -58,15 +59,15 @@ public final class DiskStore: ImageStore {
         maintenance = Maintenance(logins: logins, images: images, signal: signal, pause: pause, yield: yield, log: log)
     }
 
-    public func load(_ owner: Owner) throws -> (record: LoginRecord, vault: any ImageVault)? {
-        try exclusively(owner, "loading a log-in") { sealedOwner in
-            guard let login = try logins.load(sealedOwner) else {
+    public func load(_ owner: Owner) throws -> (record: LoginRecord, generationStore: any GenerationStore)? {
+        try exclusively(owner, "loading a log-in") { hashedOwner in
+            guard let login = try logins.load(hashedOwner) else {
                 // What was found of it before, when it was still there, is dead now.
-                leaveToTrash(sealedOwner)
+                leaveToTrash(hashedOwner)
                 return nil
             }
-            logins.setLive(sealedOwner, sessionKey: login.keys.sessionKey)
-            return (login.session.login, vault(of: sealedOwner, login.keys, isNew: false))
+            logins.setLive(hashedOwner, sessionKey: login.keys.sessionKey)
+            return (login.session.login, generationStore(of: hashedOwner, login.keys, isNew: false))
         }
     }
 
@@ -74,8 +75,8 @@ public final class DiskStore: ImageStore {
 
     public func users(of uid: UInt32) throws -> [OpaqueID] {
         try storeErrors("listing users") {
-            try logins.owners(of: uid).compactMap { sealedOwner in
-                try logins.locks.withLock(for: sealedOwner) { try logins.load(sealedOwner)?.session.user }
+            try logins.owners(of: uid).compactMap { hashedOwner in
+                try logins.locks.withLock(for: hashedOwner) { try logins.load(hashedOwner)?.session.user }
             }
         }
     }
@@ -88,42 +89,42 @@ public final class DiskStore: ImageStore {
         try storeErrors("making log-ins durable") { try logins.makeDurable(uid) }
     }
 
-    public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault {
-        try exclusively(owner, "logging in") { sealedOwner in
-            let keys = try logins.begin(sealedOwner, SessionRecord(user: owner.user, login: login))
-            leaveToTrash(sealedOwner, except: keys.generation)
-            return vault(of: sealedOwner, keys, isNew: true)
+    public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any GenerationStore {
+        try exclusively(owner, "logging in") { hashedOwner in
+            let keys = try logins.begin(hashedOwner, SessionRecord(user: owner.user, login: login))
+            leaveToTrash(hashedOwner, except: keys.generation)
+            return generationStore(of: hashedOwner, keys, isNew: true)
         }
     }
 
     public func commitSessions(_ owner: Owner, _ login: LoginRecord) throws {
-        try exclusively(owner, "keeping a session") { sealedOwner in
-            try logins.change(sealedOwner, SessionRecord(user: owner.user, login: login))
+        try exclusively(owner, "keeping a session") { hashedOwner in
+            try logins.change(hashedOwner, SessionRecord(user: owner.user, login: login))
         }
     }
 
-    public func commitPurge(_ owner: Owner) throws -> any ImageVault {
-        try exclusively(owner, "purging") { sealedOwner in
+    public func commitPurge(_ owner: Owner) throws -> any GenerationStore {
+        try exclusively(owner, "purging") { hashedOwner in
             // The new key is durable before the old one is destroyed (LoginFiles.write). When the images go promises
             // nothing: without a receipt they may be missing, and behind it no key opens them.
             let keys: KeyFile
             do {
-                keys = try logins.renew(sealedOwner)
+                keys = try logins.renew(hashedOwner)
             } catch let error as SystemError where error.isNoSpace {
                 // The closed generation will never be served again: its images make the room that its end needs (F4).
-                try deleteImages(of: sealedOwner)
-                keys = try logins.renew(sealedOwner)
+                try deleteImages(of: hashedOwner)
+                keys = try logins.renew(hashedOwner)
             }
-            return vault(of: sealedOwner, keys, isNew: true)
+            return generationStore(of: hashedOwner, keys, isNew: true)
         }
     }
 
     public func commitLogout(_ owner: Owner) throws {
-        try exclusively(owner, "logging out") { sealedOwner in
-            // With a vault about, whoever closed it discards it; without one nobody would.
-            let hasVault = logins.isLive(sealedOwner)
-            try logins.end(sealedOwner)
-            if !hasVault { leaveToTrash(sealedOwner) }
+        try exclusively(owner, "logging out") { hashedOwner in
+            // With a generation store about, whoever closed it discards it; without one nobody would.
+            let hasGenerationStore = logins.isLive(hashedOwner)
+            try logins.end(hashedOwner)
+            if !hasGenerationStore { leaveToTrash(hashedOwner) }
         }
     }
 
@@ -160,10 +161,10 @@ public final class DiskStore: ImageStore {
     private func endEveryLogin() throws -> Int {
         var count = 0
         for uid in try logins.uids() {
-            for sealedOwner in try logins.owners(of: uid) {
-                try logins.locks.withLock(for: sealedOwner) {
-                    try logins.end(sealedOwner)
-                    leaveToTrash(sealedOwner)
+            for hashedOwner in try logins.owners(of: uid) {
+                try logins.locks.withLock(for: hashedOwner) {
+                    try logins.end(hashedOwner)
+                    leaveToTrash(hashedOwner)
                 }
                 count += 1
             }
@@ -192,7 +193,7 @@ public final class DiskStore: ImageStore {
     /// - Parameter rest: seconds until it begins with the sweep.
     public func start(after rest: Double = 0) throws { try maintenance.startThread(after: rest) }
 
-    /// Ends the maintenance thread and gives up the locks. The vaults must be closed or idle.
+    /// Ends the maintenance thread and gives up the locks. The generation stores must be closed or idle.
     public func shutdown() {
         maintenance.stop()
         logins.forgetKeys()
@@ -200,29 +201,29 @@ public final class DiskStore: ImageStore {
     }
 
     private func exclusively<Result>(
-        _ owner: Owner, _ attempt: String, _ body: (SealedOwner) throws -> Result
+        _ owner: Owner, _ attempt: String, _ body: (HashedOwner) throws -> Result
     ) throws -> Result {
         try storeErrors(attempt) {
-            let sealedOwner = try logins.sealedOwner(owner)
-            return try logins.locks.withLock(for: sealedOwner) { try body(sealedOwner) }
+            let hashedOwner = try logins.hashedOwner(owner)
+            return try logins.locks.withLock(for: hashedOwner) { try body(hashedOwner) }
         }
     }
 
     /// The log-in is gone, whatever becomes of its images: the sweep finds what stays.
-    func leaveToTrash(_ sealedOwner: SealedOwner, except living: GenerationID? = nil) {
+    func leaveToTrash(_ hashedOwner: HashedOwner, except living: GenerationID? = nil) {
         images.log.attempt("a dead generation could not be moved to the trash") {
-            try images.discardAll(of: sealedOwner, except: living)
+            try images.discardAll(of: hashedOwner, except: living)
         }
     }
 
-    private func vault(of sealedOwner: SealedOwner, _ keys: KeyFile, isNew: Bool) -> Vault {
-        let generation = images.generation(keys.generation, of: sealedOwner, isNew: isNew)
-        return Vault(generation: generation, key: keys.imageKey, files: images, crypters: crypters)
+    private func generationStore(of hashedOwner: HashedOwner, _ keys: KeyFile, isNew: Bool) -> DiskGenerationStore {
+        let generation = images.generation(keys.generation, of: hashedOwner, isNew: isNew)
+        return DiskGenerationStore(generation: generation, key: keys.imageKey, files: images, ciphers: ciphers)
     }
 
-    private func deleteImages(of sealedOwner: SealedOwner) throws {
-        guard let keys = try logins.keyFile(of: sealedOwner) else { return }
-        try images.discard(images.generation(keys.generation, of: sealedOwner, isNew: false))
+    private func deleteImages(of hashedOwner: HashedOwner) throws {
+        guard let keys = try logins.keyFile(of: hashedOwner) else { return }
+        try images.discard(images.generation(keys.generation, of: hashedOwner, isNew: false))
         _ = try images.trash.emptySome(budget: 8 * Eviction.batch)
     }
 }

@@ -1,6 +1,6 @@
+import CacheCore
 import LinuxSupport
 import Logging
-import ThumbnailCache
 
 /// Why the store does not start, or cannot be inspected: a sentence that says what was wrong, where, and what would be
 /// right.

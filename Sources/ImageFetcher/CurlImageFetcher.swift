@@ -1,14 +1,14 @@
 import CCurl
 import CDNS
-import FetcherProtocol
+import CacheCore
 import Glibc
+import HelperProtocol
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import Origins
 import SocketLoops
-import ThumbnailCache
 
 /// Downloads images and renews access tokens with libcurl, on one thread of its own.
 ///
@@ -67,7 +67,7 @@ public final class CurlImageFetcher {
         }
     }
 
-    /// Ends every download with ``DownloadFailure/shuttingDown`` and the thread after them. Returns when it has ended:
+    /// Ends every download with ``CacheFailure/shuttingDown`` and the thread after them. Returns when it has ended:
     /// idle connections are closed, and no `onEnd` runs any more. Idempotent; not to be called from an `onEnd`.
     public func shutdown() {
         scheduler.stop()
@@ -103,8 +103,8 @@ public final class CurlImageFetcher {
 
 extension CurlImageFetcher: TokenFetching {
     public func refresh(
-        _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TokenFailure>) -> Void
-    ) throws(TokenFailure) -> any DownloadHandle {
+        _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TransferFailure>) -> Void
+    ) throws(TransferFailure) -> any DownloadHandle {
         let url: WebURL
         do {
             url = try WebURL(asCurl: request.endpoint.url)

@@ -1,4 +1,4 @@
-import ThumbnailCache
+import CacheCore
 
 /// The URLs that clients may name, as an origin's `allow` entries have it (F57).
 ///

@@ -1,4 +1,4 @@
-import ThumbnailCache
+import CacheCore
 
 extension Federation {
     /// Whether this build can look up SRV records.

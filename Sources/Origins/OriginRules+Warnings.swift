@@ -1,4 +1,4 @@
-import ThumbnailCache
+import CacheCore
 
 extension OriginRules {
     /// What an origin can be configured to be and hardly is meant to be: each with its key, and what would be right.

@@ -1,8 +1,8 @@
 import COpenSSL
+import CacheCore
 import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
-import ThumbnailCache
 
 /// What is wrong with an origin's configuration.
 public struct OriginError: Error, Sendable, Equatable, CustomStringConvertible {
@@ -91,10 +91,12 @@ package struct OriginRules: Sendable {
     }
 
     /// The target that a client's request leads to.
-    package func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(CacheFailure) -> DownloadTarget
+    package func target(origin: Origin, user: OpaqueID, imageKey: ImageKey, url: String?) throws(CacheFailure)
+        -> DownloadTarget
     {
         guard let url else {
-            return try target(user: user, slot.profile, size: slot.size == 0 ? origin.defaultSize : slot.size)
+            return try target(
+                user: user, imageKey.profile, size: imageKey.size == 0 ? origin.defaultSize : imageKey.size)
         }
         let named = try WebURL(url)
         try allow.check(named)

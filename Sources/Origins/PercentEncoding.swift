@@ -1,5 +1,5 @@
+import CacheCore
 import LinuxSupport
-import ThumbnailCache
 
 /// A set of ASCII characters. Asked for each byte of each URL, so it is two words and not a table of hashes.
 package struct CharacterClass: Sendable {

@@ -1,4 +1,4 @@
-import ThumbnailCache
+import CacheCore
 
 /// The parts of an absolute http or https URL, as they are written.
 package struct URLParts {

@@ -1,4 +1,4 @@
-import ThumbnailCache
+import CacheCore
 
 /// An absolute http or https URL in one form: equal URLs are equal strings.
 ///

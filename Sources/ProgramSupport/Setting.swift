@@ -12,7 +12,7 @@ public struct Setting<Root>: Sendable {
     public let bounds: [SettingBound]
     /// Reads a value into its field. Throws a ``SettingError``.
     public let read: @Sendable (TOMLNode, inout Root) throws(SettingError) -> Void
-    /// See ``SettingKind/caution``.
+    /// See ``SettingParser/caution``.
     public let caution: @Sendable (TOMLNode) -> String?
     /// Copies the value from one root into another.
     public let copy: @Sendable (Root, inout Root) -> Void
@@ -26,7 +26,7 @@ public struct Setting<Root>: Sendable {
     }
 
     public init<Value: Sendable>(
-        _ name: String, _ field: any WritableKeyPath<Root, Value> & Sendable, _ kind: SettingKind<Value>,
+        _ name: String, _ field: any WritableKeyPath<Root, Value> & Sendable, _ kind: SettingParser<Value>,
         _ bounds: [SettingBound] = [], isReloadable: Bool = false
     ) {
         self.name = name

@@ -2,7 +2,7 @@ import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
-import RESP
+import ThumbcacheProtocol
 
 /// Log records on standard error: one line, one write. Handed to each logger; nothing is registered globally.
 ///

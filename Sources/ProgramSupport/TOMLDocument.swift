@@ -1,5 +1,5 @@
-import RESP
 import TOMLKit
+import ThumbcacheProtocol
 
 /// A value of a TOML document.
 ///

@@ -1,4 +1,4 @@
-import RESP
+import ThumbcacheProtocol
 
 /// A document that is read although lines of it may not be TOML: each mistake is named and repaired, so that one reading
 /// names all mistakes.

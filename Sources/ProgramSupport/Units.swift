@@ -1,5 +1,5 @@
 import LinuxSupport
-import RESP
+import ThumbcacheProtocol
 
 extension Quantity {
     /// All units for an error message, the smallest first.

@@ -2,7 +2,7 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
-import RESP
+import ThumbcacheProtocol
 
 /// A client of thumbcached, the cache of profile pictures that ends when its user logs out.
 ///

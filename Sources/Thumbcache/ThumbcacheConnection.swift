@@ -1,5 +1,5 @@
 import NIOConcurrencyHelpers
-import RESP
+import ThumbcacheProtocol
 
 /// One connection, lent to the body of ``ThumbcacheClient/withConnection(_:)``. Commands are done in the order in which
 /// they are sent; a later one sees what an earlier LOGIN, LOGOUT, PURGE or PUT did.

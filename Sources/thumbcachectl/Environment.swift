@@ -1,8 +1,8 @@
 import Glibc
 import LinuxSupport
 import NIOCore
-import RESP
 @_spi(Wire) import Thumbcache
+import ThumbcacheProtocol
 
 /// The world as a command sees it.
 struct Environment {

@@ -1,6 +1,6 @@
 import CLinux
-import FetcherProtocol
 import Glibc
+import HelperProtocol
 import ImageFetcher
 import LinuxSupport
 import Logging

@@ -1,10 +1,10 @@
-import FetcherProtocol
+import CacheCore
 import Glibc
+import HelperProtocol
 import ImageFetcher
 import LinuxSupport
 import NIOCore
 import SocketLoops
-import ThumbnailCache
 
 /// Does what the daemon asks for, and says what came of it. On the downloads' loop alone.
 final class FetcherService: StreamHandler {
@@ -73,7 +73,7 @@ final class FetcherService: StreamHandler {
         let request = TokenRequest(
             uid: refresh.uid, origin: origin, endpoint: refresh.endpoint, refreshToken: refresh.refreshToken)
         let bound = NIOLoopBound(self, eventLoop: loop)
-        do throws(TokenFailure) {
+        do throws(TransferFailure) {
             tasks[id] = try fetcher.refresh(request) { result in
                 bound.value.tasks[id] = nil
                 bound.value.say(.token(id, result))

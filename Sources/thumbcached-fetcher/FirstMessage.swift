@@ -1,5 +1,5 @@
-import FetcherProtocol
 import Glibc
+import HelperProtocol
 import LinuxSupport
 import NIOCore
 

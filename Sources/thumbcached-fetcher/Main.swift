@@ -1,7 +1,7 @@
 import ArgumentParser
 import CLinux
-import FetcherProtocol
 import Glibc
+import HelperProtocol
 import LinuxSupport
 import ProgramSupport
 import ThumbcacheProtocol

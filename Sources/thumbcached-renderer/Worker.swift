@@ -1,10 +1,10 @@
 import CLinux
 import CRenderer
 import Glibc
+import HelperProtocol
 import LinuxSupport
 import NIOCore
 import ProgramSupport
-import RendererProtocol
 
 /// A process that makes renditions of one user's pictures, one after another, and has given up everything else before
 /// the first byte of one arrives.

@@ -4,7 +4,6 @@ import Glibc
 import LinuxSupport
 import Logging
 import ProgramSupport
-import RESP
 import ThumbcacheProtocol
 
 /// The command line: `thumbcached [--config FILE] [--check-config] [--log-level L] [--version]`.

@@ -1,4 +1,4 @@
-import ThumbnailCache
+import CacheCore
 
 extension CacheFailure {
     /// Which failure it is, with its reason, as a test tells it. What people read is the description.

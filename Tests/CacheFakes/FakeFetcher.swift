@@ -1,12 +1,12 @@
+import CacheCore
 import NIOConcurrencyHelpers
 import NIOCore
-import ThumbnailCache
 
 /// A fetcher whose downloads the test ends by hand.
 public final class FakeFetcher: ImageFetching {
     private struct State {
         var downloads: [FakeDownload] = []
-        var refusal: DownloadFailure?
+        var refusal: CacheFailure?
         var isBusy = false
         var answer: (@Sendable (Download) -> DownloadOutcome?)?
         var answersOn: (any BlockingPool)?
@@ -31,7 +31,7 @@ public final class FakeFetcher: ImageFetching {
     }
 
     /// While set, no download starts.
-    public var refusal: DownloadFailure? {
+    public var refusal: CacheFailure? {
         get { state.withLockedValue { $0.refusal } }
         set { state.withLockedValue { $0.refusal = newValue } }
     }
@@ -69,15 +69,17 @@ public final class FakeFetcher: ImageFetching {
 
     /// Fills in `{profile}`, `{user}` and `{size}` as they are. A named URL must begin with an `allow` entry or with
     /// what the template has before its first placeholder.
-    public func target(origin: Origin, user: OpaqueID, slot: Slot, url: String?) throws(TargetError) -> DownloadTarget {
+    public func target(origin: Origin, user: OpaqueID, imageKey: ImageKey, url: String?) throws(CacheFailure)
+        -> DownloadTarget
+    {
         if let url {
             guard (origin.allow + [Self.base(origin.url)]).contains(where: { url.hasPrefix($0) }) else {
                 throw .denied("that URL is not under any allow entry of origin \(origin.name)")
             }
             return DownloadTarget(url: url, isNamedByClient: true)
         }
-        let size = slot.size == 0 ? origin.defaultSize : slot.size
-        let values = ["{profile}": slot.profile.text, "{user}": user.text, "{size}": "\(size)"]
+        let size = imageKey.size == 0 ? origin.defaultSize : imageKey.size
+        let values = ["{profile}": imageKey.profile.text, "{user}": user.text, "{size}": "\(size)"]
         func filled(_ template: String) -> String {
             values.reduce(template) {
                 $0.split(separator: $1.key, omittingEmptySubsequences: false).joined(separator: $1.value)
@@ -96,7 +98,7 @@ public final class FakeFetcher: ImageFetching {
 
     public func start(
         _ request: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
-    ) throws(DownloadFailure) -> any DownloadHandle {
+    ) throws(CacheFailure) -> any DownloadHandle {
         let download = FakeDownload(request: request, onEnd: onEnd, log: log)
         let (refusal, answer, pool) = state.withLockedValue { ($0.refusal, $0.answer, $0.answersOn) }
         if let refusal { throw refusal }

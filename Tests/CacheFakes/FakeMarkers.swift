@@ -1,5 +1,5 @@
+import CacheCore
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 /// A watch whose changes a test reports.
 public final class FakeMarkerWatch: LogoutMarkerWatch {
@@ -47,7 +47,7 @@ public final class FakeMarkers: LogoutMarkers {
 
     private struct State {
         var present: [LogoutMarker] = []
-        var honoured: Set<LogoutMarker> = []
+        var processed: Set<LogoutMarker> = []
         var gates: [Step: Gate] = [:]
         var failures: [Step: Int] = [:]
         var looks = 0
@@ -62,8 +62,8 @@ public final class FakeMarkers: LogoutMarkers {
         state.withLockedValue { $0.present.append(LogoutMarker(uid: uid, name: name)) }
     }
 
-    /// Those that were honoured and removed, by name, sorted.
-    public var honoured: [String] { state.withLockedValue { $0.honoured.map(\.name).sorted() } }
+    /// Those that were processed and removed, by name, sorted.
+    public var processed: [String] { state.withLockedValue { $0.processed.map(\.name).sorted() } }
 
     /// How often somebody looked what is pending.
     public var looks: Int { state.withLockedValue { $0.looks } }
@@ -89,11 +89,11 @@ public final class FakeMarkers: LogoutMarkers {
         return found
     }
 
-    public func remove(_ honoured: [LogoutMarker]) throws {
+    public func remove(_ processed: [LogoutMarker]) throws {
         try pass(.remove)
         state.withLockedValue { state in
-            state.present.removeAll { honoured.contains($0) }
-            state.honoured.formUnion(honoured)
+            state.present.removeAll { processed.contains($0) }
+            state.processed.formUnion(processed)
         }
     }
 

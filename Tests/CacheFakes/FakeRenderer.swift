@@ -1,13 +1,13 @@
+import CacheCore
 import NIOConcurrencyHelpers
 import NIOCore
-import ThumbnailCache
 
 /// Makes pictures of which only the label says what they were made of: `bob@64`. At once, or when a test says so.
 public final class FakeRenderer: ImageRendering {
     /// A picture that was asked for.
     public struct Request: Sendable {
         public let source: String
-        public let wish: RenditionWish
+        public let wish: RenditionOptions
         public let uid: UInt32
         fileprivate let isWanted: @Sendable () -> Bool
         fileprivate let onEnd: @Sendable (Result<ByteBuffer, RenditionFailure>) -> Void
@@ -56,7 +56,7 @@ public final class FakeRenderer: ImageRendering {
     }
 
     public func render(
-        _ source: ByteBuffer, _ wish: RenditionWish, for uid: UInt32, isWanted: @escaping @Sendable () -> Bool,
+        _ source: ByteBuffer, _ wish: RenditionOptions, for uid: UInt32, isWanted: @escaping @Sendable () -> Bool,
         onEnd: @escaping @Sendable (Result<ByteBuffer, RenditionFailure>) -> Void
     ) {
         let request = Request(

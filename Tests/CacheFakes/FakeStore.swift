@@ -1,6 +1,6 @@
+import CacheCore
 import NIOConcurrencyHelpers
 import NIOCore
-import ThumbnailCache
 
 /// A store in memory. Every step can be held at a gate, made to fail and counted, and is written down in a log; what it
 /// keeps outlives it, so that a test can start again on the same disk.
@@ -9,7 +9,7 @@ public final class FakeStore: ImageStore {
     public enum Step: String, Sendable {
         case load, uids, users, countUsers, makeDurable, commitLogin, commitSessions, commitPurge, commitLogout
         case read, readCached, sizes, remove, drop
-        /// A look that does not wait has seen what there is, and has left the vault. Cannot fail.
+        /// A look that does not wait has seen what there is, and has left the generation store. Cannot fail.
         case cachedReadEnded
         /// A write has begun.
         case seal
@@ -17,7 +17,7 @@ public final class FakeStore: ImageStore {
         case appear
         /// A write that has appeared makes room behind itself; nothing waits for it to end. Cannot fail.
         case makeRoom
-        /// A vault refuses new work from here on and waits for what has begun. Cannot fail.
+        /// A generation store refuses new work from here on and waits for what has begun. Cannot fail.
         case close
         /// Its keys are wiped. Cannot fail.
         case wipe
@@ -41,7 +41,7 @@ public final class FakeStore: ImageStore {
 
         struct Contents {
             var logins: [Owner: Login] = [:]
-            var images: [Int: [Slot: Kept]] = [:]
+            var images: [Int: [ImageKey: Kept]] = [:]
             var lastGeneration = 0
         }
 
@@ -60,7 +60,7 @@ public final class FakeStore: ImageStore {
     let isCounted: Bool
     private let state = NIOLockedValueBox(State())
     private let pageCache = NIOLockedValueBox(false)
-    private let vaults = NIOLockedValueBox<[Owner: FakeVault]>([:])
+    private let generationStores = NIOLockedValueBox<[Owner: FakeGenerationStore]>([:])
 
     public convenience init(log: EventLog = EventLog()) {
         self.init(startNumber: 1, disk: Disk(), log: log, isCounted: true)
@@ -168,7 +168,7 @@ public final class FakeStore: ImageStore {
 
     public var epochBase: UInt64 { startNumber << 32 }
 
-    public func load(_ owner: Owner) throws -> (record: LoginRecord, vault: any ImageVault)? {
+    public func load(_ owner: Owner) throws -> (record: LoginRecord, generationStore: any GenerationStore)? {
         if let late = try pass(.load) { throw late }
         guard let login = disk.contents.withLockedValue({ $0.logins[owner] }) else { return nil }
         return (login.record, open(owner, login.generation))
@@ -196,7 +196,7 @@ public final class FakeStore: ImageStore {
         if let late = try pass(.makeDurable) { throw late }
     }
 
-    public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any ImageVault {
+    public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any GenerationStore {
         let late = try pass(.commitLogin)
         let generation = disk.contents.withLockedValue { contents in
             if contents.logins[owner] != nil { violation("commitLogin of an owner who is logged in") }
@@ -217,7 +217,7 @@ public final class FakeStore: ImageStore {
         if let late { throw late }
     }
 
-    public func commitPurge(_ owner: Owner) throws -> any ImageVault {
+    public func commitPurge(_ owner: Owner) throws -> any GenerationStore {
         mustBeClosed(owner, before: .commitPurge)
         let late = try pass(.commitPurge)
         let generation = disk.contents.withLockedValue { contents in
@@ -241,16 +241,16 @@ public final class FakeStore: ImageStore {
         SampleImage.digest(of: image)
     }
 
-    private func open(_ owner: Owner, _ generation: Int) -> FakeVault {
-        let vault = FakeVault(store: self, owner: owner, generation: generation)
-        let earlier = vaults.withLockedValue { $0.updateValue(vault, forKey: owner) }
+    private func open(_ owner: Owner, _ generation: Int) -> FakeGenerationStore {
+        let generationStore = FakeGenerationStore(store: self, owner: owner, generation: generation)
+        let earlier = generationStores.withLockedValue { $0.updateValue(generationStore, forKey: owner) }
         if let earlier, !earlier.isWiped { violation("a vault was opened while an earlier one had its keys") }
-        return vault
+        return generationStore
     }
 
     private func mustBeClosed(_ owner: Owner, before step: Step) {
-        guard let vault = vaults.withLockedValue({ $0[owner] }) else { return }
-        if !vault.isWiped { violation("\(step) before the keys of the old generation were wiped") }
+        guard let generationStore = generationStores.withLockedValue({ $0[owner] }) else { return }
+        if !generationStore.isWiped { violation("\(step) before the keys of the old generation were wiped") }
     }
 
     /// Whether a generation is the one that the owner's key file names.

@@ -1,12 +1,12 @@
+import CacheCore
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 /// A token endpoint whose answers the test gives by hand.
 public final class FakeTokenEndpoint: TokenFetching {
     private struct State {
         var requests: [FakeTokenRequest] = []
-        var refusal: TokenFailure?
-        var answer: (@Sendable (TokenRequest) -> Result<TokenGrant, TokenFailure>)?
+        var refusal: TransferFailure?
+        var answer: (@Sendable (TokenRequest) -> Result<TokenGrant, TransferFailure>)?
     }
 
     private let state = NIOLockedValueBox(State())
@@ -21,13 +21,13 @@ public final class FakeTokenEndpoint: TokenFetching {
     public var requests: [FakeTokenRequest] { state.withLockedValue { $0.requests } }
 
     /// While set, no request starts.
-    public var refusal: TokenFailure? {
+    public var refusal: TransferFailure? {
         get { state.withLockedValue { $0.refusal } }
         set { state.withLockedValue { $0.refusal = newValue } }
     }
 
     /// While set, a request has ended before `refresh` returns.
-    public var answer: (@Sendable (TokenRequest) -> Result<TokenGrant, TokenFailure>)? {
+    public var answer: (@Sendable (TokenRequest) -> Result<TokenGrant, TransferFailure>)? {
         get { state.withLockedValue { $0.answer } }
         set { state.withLockedValue { $0.answer = newValue } }
     }
@@ -36,8 +36,8 @@ public final class FakeTokenEndpoint: TokenFetching {
     public func forgetRequests() { state.withLockedValue { $0.requests = [] } }
 
     public func refresh(
-        _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TokenFailure>) -> Void
-    ) throws(TokenFailure) -> any DownloadHandle {
+        _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TransferFailure>) -> Void
+    ) throws(TransferFailure) -> any DownloadHandle {
         let made = FakeTokenRequest(request: request, onEnd: onEnd, log: log)
         let (refusal, answer) = state.withLockedValue { ($0.refusal, $0.answer) }
         if let refusal { throw refusal }
@@ -50,12 +50,12 @@ public final class FakeTokenEndpoint: TokenFetching {
 /// A token request under way, until the test ends it; also after it was cancelled, which the protocol allows.
 public final class FakeTokenRequest: DownloadHandle {
     public let request: TokenRequest
-    private let onEnd: @Sendable (Result<TokenGrant, TokenFailure>) -> Void
+    private let onEnd: @Sendable (Result<TokenGrant, TransferFailure>) -> Void
     private let log: EventLog
     private let wasCancelled = NIOLockedValueBox(false)
 
     init(
-        request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TokenFailure>) -> Void, log: EventLog
+        request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TransferFailure>) -> Void, log: EventLog
     ) {
         self.request = request
         self.onEnd = onEnd
@@ -64,7 +64,7 @@ public final class FakeTokenRequest: DownloadHandle {
 
     public var isCancelled: Bool { wasCancelled.withLockedValue { $0 } }
 
-    public func end(_ outcome: Result<TokenGrant, TokenFailure>) { onEnd(outcome) }
+    public func end(_ outcome: Result<TokenGrant, TransferFailure>) { onEnd(outcome) }
 
     public func cancel() {
         wasCancelled.withLockedValue { $0 = true }

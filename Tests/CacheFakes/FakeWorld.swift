@@ -1,5 +1,5 @@
+import CacheCore
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 /// All that a cache is handed, made of fakes, with the settings in a box that a test may change.
 public final class FakeWorld: Sendable {
@@ -37,7 +37,7 @@ public final class FakeWorld: Sendable {
     ///   - writes: how much may wait to be written.
     public init(
         store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(),
-        lifecycle: any BlockingPool = ImmediatePool(), endings: (any BlockingPool)? = nil,
+        lifecycle: any BlockingPool = ImmediatePool(), invalidations: (any BlockingPool)? = nil,
         tasks: any TaskExecutor = globalConcurrentExecutor, memory: Int = 1 << 20, time: ManualTime = ManualTime(),
         yield: @escaping YieldToOthers = {}, writes: WriteBehind.Limits? = nil,
         budget: MemoryBudget = MemoryBudget(), renderer: FakeRenderer? = nil,
@@ -58,7 +58,7 @@ public final class FakeWorld: Sendable {
         self.services = CacheServices(
             store: self.store, fetcher: fetcher, tokens: tokens, renderer: renderer,
             memory: MemoryTier(capacity: memory), budget: budget, disk: disk, writes: behind, lifecycle: lifecycle,
-            endings: endings ?? lifecycle,
+            invalidations: invalidations ?? lifecycle,
             tasks: tasks, time: time, framing: .bare, counters: CacheCounters(), events: EventHub(),
             yield: yield,
             settings: { box.withLockedValue { $0 } })

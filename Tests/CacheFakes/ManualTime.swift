@@ -1,5 +1,5 @@
+import CacheCore
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 /// Time that passes when the test says so: a wall clock that can be set, and timers that fire while it advances.
 public final class ManualTime: Timekeeping {

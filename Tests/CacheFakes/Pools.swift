@@ -1,6 +1,6 @@
+import CacheCore
 import Foundation
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 /// Runs work at once, on the caller's thread: a test then reads as one sequence.
 public struct ImmediatePool: BlockingPool {
@@ -44,7 +44,7 @@ public final class ThreadPool: BlockingPool {
     private final class Queue: Sendable {
         private struct Work {
             var pieces: [@Sendable () -> Void] = []
-            var isEnding = false
+            var isInvalidating = false
         }
 
         private let work = NIOLockedValueBox(Work())
@@ -59,7 +59,7 @@ public final class ThreadPool: BlockingPool {
 
         func end() {
             hasSomething.lock()
-            work.withLockedValue { $0.isEnding = true }
+            work.withLockedValue { $0.isInvalidating = true }
             hasSomething.unlock(withValue: true)
         }
 
@@ -68,7 +68,7 @@ public final class ThreadPool: BlockingPool {
             hasSomething.lock(whenValue: true)
             let (piece, isMore) = work.withLockedValue { work in
                 let piece = work.pieces.isEmpty ? nil : work.pieces.removeFirst()
-                return (piece, work.isEnding || !work.pieces.isEmpty)
+                return (piece, work.isInvalidating || !work.pieces.isEmpty)
             }
             hasSomething.unlock(withValue: isMore)
             return piece

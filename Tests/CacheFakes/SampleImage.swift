@@ -1,5 +1,5 @@
+import CacheCore
 import NIOCore
-import ThumbnailCache
 
 /// Small images that differ by their label: a whole PNG header, then the label, then padding.
 public enum SampleImage {

@@ -1,7 +1,7 @@
 import Testing
 
+@testable import CacheCore
 @testable import DaemonServer
-@testable import ThumbnailCache
 
 @Suite struct ServerInfoTests {
     private static let info = ServerInfo([

@@ -1,5 +1,5 @@
+import CacheCore
 import Testing
-import ThumbnailCache
 
 @testable import Origins
 
@@ -37,11 +37,12 @@ import ThumbnailCache
 
     @Test func `a link that federates has the domain of each address with it, and the others have not`() throws {
         var origin = origin()
-        origin.then = [OriginLink(url: "https://b.example/{profile_md5}")]
+        origin.then = [Upstream(url: "https://b.example/{profile_md5}")]
         let rules = try OriginRules(origin)
         func target(_ profile: String, url: String? = nil) throws -> DownloadTarget {
             try rules.target(
-                origin: origin, user: OpaqueID("alice"), slot: Slot(profile: OpaqueID(profile), size: 0), url: url)
+                origin: origin, user: OpaqueID("alice"), imageKey: ImageKey(profile: OpaqueID(profile), size: 0),
+                url: url)
         }
         let bob = try target("bob@friends.example")
         #expect(bob.federatedDomain == "friends.example" && bob.others.map(\.federatedDomain) == [nil])
@@ -50,7 +51,8 @@ import ThumbnailCache
 
         origin.allow = ["https://central.example/"]
         let named = try OriginRules(origin).target(
-            origin: origin, user: OpaqueID("alice"), slot: Slot(profile: OpaqueID("bob@friends.example"), size: 0),
+            origin: origin, user: OpaqueID("alice"),
+            imageKey: ImageKey(profile: OpaqueID("bob@friends.example"), size: 0),
             url: "https://central.example/avatar/00")
         #expect(named.isNamedByClient && named.federatedDomain == nil)
     }
@@ -79,7 +81,7 @@ import ThumbnailCache
         isFirst: Bool, other: String
     ) throws {
         var origin = isFirst ? origin() : Origin(name: "default", url: Self.url)
-        origin.then = [OriginLink(url: "https://b.example/{profile}"), OriginLink(url: other)]
+        origin.then = [Upstream(url: "https://b.example/{profile}"), Upstream(url: other)]
         if !isFirst { origin.then[1].federation = .libravatar }
         #expect {
             _ = try OriginRules(origin)
@@ -90,7 +92,7 @@ import ThumbnailCache
         // Another digest is another URL, and equal links without federation are one.
         origin.then[1].url = "https://central.example/avatar/{profile_md5}?s={size}&d=404"
         _ = try OriginRules(origin)
-        (origin.federation, origin.then[1]) = (.none, OriginLink(url: Self.url))
+        (origin.federation, origin.then[1]) = (.none, Upstream(url: Self.url))
         _ = try OriginRules(origin)
     }
 
@@ -100,7 +102,7 @@ import ThumbnailCache
         var withProxy = origin()
         withProxy.proxy = "socks5h://proxy.example"
         var further = Origin(name: "default", url: "https://a.example/{profile}")
-        further.then = [OriginLink(url: Self.url)]
+        further.then = [Upstream(url: Self.url)]
         further.then[0].federation = .libravatar
         further.then[0].showsToken = true
         for (origin, key) in [

@@ -1,6 +1,6 @@
+import CacheCore
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import Origins
 
@@ -9,7 +9,7 @@ import ThumbnailCache
         _ origin: Origin, _ profile: String = "bob", size: UInt16 = 0, user: String = "alice", url: String? = nil
     ) throws -> DownloadTarget {
         try OriginRules(origin).target(
-            origin: origin, user: OpaqueID(user), slot: Slot(profile: OpaqueID(profile), size: size), url: url)
+            origin: origin, user: OpaqueID(user), imageKey: ImageKey(profile: OpaqueID(profile), size: size), url: url)
     }
 
     @Test(arguments: [
@@ -59,11 +59,11 @@ import ThumbnailCache
         for template in templates {
             let rules = try OriginRules(.test(url: template))
             for id in ids {
-                let slot = Slot(profile: OpaqueID(ByteBuffer(bytes: id)))
+                let imageKey = ImageKey(profile: OpaqueID(ByteBuffer(bytes: id)))
                 let target: DownloadTarget
                 do {
                     target = try rules.target(
-                        origin: .test(url: template), user: OpaqueID("alice"), slot: slot, url: nil)
+                        origin: .test(url: template), user: OpaqueID("alice"), imageKey: imageKey, url: nil)
                 } catch {
                     // Segments of dots alone.
                     #expect(id.allSatisfy { $0 == 0x2E })
@@ -98,7 +98,7 @@ import ThumbnailCache
         #expect {
             try target(.test(url: template), profile)
         } throws: { error in
-            guard case .invalid(let sentence)? = error as? TargetError else { return false }
+            guard case .invalid(let sentence)? = error as? CacheFailure else { return false }
             return !sentence.contains("aaaa")
         }
     }
@@ -199,7 +199,7 @@ import ThumbnailCache
         #expect {
             try target(.test(allow: allow), url: url)
         } throws: { error in
-            if case .denied(let sentence)? = error as? TargetError { !sentence.isEmpty } else { false }
+            if case .denied(let sentence)? = error as? CacheFailure { !sentence.isEmpty } else { false }
         }
     }
 
@@ -207,7 +207,7 @@ import ThumbnailCache
 
     private func chain(_ urls: String...) -> Origin {
         var origin = Origin.test(url: urls[0])
-        origin.then = urls.dropFirst().map { OriginLink(url: $0) }
+        origin.then = urls.dropFirst().map { Upstream(url: $0) }
         return origin
     }
 
@@ -226,7 +226,7 @@ import ThumbnailCache
         let links = chain("https://a.example/{profile}", "https://b.example/{profile_md5}")
         let other = try target(links, "..")
         #expect(other.url.hasPrefix("https://b.example/") && other.others.isEmpty)
-        #expect(throws: TargetError.self) {
+        #expect(throws: CacheFailure.self) {
             try target(chain("https://a.example/{profile}", "https://b.example/{user}/{profile}"), "..")
         }
     }
@@ -256,13 +256,13 @@ import ThumbnailCache
     }
 
     @Test func `I8: an origin has eight links at most, and a bad one is named`() throws {
-        let many = Array(repeating: OriginLink(url: "https://b.example/{profile}"), count: 8)
+        let many = Array(repeating: Upstream(url: "https://b.example/{profile}"), count: 8)
         var origin = Origin.test()
         origin.then = Array(many.dropLast())
         #expect(throws: Never.self) { try OriginRules(origin) }
         origin.then = many
         #expect { try OriginRules(origin) } throws: { ($0 as? OriginError)?.key == "then" }
-        origin.then = [OriginLink(url: "https://b.example/{nonsense}")]
+        origin.then = [Upstream(url: "https://b.example/{nonsense}")]
         #expect { try OriginRules(origin) } throws: { ($0 as? OriginError)?.key == "then[0].url" }
     }
 
@@ -271,7 +271,7 @@ import ThumbnailCache
         #expect {
             try target(.test(allow: ["https://cdn.example.org"]), url: url)
         } throws: { error in
-            if case .invalid? = error as? TargetError { true } else { false }
+            if case .invalid? = error as? CacheFailure { true } else { false }
         }
     }
 }

@@ -1,5 +1,5 @@
+import CacheCore
 import Testing
-import ThumbnailCache
 
 @testable import Origins
 

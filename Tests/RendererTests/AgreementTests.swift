@@ -1,5 +1,5 @@
 import Foundation
-import RendererProtocol
+import HelperProtocol
 import Testing
 
 /// What is made looks as what the program of libvips itself makes, which photographers and web shops use.

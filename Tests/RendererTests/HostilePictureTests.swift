@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
+import HelperProtocol
 import NIOCore
-import RendererProtocol
 import Testing
 
 /// Pictures that were made to do harm, and decoders that were broken into.

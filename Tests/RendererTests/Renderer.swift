@@ -2,9 +2,9 @@ import CLinux
 import CPictureProbe
 import Foundation
 import Glibc
+import HelperProtocol
 import LinuxSupport
 import NIOCore
-import RendererProtocol
 import Testing
 
 /// The real program, started as a daemon of one's own starts it.

@@ -1,6 +1,6 @@
 import Foundation
+import HelperProtocol
 import NIOCore
-import RendererProtocol
 import Testing
 
 /// What becomes of a picture.

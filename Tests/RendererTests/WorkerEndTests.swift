@@ -1,14 +1,14 @@
+import CacheCore
 import CacheFakes
 import Glibc
+import HelperProtocol
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import RendererProtocol
 import Testing
-import ThumbnailCache
 
-@testable import RendererClient
+@testable import HelperClient
 
 /// What becomes of a worker that does not do its part, and of the picture that it has.
 @Suite(.timeLimit(.minutes(2))) struct WorkerEndTests {
@@ -101,7 +101,7 @@ import ThumbnailCache
         of client: RendererClient, mostPixels: Int = 100
     ) -> Result<ByteBuffer, RenditionFailure>? {
         let result = NIOLockedValueBox<Result<ByteBuffer, RenditionFailure>?>(nil)
-        let wish = RenditionWish(
+        let wish = RenditionOptions(
             side: 8, style: RenditionStyle(fit: .cover, format: .source), mostPixels: mostPixels, mostBytes: 100)
         client.render(ByteBuffer(string: "picture"), wish, for: 1_000, isWanted: { true }) { made in
             result.withLockedValue { $0 = made }
@@ -130,13 +130,13 @@ private struct HastyTime: Timekeeping {
         }
     }
 
-    func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any ThumbnailCache.Timer {
+    func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any CacheCore.Timer {
         ManualTime().after(milliseconds: milliseconds, work)
     }
 }
 
 /// Workers that say something, and end.
-private final class PlayedWorkers: HelperLink {
+private final class PlayedWorkers: HelperConnector {
     let opened = NIOLockedValueBox(0)
     private let saying: [UInt8]
     private let closes: Bool

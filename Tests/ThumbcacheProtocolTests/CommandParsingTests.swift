@@ -1,5 +1,4 @@
 import NIOCore
-import RESP
 import Testing
 
 @testable import ThumbcacheProtocol

@@ -1,7 +1,6 @@
 import NIOCore
 import Testing
 
-@testable import RESP
 @testable import ThumbcacheProtocol
 
 extension Request {

@@ -1,8 +1,7 @@
+import CacheCore
 import LinuxSupport
 import NIOCore
-import RESP
 import ThumbcacheProtocol
-import ThumbnailCache
 
 // What each command does. The way of a hit is `execute`, `respond`.
 
@@ -12,12 +11,12 @@ extension Connection {
     /// wrong, goes on as a ``Command``; to make one first would take a hit 1,000 instructions more, a fifth of all.
     func execute(_ request: Request) {
         guard !takesEventsOnly, let cache = cacheOfPlainGet(request) else { return execute(request, after: nil) }
-        let slot = Slot(profile: request.id(at: 2))
-        if let reply = cache.readyReply(slot) {
+        let imageKey = ImageKey(profile: request.id(at: 2))
+        if let reply = cache.readyReply(imageKey) {
             hits.memory += 1
             return respond(reply)
         }
-        let lookup = lookAtDisk(ImageQuery(slot: slot), in: cache)
+        let lookup = lookAtDisk(ImageQuery(imageKey: imageKey), in: cache)
         if let served = lookup.image {
             hits.disk += 1
             return respond(served.image.bytes.framed)
@@ -85,12 +84,12 @@ extension Connection {
         recordCounts()
         let beforehand = context.info.beforehand(sections)
         guard !beforehand.isEmpty else { return respond(infoReply(sections)) }
-        let ticket = startBarrier()
+        let replySlot = startBarrier()
         run {
             for find in beforehand { await find() }
         } then: { connection, _ in
             defer { connection.share.charge() }
-            connection.endBarrier(ticket, with: connection.infoReply(sections))
+            connection.endBarrier(replySlot, with: connection.infoReply(sections))
         }
     }
 
@@ -181,9 +180,9 @@ extension Connection {
     ///   - keepsBarrier: whether later commands wait on once the user is found.
     func lookUp(
         _ user: ByteBuffer, orNull kind: NullKind? = nil, keepsBarrier: Bool = false,
-        then: @escaping @Sendable (Connection, UserCache, ReplyQueue.Ticket) -> Void
+        then: @escaping @Sendable (Connection, UserCache, ReplyQueue.ReplySlot) -> Void
     ) {
-        let ticket = startBarrier()
+        let replySlot = startBarrier()
         let owner = self.owner(user)
         let sessions = context.sessions
         run {
@@ -193,13 +192,13 @@ extension Connection {
             case .success(let cache):
                 guard !connection.isClosed else { return connection.endBarrier() }
                 if !keepsBarrier { connection.endBarrier() }
-                then(connection, cache, ticket)
+                then(connection, cache, replySlot)
                 connection.work()
             case .failure(CacheFailure.notLoggedIn) where kind != nil:
                 let version = connection.version
-                connection.endBarrier(ticket, with: .reply { $0.writeNull(kind: kind ?? .bulk, version: version) })
+                connection.endBarrier(replySlot, with: .reply { $0.writeNull(kind: kind ?? .bulk, version: version) })
             case .failure(let error):
-                connection.endBarrier(ticket, with: .error(CommandError(error)))
+                connection.endBarrier(replySlot, with: .error(CommandError(error)))
             }
         }
     }

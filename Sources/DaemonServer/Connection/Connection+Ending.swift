@@ -1,8 +1,8 @@
+import CacheCore
 import Logging
 import NIOCore
 import SocketLoops
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// How a connection ends: because its peer has said or taken all, is gone, or stalls, or because the daemon stops.
 extension Connection {

@@ -1,9 +1,8 @@
+import CacheCore
 import Logging
 import NIOCore
-import RESP
 import SocketLoops
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// What a connection follows: users of its uid.
 struct Subscriptions {

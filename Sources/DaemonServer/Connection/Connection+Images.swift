@@ -1,8 +1,7 @@
+import CacheCore
 import NIOCore
-import RESP
 import SocketLoops
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// GET, MGET, PUT and STAT.
 extension Connection {
@@ -24,8 +23,10 @@ extension Connection {
             return respond(reply)
         }
         lastCache = context.sessions.openCache(owner(command.user))
-        guard let lastCache else { return lookUp(command.user) { $0.get(command, from: $1, after: nil, ticket: $2) } }
-        get(command, from: lastCache, after: lookup, ticket: nil)
+        guard let lastCache else {
+            return lookUp(command.user) { $0.get(command, from: $1, after: nil, replySlot: $2) }
+        }
+        get(command, from: lastCache, after: lookup, replySlot: nil)
     }
 
     /// The reply with an image in memory to a request with options, such as SIZE, that it has all the same.
@@ -33,40 +34,40 @@ extension Connection {
         guard command.isPlain, let lastCache, command.user.withUnsafeReadableBytes({ lastCache.isOf(user: $0) }) else {
             return nil
         }
-        return lastCache.readyReply(command.slot(of: command.profile))
+        return lastCache.readyReply(command.imageKey(of: command.profile))
     }
 
     /// - Parameter ticket: of the reply, where it was reserved while the user was looked up.
     private func get(
-        _ command: GetCommand, from cache: UserCache, after lookup: DiskLookup?, ticket: ReplyQueue.Ticket?
+        _ command: GetCommand, from cache: UserCache, after lookup: DiskLookup?, replySlot: ReplyQueue.ReplySlot?
     ) {
-        let slot = command.slot(of: command.profile)
+        let imageKey = command.imageKey(of: command.profile)
         let shape = ImageReplyShape(keys: command.meta ? MetaKey.allCases : nil, ifNot: command.ifNot)
         var named: DownloadTarget?
         if let url = command.url {
             do throws(CacheFailure) {
-                named = try cache.target(of: slot, url: url)
+                named = try cache.target(of: imageKey, url: url)
             } catch {
-                return reply(ticket, .error(CommandError(error)))
+                return reply(replySlot, .error(CommandError(error)))
             }
         }
-        let query = ImageQuery(slot: slot, named: named, download: command.download.ofQuery, largerWillDo: true)
-        ask(cache, query, shape, wait: command.wait, after: lookup, ticket: ticket)
+        let query = ImageQuery(imageKey: imageKey, named: named, download: command.download.ofQuery, largerWillDo: true)
+        ask(cache, query, shape, wait: command.wait, after: lookup, replySlot: replySlot)
     }
 
     func mget(_ command: MGetCommand) {
         let header = ByteBuffer.reply { $0.writeArrayHeader(count: command.profiles.count) }
         isInsideArray = subscriptions != nil
         let queries = command.profiles.map {
-            ImageQuery(slot: command.slot(of: $0), download: command.download.ofQuery, largerWillDo: true)
+            ImageQuery(imageKey: command.imageKey(of: $0), download: command.download.ofQuery, largerWillDo: true)
         }
         let batch = { @Sendable cache in
             Batch(cache: cache, queries: queries[...], shape: ImageReplyShape(), wait: command.wait)
         }
         guard let cache = context.sessions.openCache(owner(command.user)) else {
-            return lookUp(command.user) { connection, cache, ticket in
+            return lookUp(command.user) { connection, cache, replySlot in
                 connection.batch = batch(cache)
-                connection.answer(ticket, header)
+                connection.answer(replySlot, header)
             }
         }
         respond(header)
@@ -94,21 +95,21 @@ extension Connection {
                 }
             }
         }
-        let query = ImageQuery(slot: command.slot(of: profile), download: .never, rendersMissing: false)
+        let query = ImageQuery(imageKey: command.imageKey(of: profile), download: .never, rendersMissing: false)
         let shape = ImageReplyShape(keys: MetaKey.stat)
         guard let cache = context.sessions.openCache(owner(command.user)) else {
             // There is nothing of who is not logged in: STAT is null where GET would be an error.
-            return lookUp(command.user, orNull: .map) { $0.ask($1, query, shape, ticket: $2) }
+            return lookUp(command.user, orNull: .map) { $0.ask($1, query, shape, replySlot: $2) }
         }
-        ask(cache, query, shape, ticket: nil)
+        ask(cache, query, shape, replySlot: nil)
     }
 
     /// Answers at once from memory or page cache; anything else waits, if need be for another to be answered first.
     private func ask(
         _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, wait: Int64? = nil,
-        after lookup: DiskLookup? = nil, ticket: ReplyQueue.Ticket?
+        after lookup: DiskLookup? = nil, replySlot: ReplyQueue.ReplySlot?
     ) {
-        guard !tryAsk(cache, query, shape, wait: wait, after: lookup, ticket: ticket) else { return }
+        guard !tryAsk(cache, query, shape, wait: wait, after: lookup, replySlot: replySlot) else { return }
         batch = Batch(cache: cache, queries: [query], shape: shape, wait: wait)
     }
 
@@ -116,11 +117,11 @@ extension Connection {
     /// when one of them is answered. With none it is BUSY, as is one whose reply is reserved already.
     private func tryAsk(
         _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, wait: Int64?,
-        after earlier: DiskLookup? = nil, ticket: ReplyQueue.Ticket? = nil
+        after earlier: DiskLookup? = nil, replySlot: ReplyQueue.ReplySlot? = nil
     ) -> Bool {
         var lookup = earlier
         if earlier == nil {
-            var served = cache.hit(query.slot, url: query.named?.url)
+            var served = cache.hit(query.imageKey, url: query.named?.url)
             if served == nil {
                 lookup = lookAtDisk(query, in: cache)
                 served = lookup?.image
@@ -128,27 +129,27 @@ extension Connection {
             if let served {
                 let now = context.services.time.now
                 if lookup == nil { hits.memory += 1 } else { hits.disk += 1 }
-                reply(ticket, shape.reply(.success(served), epoch: cache.epoch, now: now, version))
+                reply(replySlot, shape.reply(.success(served), epoch: cache.epoch, now: now, version))
                 return true
             }
         }
         guard registration.load.enter(limit: limits.queuePerUID) else {
-            if !waiting.isEmpty && ticket == nil { return false }
+            if !waiting.isEmpty && replySlot == nil { return false }
             let reason =
                 "\(limits.queuePerUID) requests of uid \(peer.uid) wait already (limit queue-per-uid): try again"
-            reply(ticket, .error(CommandError(.busy, reason)))
+            reply(replySlot, .error(CommandError(.busy, reason)))
             return true
         }
-        let ticket = ticket ?? replies.reserve()
+        let replySlot = replySlot ?? replies.reserve()
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
         let id = cache.get(query, after: lookup) { outcome in
-            loop.execute { me.value.fulfil(ticket, outcome) }
+            loop.execute { me.value.fulfil(replySlot, outcome) }
         }
         let timer = loop.scheduleTask(in: .milliseconds(wait ?? cache.defaultWait)) { cache.expire(id) }
-        let cost = Self.costOfWaiting + 3 * (query.slot.profile.count + (query.named?.url.utf8.count ?? 0))
+        let cost = Self.costOfWaiting + 3 * (query.imageKey.profile.count + (query.named?.url.utf8.count ?? 0))
         waitingBytes += cost
-        waiting[ticket] = Waiting(
+        waiting[replySlot] = Waiting(
             cache: cache, id: id, shape: shape.detached(), version: version, timer: timer,
             since: eventLoop.round.began, cost: cost)
         return true
@@ -163,8 +164,8 @@ extension Connection {
     func warm(_ command: WarmCommand) {
         let (sessions, owner) = (context.sessions, owner(command.user))
         lifecycle {
-            let slots = command.profiles.map { command.slot(of: $0) }
-            let count = try await sessions.cache(owner).warm(slots)
+            let imageKeys = command.profiles.map { command.imageKey(of: $0) }
+            let count = try await sessions.cache(owner).warm(imageKeys)
             return .reply { $0.writeRESPInteger(count) }
         }
     }
@@ -173,32 +174,32 @@ extension Connection {
         // Those whose peers have left count against the budget, and against no limit on connections.
         if !memory.hasRoom(for: 0) { return respond(noRoom) }
         guard let cache = context.sessions.openCache(owner(command.user)) else {
-            return lookUp(command.user, keepsBarrier: true) { $0.put(command, into: $1, ticket: $2) }
+            return lookUp(command.user, keepsBarrier: true) { $0.put(command, into: $1, replySlot: $2) }
         }
-        put(command, into: cache, ticket: startBarrier())
+        put(command, into: cache, replySlot: startBarrier())
     }
 
-    private func put(_ command: PutCommand, into cache: UserCache, ticket: ReplyQueue.Ticket) {
+    private func put(_ command: PutCommand, into cache: UserCache, replySlot: ReplyQueue.ReplySlot) {
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
         context.services.disk.submit(for: peer.uid) {
             let reply: ByteBuffer
             do throws(CacheFailure) {
-                let slot = Slot(profile: OpaqueID(command.profile), size: command.size)
-                try cache.put(slot, command.image, timeToLive: command.ttl)
+                let imageKey = ImageKey(profile: OpaqueID(command.profile), size: command.size)
+                try cache.put(imageKey, command.image, timeToLive: command.ttl)
                 reply = .ok
             } catch {
                 reply = .error(CommandError(error))
             }
-            loop.execute { me.value.endBarrier(ticket, with: reply) }
+            loop.execute { me.value.endBarrier(replySlot, with: reply) }
         }
     }
 }
 
 extension SizedCommand {
-    fileprivate func slot(of profile: ByteBuffer) -> Slot {
+    fileprivate func imageKey(of profile: ByteBuffer) -> ImageKey {
         let style = RenditionStyle(fit: sizing.fit.ofStyle, format: sizing.format.ofStyle)
-        return Slot(profile: OpaqueID(profile), size: sizing.size, style: style)
+        return ImageKey(profile: OpaqueID(profile), size: sizing.size, style: style)
     }
 }
 

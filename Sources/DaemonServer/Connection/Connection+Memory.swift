@@ -1,8 +1,8 @@
+import CacheCore
 import Logging
 import NIOCore
 import SocketLoops
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// What the daemon keeps for a connection, against the budget of its account (I8): requests that are unfinished or
 /// worked on, requests that wait for an image, replies that are not read.

@@ -1,8 +1,7 @@
+import CacheCore
 import DequeModule
 import NIOCore
-import RESP
 import ThumbcacheProtocol
-import ThumbnailCache
 
 // How what the domain answers looks on the wire. Pure: everything goes into the buffer handed in.
 
@@ -144,7 +143,7 @@ struct ImageReplyShape: Sendable {
 /// Replies of one connection in the order of their requests. What is ready before its turn waits here.
 struct ReplyQueue {
     /// Names a reply that is still to come.
-    struct Ticket: Hashable, Sendable {
+    struct ReplySlot: Hashable, Sendable {
         fileprivate let number: UInt64
     }
 
@@ -161,9 +160,9 @@ struct ReplyQueue {
     var cost: Int { readyBytes + replies.count * 128 }
 
     /// Adds an entry for a reply that comes later.
-    mutating func reserve() -> Ticket {
+    mutating func reserve() -> ReplySlot {
         replies.append(nil)
-        return Ticket(number: front + UInt64(replies.count) - 1)
+        return ReplySlot(number: front + UInt64(replies.count) - 1)
     }
 
     /// Adds a reply that is ready but has others before it.
@@ -173,9 +172,9 @@ struct ReplyQueue {
     }
 
     /// Fills an entry that was reserved. A second answer to the same ticket is not taken.
-    mutating func fill(_ ticket: Ticket, with reply: ByteBuffer) {
-        guard ticket.number >= front else { return }
-        let index = Int(ticket.number - front)
+    mutating func fill(_ replySlot: ReplySlot, with reply: ByteBuffer) {
+        guard replySlot.number >= front else { return }
+        let index = Int(replySlot.number - front)
         guard replies.indices.contains(index), replies[index] == nil else { return }
         replies[index] = reply
         readyBytes += reply.readableBytes

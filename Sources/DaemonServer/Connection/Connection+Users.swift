@@ -1,10 +1,9 @@
+import CacheCore
 import LinuxSupport
 import Logging
 import NIOCore
-import RESP
 import SocketLoops
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// Log-in, and what runs to its end before the next command starts: log-out, purge and what is asked of the sessions.
 extension Connection {
@@ -23,24 +22,24 @@ extension Connection {
                 "this connection holds \(Self.mostHeldSessions) sessions: log one out, or use another connection"
             return respond(.error(CommandError(.busy, reason)))
         }
-        let ticket = startBarrier()
+        let replySlot = startBarrier()
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         // In the loop's next turn, when it is known whether the peer was gone before its command was read: one that
         // died while the daemon was away may have been logged out since, before anybody was served.
         eventLoop.execute {
-            if me.value.isClosed { me.value.endBarrier() } else { me.value.logIn(request, session, ticket) }
+            if me.value.isClosed { me.value.endBarrier() } else { me.value.logIn(request, session, replySlot) }
         }
     }
 
-    private func logIn(_ request: LoginRequest, _ session: HeldSession, _ ticket: ReplyQueue.Ticket) {
+    private func logIn(_ request: LoginRequest, _ session: HeldSession, _ replySlot: ReplyQueue.ReplySlot) {
         let (sessions, pendingLogouts) = (context.sessions, context.pendingLogouts)
         run {
             // A log-out that the uid is owed comes first, lest it end this log-in.
-            try await pendingLogouts?.honour(uid: session.owner.uid)
+            try await pendingLogouts?.process(uid: session.owner.uid)
             try await sessions.logIn(session.owner, request)
         } then: { connection, result in
             if case .failure(let error) = result {
-                return connection.endBarrier(ticket, with: .error(CommandError(error)))
+                return connection.endBarrier(replySlot, with: .error(CommandError(error)))
             }
             if request.heldBy != nil {
                 if connection.isClosed {
@@ -50,7 +49,7 @@ extension Connection {
                     connection.heldSessions.insert(session)
                 }
             }
-            connection.endBarrier(ticket, with: .ok)
+            connection.endBarrier(replySlot, with: .ok)
         }
     }
 
@@ -60,11 +59,11 @@ extension Connection {
     /// Ends sessions that this connection held, one after another: a connection is one task, however many it holds.
     func release(_ sessions: Set<HeldSession>) {
         guard !sessions.isEmpty else { return }
-        let (endings, log, id) = (context.endingService, context.log, registration.id)
+        let (invalidations, log, id) = (context.invalidationService, context.log, registration.id)
         startTask {
             for held in sessions {
                 do throws(CacheFailure) {
-                    try await endings.release(held.owner, session: held.session, connection: id)
+                    try await invalidations.release(held.owner, session: held.session, connection: id)
                 } catch {
                     // What could not be made durable is closed and tried again by the service; it has logged why.
                     log.debug("a held session did not end at once", metadata: ["uid": "\(held.owner.uid)"])
@@ -78,12 +77,12 @@ extension Connection {
     func logOut(_ command: LogoutCommand) {
         let session = command.session.map { OpaqueID($0) }
         let caller = peer.uid
-        end(command.target, of: command.uid) { endings, user, uid in
+        end(command.target, of: command.uid) { invalidations, user, uid in
             guard let uid else {
-                return try await endings.logOutInEveryUID(user, session: session, caller: caller)
+                return try await invalidations.logOutInEveryUID(user, session: session, caller: caller)
             }
-            guard let user else { return try await endings.logOutAll(uid: uid, session: session) }
-            return try await endings.logOut(Owner(uid: uid, user: user), session: session)
+            guard let user else { return try await invalidations.logOutAll(uid: uid, session: session) }
+            return try await invalidations.logOut(Owner(uid: uid, user: user), session: session)
         } then: { connection, user, uid in
             // What has ended need not be ended again.
             connection.heldSessions = connection.heldSessions.filter { held in
@@ -95,13 +94,13 @@ extension Connection {
 
     func purge(_ command: PurgeCommand) {
         let caller = peer.uid
-        end(command.target, of: command.uid) { endings, user, uid in
+        end(command.target, of: command.uid) { invalidations, user, uid in
             let profiles = command.profiles.map { OpaqueID($0) }
             guard let uid else {
-                return try await endings.purgeInEveryUID(user, profiles: profiles, caller: caller)
+                return try await invalidations.purgeInEveryUID(user, profiles: profiles, caller: caller)
             }
-            guard let user else { return try await endings.purgeAll(uid: uid, profiles: profiles) }
-            return try await endings.purge(Owner(uid: uid, user: user), profiles: profiles)
+            guard let user else { return try await invalidations.purgeAll(uid: uid, profiles: profiles) }
+            return try await invalidations.purge(Owner(uid: uid, user: user), profiles: profiles)
         }
     }
 
@@ -111,7 +110,7 @@ extension Connection {
     ///   - then: only once it has ended.
     private func end(
         _ target: UserTarget, of named: UIDTarget,
-        _ body: @escaping @Sendable (EndingService, OpaqueID?, _ uid: UInt32?) async throws -> Receipt,
+        _ body: @escaping @Sendable (InvalidationService, OpaqueID?, _ uid: UInt32?) async throws -> Receipt,
         then: @escaping @Sendable (Connection, OpaqueID?, _ uid: UInt32?) -> Void = { _, _, _ in }
     ) {
         let uid: UInt32? =
@@ -127,9 +126,9 @@ extension Connection {
             return respond(.error(CommandError(.denied, reason)))
         }
         let user: OpaqueID? = if case .user(let user) = target { OpaqueID(user) } else { nil }
-        let (endings, version) = (context.endingService, version)
+        let (invalidations, version) = (context.invalidationService, version)
         lifecycle {
-            let receipt = try await body(endings, user, uid)
+            let receipt = try await body(invalidations, user, uid)
             return .reply { $0.writeReceipt(receipt, version) }
         } then: {
             then($0, user, uid)
@@ -175,7 +174,7 @@ extension Connection {
         _ work: @escaping @Sendable () async throws -> ByteBuffer,
         then: @escaping @Sendable (Connection) -> Void = { _ in }
     ) {
-        let ticket = startBarrier()
+        let replySlot = startBarrier()
         let loops = context.loops
         run {
             let reply = try await work()
@@ -186,8 +185,8 @@ extension Connection {
             switch result {
             case .success(let reply):
                 then(connection)
-                connection.endBarrier(ticket, with: reply)
-            case .failure(let error): connection.endBarrier(ticket, with: .error(CommandError(error)))
+                connection.endBarrier(replySlot, with: reply)
+            case .failure(let error): connection.endBarrier(replySlot, with: .error(CommandError(error)))
             }
         }
     }

@@ -1,8 +1,7 @@
+import CacheCore
 import NIOCore
-import RESP
 import SocketLoops
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// One client's connection: reads requests, starts them in order, and sends their replies in order.
 ///
@@ -58,7 +57,7 @@ final class Connection: StreamHandler {
     let registration: PeerRegistry.Registration
     let stream: Stream
     let eventLoop: SocketLoop
-    let turns: LoopTurns
+    let turns: LoopScheduler
     /// What the connections of the account may do in a round of the loop.
     let share: LoopShare
 
@@ -93,7 +92,7 @@ final class Connection: StreamHandler {
     private var lastServed: UInt64 = 0
 
     var replies = ReplyQueue()
-    var waiting: [ReplyQueue.Ticket: Waiting] = [:] {
+    var waiting: [ReplyQueue.ReplySlot: Waiting] = [:] {
         didSet { registration.client.waits(!waiting.isEmpty) }
     }
     /// Small replies, gathered to be written at once.
@@ -109,7 +108,7 @@ final class Connection: StreamHandler {
 
     init(
         context: ServerContext, limits: ServerLimits, peer: Peer, registration: PeerRegistry.Registration,
-        turns: LoopTurns, stream: Stream, eventLoop: SocketLoop
+        turns: LoopScheduler, stream: Stream, eventLoop: SocketLoop
     ) {
         self.context = context
         self.limits = limits
@@ -262,9 +261,9 @@ final class Connection: StreamHandler {
     }
 
     /// Answers a request that was not answered at once, and goes on.
-    func answer(_ ticket: ReplyQueue.Ticket, _ reply: ByteBuffer) {
+    func answer(_ replySlot: ReplyQueue.ReplySlot, _ reply: ByteBuffer) {
         guard !isClosed else { return }
-        replies.fill(ticket, with: makeRoom(forReply: reply.readableBytes) ? reply : noRoom)
+        replies.fill(replySlot, with: makeRoom(forReply: reply.readableBytes) ? reply : noRoom)
         while let reply = replies.popReady() { send(reply) }
         if replies.isEmpty, let next = afterReplies.take() {
             isAtBarrier = false
@@ -274,8 +273,8 @@ final class Connection: StreamHandler {
     }
 
     /// - Parameter ticket: of a reply that was reserved; nil for the request at hand.
-    func reply(_ ticket: ReplyQueue.Ticket?, _ reply: ByteBuffer) {
-        if let ticket { answer(ticket, reply) } else { respond(reply) }
+    func reply(_ replySlot: ReplyQueue.ReplySlot?, _ reply: ByteBuffer) {
+        if let replySlot { answer(replySlot, reply) } else { respond(reply) }
     }
 
     private func send(_ reply: ByteBuffer) {
@@ -338,15 +337,15 @@ final class Connection: StreamHandler {
     // MARK: Waiting
 
     /// Reserves a reply and lets no later command start until ``endBarrier(_:with:)``.
-    func startBarrier() -> ReplyQueue.Ticket {
+    func startBarrier() -> ReplyQueue.ReplySlot {
         isAtBarrier = true
         return replies.reserve()
     }
 
     /// The command that the others wait for is done.
-    func endBarrier(_ ticket: ReplyQueue.Ticket, with reply: ByteBuffer) {
+    func endBarrier(_ replySlot: ReplyQueue.ReplySlot, with reply: ByteBuffer) {
         endBarrier()
-        answer(ticket, reply)
+        answer(replySlot, reply)
     }
 
     /// The command that the others wait for is done, or has found out where it leads, and waits there on its own.
@@ -368,13 +367,13 @@ final class Connection: StreamHandler {
     }
 
     /// A GET that waited has its outcome.
-    func fulfil(_ ticket: ReplyQueue.Ticket, _ outcome: GetOutcome) {
-        guard let waiting = waiting.removeValue(forKey: ticket) else { return }
+    func fulfil(_ replySlot: ReplyQueue.ReplySlot, _ outcome: GetOutcome) {
+        guard let waiting = waiting.removeValue(forKey: replySlot) else { return }
         waitingBytes -= waiting.cost
         waiting.timer.cancel()
         registration.load.leave()
         answer(
-            ticket,
+            replySlot,
             waiting.shape.reply(outcome, epoch: waiting.cache.epoch, now: context.services.time.now, waiting.version))
         let source = Latencies.Source(outcome)
         registration.client.served(hits: source.isHit ? 1 : 0, misses: source.isHit ? 0 : 1)

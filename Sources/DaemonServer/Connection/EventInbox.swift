@@ -1,6 +1,6 @@
+import CacheCore
 import DequeModule
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 /// Events on their way to a connection: told on any thread, taken on the connection's loop.
 ///
@@ -41,7 +41,7 @@ final class EventInbox: EventSubscriber {
                 return .atOnce
             }
             state.events.append(event)
-            if event.isEnding { return .atOnce }
+            if event.isInvalidating { return .atOnce }
             if state.isAwaited { return nil }
             state.isAwaited = true
             return .soon

@@ -1,6 +1,6 @@
+import CacheCore
 import NIOCore
 import Synchronization
-import ThumbnailCache
 
 /// How long requests for images took, by where the image came from: a histogram for each, and each event loop has its
 /// own, so that loops do not fight over one line of the cache.

@@ -1,6 +1,6 @@
 import COpenSSL
+import CacheCore
 import LinuxSupport
-import ThumbnailCache
 
 /// OpenSSL's algorithms, fetched once: fetching at each use costs half a microsecond.
 ///
@@ -121,15 +121,15 @@ final class Mac: @unchecked Sendable {
         guard EVP_MAC_final(context, target, &written, output.count) == 1, written == 32 else { throw Self.failure }
     }
 
-    func name(_ purpose: StaticString, _ fields: UnsafeRawBufferPointer...) throws -> SealedName {
+    func name(_ purpose: StaticString, _ fields: UnsafeRawBufferPointer...) throws -> HashedName {
         try withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { output in
             try authenticate(purpose, fields, into: output)
-            return SealedName(UnsafeRawBufferPointer(output))
+            return HashedName(UnsafeRawBufferPointer(output))
         }
     }
 
     /// The name of a profile, under a key of the user's generation.
-    func profileName(of profile: OpaqueID) throws -> SealedName {
+    func profileName(of profile: OpaqueID) throws -> HashedName {
         try profile.withBytes { try name("profile", $0) }
     }
 

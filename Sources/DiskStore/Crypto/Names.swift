@@ -1,5 +1,5 @@
+import CacheCore
 import LinuxSupport
-import ThumbnailCache
 
 /// Bytes that nobody can tell from random ones, in words of 64 bits, and the name that they are on disk: their digits,
 /// in lower-case hexadecimal.
@@ -53,25 +53,25 @@ package struct HexName<let wordCount: Int>: Hashable, Sendable {
 }
 
 /// The name that a user or a profile has on disk: an HMAC-SHA-256. It says nothing without the key it was made under.
-package typealias SealedName = HexName<4>
+package typealias HashedName = HexName<4>
 
 /// What tells one life of a user's cache from the next: 16 random bytes, never used twice.
 package typealias GenerationID = HexName<2>
 
-extension SealedName {
+extension HashedName {
     /// The bucket that the name belongs to.
     var bucket: UInt8 { UInt8(truncatingIfNeeded: words[0] >> 56) }
 }
 
 /// Whom a log-in and its images belong to, as the disk knows them.
-struct SealedOwner: Hashable, Sendable {
+struct HashedOwner: Hashable, Sendable {
     let uid: UInt32
-    let user: SealedName
+    let user: HashedName
 }
 
 /// The name of a generation's directory: `<user-name>.<generation>`.
 struct GenerationName: Hashable, Sendable {
-    let user: SealedName
+    let user: HashedName
     let generation: GenerationID
 
     var fileName: FileName {
@@ -87,7 +87,7 @@ extension GenerationName {
     /// nil for a name that the store did not give.
     init?(_ name: FileName) {
         let parts = name.bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard parts.count == 2, let user = SealedName(hex: parts[0]), let generation = GenerationID(hex: parts[1])
+        guard parts.count == 2, let user = HashedName(hex: parts[0]), let generation = GenerationID(hex: parts[1])
         else { return nil }
         self.init(user: user, generation: generation)
     }
@@ -95,8 +95,8 @@ extension GenerationName {
 
 /// The address of an image within a generation: `<profile-name>.<code>`.
 package struct EntryAddress: Hashable, Sendable {
-    let profile: SealedName
-    /// Of its slot: size and style.
+    let profile: HashedName
+    /// Of its image key: size and style.
     let code: UInt16
 }
 
@@ -104,7 +104,7 @@ extension EntryAddress {
     /// nil for a name that the store did not give.
     init?(_ name: FileName) {
         let digits = name.bytes.dropFirst(65)
-        guard name.bytes.count <= 70, let profile = SealedName(hex: name.bytes.prefix(64)),
+        guard name.bytes.count <= 70, let profile = HashedName(hex: name.bytes.prefix(64)),
             name.bytes.dropFirst(64).first == UInt8(ascii: "."),
             let code = UInt16(String(decoding: digits, as: UTF8.self)), digits.elementsEqual(String(code).utf8)
         else { return nil }
@@ -113,9 +113,9 @@ extension EntryAddress {
 
     var bucket: UInt8 { profile.bucket }
 
-    /// See ``ThumbnailCache/Slot/canBeSource(_:of:)``.
+    /// See ``CacheCore/ImageKey/canBeSource(_:of:)``.
     func canBeSource(of other: EntryAddress) -> Bool {
-        profile == other.profile && Slot.canBeSource(code, of: other.code)
+        profile == other.profile && ImageKey.canBeSource(code, of: other.code)
     }
 
     /// Where the entry lies in its generation's directory: bucket and name, with a slash between them.

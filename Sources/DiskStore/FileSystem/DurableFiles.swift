@@ -1,7 +1,7 @@
+import CacheCore
 import LinuxSupport
 import NIOConcurrencyHelpers
 import Synchronization
-import ThumbnailCache
 
 /// Small files that must survive a power cut, whole in the old state or whole in the new one.
 extension Disk {
@@ -25,7 +25,7 @@ extension Disk {
 
     /// The name under which a file is written before it replaces another. One each, so that a retry, or the end of the
     /// log-in, finds what an attempt left.
-    static func temporaryName(for name: FileName) -> FileName { name.with(ending: "tmp") }
+    static func temporaryName(for name: FileName) -> FileName { name.with(invalidation: "tmp") }
 
     /// Writes a file and moves it over the old one, durably; leaves no temporary file behind when it throws.
     /// - Parameter which: the directory, for one of those whose failed fsyncs are kept in mind (F7).

@@ -121,8 +121,8 @@ public struct FileName: Hashable, Sendable, ExpressibleByStringLiteral {
     /// For messages about the store's own names.
     var text: String { String(decoding: bytes, as: UTF8.self) }
 
-    /// The same name with `.` and `ending` after it.
-    func with(ending: String) -> FileName { FileName(bytes + [UInt8(ascii: ".")] + ending.utf8) }
+    /// The same name with `.` and `invalidation` after it.
+    func with(invalidation: String) -> FileName { FileName(bytes + [UInt8(ascii: ".")] + invalidation.utf8) }
 
     public func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
         terminated.withUnsafeBytes { body($0.assumingMemoryBound(to: CChar.self).baseAddress!) }

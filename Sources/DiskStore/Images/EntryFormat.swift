@@ -1,4 +1,4 @@
-import ThumbnailCache
+import CacheCore
 
 /// An entry file: the header below, the image and then its record sealed as one text, and the tag.
 ///
@@ -8,14 +8,14 @@ import ThumbnailCache
 ///     12 nonce
 ///     24 image, record, tag of 16 bytes
 ///
-/// The header is as long as the room that ``ThumbnailCache/ImageBytes/Builder`` keeps before an image, and the record
+/// The header is as long as the room that ``CacheCore/ImageBytes/Builder`` keeps before an image, and the record
 /// stands behind the image: so one read fills the buffer that is later sent, and the image is opened where it lies.
 package struct EntryHeader: Equatable {
     package static let size = 24
     /// Where the box of nonce, text and tag begins.
-    static let boxStart = size - Crypter.nonceLength
+    static let boxStart = size - EntryCipher.nonceLength
     /// Bytes that an entry has beyond its image and record.
-    static let overhead = size + Crypter.tagLength
+    static let overhead = size + EntryCipher.tagLength
     static let version: UInt8 = 1
     /// "TCE" and the version, as one number.
     private static var magic: UInt32 { 0x5443_4500 | UInt32(version) }
@@ -60,11 +60,11 @@ extension EntryHeader {
     /// Opens and verifies an entry where it lies. Nil when anything about it is not as it was sealed (I5).
     /// - Parameter owner: ``owner(of:)``.
     static func open(
-        _ entry: UnsafeMutableRawBufferPointer, of owner: [UInt8], at address: EntryAddress, with crypter: Crypter
+        _ entry: UnsafeMutableRawBufferPointer, of owner: [UInt8], at address: EntryAddress, with cipher: EntryCipher
     ) -> (HeldRecord, imageLength: Int)? {
         guard let header = EntryHeader(UnsafeRawBufferPointer(entry), fileSize: entry.count) else { return nil }
         let opened = header.withBound(of: owner, at: address) { bound in
-            crypter.open(UnsafeMutableRawBufferPointer(rebasing: entry[boxStart...]), bound: bound)
+            cipher.open(UnsafeMutableRawBufferPointer(rebasing: entry[boxStart...]), bound: bound)
         }
         guard let opened else { return nil }
         let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: opened[header.imageLength...]))

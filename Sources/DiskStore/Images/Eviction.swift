@@ -1,6 +1,6 @@
+import CacheCore
 import Logging
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 extension ImageFiles {
     /// Brings a generation and the store back within their quotas after a write. Bounded; what is left over is left to

@@ -1,6 +1,6 @@
+import CacheCore
 import Logging
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 extension ImageFiles {
     /// Counts what a generation had at the start, bucket by bucket, each with its commit lock held; so that the sum is

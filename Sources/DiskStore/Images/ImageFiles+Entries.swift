@@ -1,12 +1,12 @@
+import CacheCore
 import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 extension ImageFiles {
     /// Writes an entry to a temporary file in the generation's directory, and lets it appear under its name if it still
-    /// may. Leaves nothing behind when it does not. See ``ThumbnailCache/ImageVault/write(_:_:isCurrent:committed:)``.
+    /// may. Leaves nothing behind when it does not. See ``CacheCore/GenerationStore/write(_:_:isCurrent:committed:)``.
     /// - Parameter mayEvict: whether, on a full disk, other images of the user give way to the entry.
     func write(
         _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, mayEvict: Bool,
@@ -183,7 +183,7 @@ extension ImageFiles {
     }
 
     /// Removes every size of a profile, durably. The commit lock is held.
-    func removeAll(of profile: SealedName, in generation: Generation) throws -> Usage {
+    func removeAll(of profile: HashedName, in generation: Generation) throws -> Usage {
         guard let directory = try existingDirectory(of: generation) else { return Usage() }
         try removeLeftovers(of: generation, in: directory)
         for file in underWay.files(of: profile) { try remove(file, from: directory) }
@@ -194,7 +194,7 @@ extension ImageFiles {
         return removed
     }
 
-    private func removeEntries(of profile: SealedName, in generation: Generation) throws -> Usage {
+    private func removeEntries(of profile: HashedName, in generation: Generation) throws -> Usage {
         guard let bucket = try existingDirectory(of: generation, bucket: profile.bucket) else { return Usage() }
         var removed = Usage()
         var failure = FirstFailure()
@@ -242,7 +242,7 @@ extension ImageFiles {
     static let mostNamesLookedThrough = 4_096
 
     /// Where a profile has entries. Beside writes and removals going on: what it says was so at some moment.
-    func addresses(of profile: SealedName, in generation: Generation) throws -> [EntryAddress] {
+    func addresses(of profile: HashedName, in generation: Generation) throws -> [EntryAddress] {
         guard !generation.holdsNothing(in: profile.bucket),
             let bucket = try existingDirectory(of: generation, bucket: profile.bucket)
         else { return [] }

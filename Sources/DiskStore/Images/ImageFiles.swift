@@ -1,8 +1,8 @@
+import CacheCore
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import Synchronization
-import ThumbnailCache
 
 /// The images' half of the store: generations, their directories and buckets, what they hold, and the trash.
 ///
@@ -33,7 +33,7 @@ final class ImageFiles: Sendable {
 
     private struct Known {
         /// One each, mostly; an array of one takes less memory than any other collection.
-        var byPerson: [SealedOwner: [Generation]] = [:]
+        var byPerson: [HashedOwner: [Generation]] = [:]
         var byNumber: [UInt64: Generation] = [:]
         /// The dead among them whose directories could not be moved.
         var undiscarded: [UInt64: Generation] = [:]
@@ -63,7 +63,7 @@ final class ImageFiles: Sendable {
 
     /// A generation of an owner's, the same object for all who ask.
     /// - Parameter isNew: it was made just now, so that nothing is in it.
-    func generation(_ id: GenerationID, of owner: SealedOwner, isNew: Bool) -> Generation {
+    func generation(_ id: GenerationID, of owner: HashedOwner, isNew: Bool) -> Generation {
         let (generation, isUncounted) = known.withLockedValue { known -> (Generation, Bool) in
             if let found = known.byPerson[owner]?.first(where: { $0.id == id }) { return (found, false) }
             known.last += 1
@@ -84,9 +84,9 @@ final class ImageFiles: Sendable {
     /// All that are known, to be counted.
     var generations: [Generation] { known.withLockedValue { Array($0.byNumber.values) } }
 
-    /// Discards what is known of a sealedOwner's images, except a generation that lives: nobody holds a vault of them.
-    func discardAll(of sealedOwner: SealedOwner, except living: GenerationID? = nil) throws {
-        let dead = known.withLockedValue { $0.byPerson[sealedOwner]?.filter { $0.id != living } ?? [] }
+    /// Discards what is known of a sealedOwner's images, except a generation that lives: nobody holds a generation store of them.
+    func discardAll(of hashedOwner: HashedOwner, except living: GenerationID? = nil) throws {
+        let dead = known.withLockedValue { $0.byPerson[hashedOwner]?.filter { $0.id != living } ?? [] }
         for generation in dead { try discard(generation) }
     }
 

@@ -1,6 +1,6 @@
-import ThumbnailCache
+import CacheCore
 
-/// How an ``ThumbnailCache/ImageRecord`` lies in an entry: a version, then fields of fixed size, then those that vary.
+/// How an ``CacheCore/ImageRecord`` lies in an entry: a version, then fields of fixed size, then those that vary.
 /// A record of another version is none, and its entry so a miss.
 ///
 /// The second version knew of no tokens. It is still read where no answer can have varied by them: where none named

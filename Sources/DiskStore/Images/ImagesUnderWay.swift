@@ -11,7 +11,7 @@ import NIOConcurrencyHelpers
 /// written: so there are never more than there were writers at once (I8).
 final class ImagesUnderWay: Sendable {
     private struct Note {
-        let profile: SealedName
+        let profile: HashedName
         /// Its number.
         let generation: UInt64
         var isLeftOver = false
@@ -20,7 +20,7 @@ final class ImagesUnderWay: Sendable {
     private let noted = NIOLockedValueBox<[FileName: Note]>([:])
 
     /// Before the file is made.
-    func begin(_ file: FileName, of profile: SealedName, in generation: Generation) {
+    func begin(_ file: FileName, of profile: HashedName, in generation: Generation) {
         noted.withLockedValue { $0[file] = Note(profile: profile, generation: generation.number) }
     }
 
@@ -37,7 +37,7 @@ final class ImagesUnderWay: Sendable {
     }
 
     /// A profile's name belongs to one generation.
-    func files(of profile: SealedName) -> [FileName] {
+    func files(of profile: HashedName) -> [FileName] {
         noted.withLockedValue { $0.filter { $1.profile == profile }.map(\.key) }
     }
 

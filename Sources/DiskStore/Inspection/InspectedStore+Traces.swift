@@ -1,11 +1,11 @@
+import CacheCore
 import LinuxSupport
-import ThumbnailCache
 
 extension InspectedStore {
     /// Everything that bears a name of the user's, wherever names of users are. It opens nothing of the user's: names
     /// need no key but that of names.
     func traces(of user: OpaqueID, uid: UInt32?) throws -> UserTraces {
-        let look = StoreLook(self)
+        let look = StoreScan(self)
         let roots = namedRoots(look)
         look.markers()
         var uids = Set([uid].compactMap { $0 })
@@ -18,7 +18,7 @@ extension InspectedStore {
         // By the digits that all names of the user begin with, whatever directory somebody has moved them to.
         var owners: [ArraySlice<UInt8>: UInt32] = [:]
         for uid in uids { owners[try names.name(of: Owner(uid: uid, user: user)).fileName.bytes] = uid }
-        func note(_ item: StoreLook.Item, _ kind: UserTraces.Kind) throws {
+        func note(_ item: StoreScan.Item, _ kind: UserTraces.Kind) throws {
             guard let uid = owners[item.name.bytes.prefix(64)] else { return }
             let kind = item.name.isTemporaryOfUser ? .temporary : kind
             found.traces.append(UserTraces.Trace(uid: uid, kind: kind, path: item.path))
@@ -49,7 +49,7 @@ extension InspectedStore {
     }
 
     /// The directories below whose directories of uids things are named after users.
-    private func namedRoots(_ look: StoreLook) -> [(InspectedDirectory, UserTraces.Kind)] {
+    private func namedRoots(_ look: StoreScan) -> [(InspectedDirectory, UserTraces.Kind)] {
         var found: [(InspectedDirectory, UserTraces.Kind)] = []
         func add(_ name: FileName, in home: StoreHome, _ kind: UserTraces.Kind) {
             let path = "\(home.path)/\(name.text)"
@@ -68,7 +68,7 @@ extension InspectedStore {
         return found
     }
 
-    private func existing(_ item: StoreLook.Item) throws -> InspectedDirectory? {
+    private func existing(_ item: StoreScan.Item) throws -> InspectedDirectory? {
         guard item.status.kind == .directory else { return nil }
         return try disk.existingDirectory(item.name, in: item.parent.directory).map {
             InspectedDirectory(directory: $0, path: item.path)
@@ -76,7 +76,7 @@ extension InspectedStore {
     }
 
     /// The files in the buckets of a generation.
-    private func count(in place: InspectedDirectory, _ look: StoreLook, _ usage: inout Usage) throws {
+    private func count(in place: InspectedDirectory, _ look: StoreScan, _ usage: inout Usage) throws {
         var counted = Usage()
         look.each(in: place) { item in
             guard let bucket = try existing(item) else { return }

@@ -1,4 +1,4 @@
-import ThumbnailCache
+import CacheCore
 
 /// Something in a store that is not as the store makes it. Holds no id of a user and nothing that was sealed.
 public struct StoreFinding: Hashable, Sendable {

@@ -1,7 +1,7 @@
+import CacheCore
 import Glibc
 import LinuxSupport
 import Logging
-import ThumbnailCache
 
 /// Looks a store over from outside, beside a daemon that works in it or without one. It changes nothing, takes no lock
 /// and asks nobody.
@@ -31,7 +31,7 @@ public struct StoreInspection: Sendable {
 
     /// Opens everything in the store with the keys that are there.
     public func report() -> StoreReport {
-        let first = StoreLook(store)
+        let first = StoreScan(store)
         first.walk()
         var report = first.report
         report.findings = lasting(first.findings).sorted {
@@ -46,7 +46,7 @@ public struct StoreInspection: Sendable {
         var findings = findings
         for look in 1...Self.looks where !findings.isEmpty {
             pause(look)
-            let again = StoreLook(store, at: findings.map(\.path), opensImages: opensImages)
+            let again = StoreScan(store, at: findings.map(\.path), opensImages: opensImages)
             again.walk()
             findings.formIntersection(again.findings)
         }
@@ -71,7 +71,7 @@ public struct StoreInspection: Sendable {
     /// What bears names that were made under another names.key, as far as can be told: of a kind of which nothing here
     /// fits the keys that are here. Then these are directories of several stores, and a user's names prove nothing.
     private func strangers() -> [UnreadPart] {
-        let look = StoreLook(store, opensImages: false)
+        let look = StoreScan(store, opensImages: false)
         look.walk()
         let kinds: Set<StoreProblem> = [.damagedKey, .sessionWithoutKey, .imagesWithoutKey]
         let reason = "no key here opens it, so that nobody can tell whose it is: are these directories of one store?"
@@ -100,7 +100,7 @@ struct InspectedStore: Sendable {
     let state: StoreHome
     /// Of keys and names.key: the state directory or another.
     let keysHome: StoreHome
-    let names: NamesKey
+    let names: NameHashingKey
     let pending: PendingDirectory?
     let costs: DiskCosts
     /// Of all configured directories, each with a slash behind it.
@@ -138,10 +138,11 @@ struct InspectedStore: Sendable {
                         + "daemon throws its images away at its next start")
             }
             guard
-                let names = try NamesKey.existing(in: keysHome, of: account.uid, disk: disk, algorithms: algorithms)
+                let names = try NameHashingKey.existing(
+                    in: keysHome, of: account.uid, disk: disk, algorithms: algorithms)
             else {
                 throw StoreStartError(
-                    "there is no \(NamesKey.fileName.text) in \(keysHome.path), without which nobody can tell whose "
+                    "there is no \(NameHashingKey.fileName.text) in \(keysHome.path), without which nobody can tell whose "
                         + "what is. With keys = \"runtime\" it lies in the runtime directory")
             }
             return names

@@ -1,6 +1,6 @@
 import COpenSSL
+import CacheCore
 import LinuxSupport
-import ThumbnailCache
 
 /// Key files: how one is read, how one replaces another, and how one is destroyed.
 ///
@@ -8,12 +8,12 @@ import ThumbnailCache
 /// go of before it was overwritten (F70), the one that a purge replaces as little as that of a log-out.
 extension LoginFiles {
     /// The keys, or nil; a damaged file is ended on the way. Lock held.
-    func keyFile(of sealedOwner: SealedOwner) throws -> KeyFile? {
-        guard let directory = try uidDirectory(sealedOwner.uid, in: keys) else { return nil }
-        let name = sealedOwner.user.fileName
+    func keyFile(of hashedOwner: HashedOwner) throws -> KeyFile? {
+        guard let directory = try uidDirectory(hashedOwner.uid, in: keys) else { return nil }
+        let name = hashedOwner.user.fileName
         guard let file = try disk.contents(of: name, in: directory, limit: KeyFile.size) else { return nil }
-        let found = try file.withBytes { try KeyFile($0) { try names.check($0, of: sealedOwner, into: $1) } }
-        if found == nil { try endDamaged(sealedOwner, "its key file is damaged") }
+        let found = try file.withBytes { try KeyFile($0) { try names.check($0, of: hashedOwner, into: $1) } }
+        if found == nil { try endDamaged(hashedOwner, "its key file is damaged") }
         return found
     }
 
@@ -22,17 +22,17 @@ extension LoginFiles {
     /// The old one is swapped out under the temporary name, so that it is found there and destroyed whenever this is
     /// interrupted: by the next attempt, the end of the log-in, or the sweep. It is destroyed only when the new one is
     /// durable. A crash in between leaves one of the two whole.
-    func write(_ keyFile: KeyFile, of sealedOwner: SealedOwner) throws {
-        let directory = try existingUIDDirectory(sealedOwner.uid, in: keys)
-        let name = sealedOwner.user.fileName
+    func write(_ keyFile: KeyFile, of hashedOwner: HashedOwner) throws {
+        let directory = try existingUIDDirectory(hashedOwner.uid, in: keys)
+        let name = hashedOwner.user.fileName
         let temporary = Disk.temporaryName(for: name)
-        try destroyLeftover(of: sealedOwner, in: directory)
-        try keyFile.withEncoded(check: { try names.check($0, of: sealedOwner, into: $1) }) { bytes in
+        try destroyLeftover(of: hashedOwner, in: directory)
+        try keyFile.withEncoded(check: { try names.check($0, of: hashedOwner, into: $1) }) { bytes in
             try disk.create(temporary, in: directory, with: bytes)
             try swap(temporary, with: name, in: directory, bytes)
         }
-        try disk.sync(directory, .keysOf(uid: sealedOwner.uid))
-        try destroyDurably(temporary, in: directory, of: sealedOwner)
+        try disk.sync(directory, .keysOf(uid: hashedOwner.uid))
+        try destroyDurably(temporary, in: directory, of: hashedOwner)
     }
 
     /// Swaps a key file with the one that it replaces, if there is one.
@@ -61,19 +61,19 @@ extension LoginFiles {
 
     /// Destroys what an interrupted ``write(_:of:)`` has left, which may be the old key file or a new one. What stands
     /// under the proper name is made durable first: it could be that the disk knows only of this one yet.
-    func destroyLeftover(of sealedOwner: SealedOwner, in directory: Directory) throws {
-        let temporary = Disk.temporaryName(for: sealedOwner.user.fileName)
+    func destroyLeftover(of hashedOwner: HashedOwner, in directory: Directory) throws {
+        let temporary = Disk.temporaryName(for: hashedOwner.user.fileName)
         guard try disk.status(of: temporary, in: directory) != nil else { return }
-        try disk.sync(directory, .keysOf(uid: sealedOwner.uid))
-        try destroyDurably(temporary, in: directory, of: sealedOwner)
+        try disk.sync(directory, .keysOf(uid: hashedOwner.uid))
+        try destroyDurably(temporary, in: directory, of: hashedOwner)
     }
 
     /// That the file is gone is durable also where this throws.
-    private func destroyDurably(_ name: FileName, in directory: Directory, of sealedOwner: SealedOwner) throws {
+    private func destroyDurably(_ name: FileName, in directory: Directory, of hashedOwner: HashedOwner) throws {
         do {
             _ = try disk.destroy(name, in: directory, reserve)
         } catch {
-            try disk.sync(directory, .keysOf(uid: sealedOwner.uid))
+            try disk.sync(directory, .keysOf(uid: hashedOwner.uid))
             throw error
         }
     }
@@ -84,7 +84,7 @@ extension Disk {
     /// - Returns: whether there was anything.
     /// - Throws: also why it could not be overwritten. It is unlinked all the same: it would never be, on a disk that
     ///   has lost the sector. There is no receipt for that; whoever tries again finds nothing.
-    func destroy(_ name: FileName, in directory: Directory, _ reserve: Reserve) throws -> Bool {
+    func destroy(_ name: FileName, in directory: Directory, _ reserve: EmergencyReserve) throws -> Bool {
         guard let status = try status(of: name, in: directory) else { return false }
         if status.kind == .directory {
             try removeDirectory(name, in: directory)
@@ -113,7 +113,7 @@ extension Disk {
 
 /// A file of zeros beside the keys that takes the room which a purge or a log-out on a full disk needs (F4): blocks and
 /// an inode. It is given up for that and made anew when there is room.
-struct Reserve: Sendable {
+struct EmergencyReserve: Sendable {
     static let fileName: FileName = "reserve"
     private static let size = 64 << 10
 

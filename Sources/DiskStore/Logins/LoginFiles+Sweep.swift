@@ -1,5 +1,5 @@
+import CacheCore
 import Logging
-import ThumbnailCache
 
 extension LoginFiles {
     /// After a start: ends the log-ins that did not survive it, and removes what interrupted commits have left.
@@ -13,15 +13,15 @@ extension LoginFiles {
             }
         }
         func sweep(
-            _ root: Directory, _ what: String, _ body: (SealedOwner, Directory) throws -> Void,
-            leftOver: (SealedOwner, Directory) throws -> Void
+            _ root: Directory, _ what: String, _ body: (HashedOwner, Directory) throws -> Void,
+            leftOver: (HashedOwner, Directory) throws -> Void
         ) {
             logged("\(what)s") {
                 for uid in try uids(in: root) where !isStopped() {
                     guard let directory = try uidDirectory(uid, in: root) else { continue }
-                    for sealedOwner in try owners(of: uid, in: root) {
+                    for hashedOwner in try owners(of: uid, in: root) {
                         logged("a \(what)") {
-                            try locks.withLock(for: sealedOwner) { try body(sealedOwner, directory) }
+                            try locks.withLock(for: hashedOwner) { try body(hashedOwner, directory) }
                         }
                         yield()
                     }
@@ -30,15 +30,15 @@ extension LoginFiles {
                 }
             }
         }
-        sweep(keys, "key file") { sealedOwner, _ in
-            if !isLive(sealedOwner) { _ = try load(sealedOwner) }
+        sweep(keys, "key file") { hashedOwner, _ in
+            if !isLive(hashedOwner) { _ = try load(hashedOwner) }
         } leftOver: {
             try destroyLeftover(of: $0, in: $1)
         }
-        sweep(sessions, "session file") { sealedOwner, directory in
+        sweep(sessions, "session file") { hashedOwner, directory in
             // The key file is looked at second and under the lock: no log-in is half written then.
-            if try keyFile(of: sealedOwner) == nil {
-                try disk.unlinkIfPresent(sealedOwner.user.fileName, in: directory)
+            if try keyFile(of: hashedOwner) == nil {
+                try disk.unlinkIfPresent(hashedOwner.user.fileName, in: directory)
             }
         } leftOver: {
             try disk.unlinkIfPresent(Disk.temporaryName(for: $0.user.fileName), in: $1)
@@ -52,14 +52,14 @@ extension LoginFiles {
     static func destroyAll(in keys: Directory, _ disk: Disk) throws -> Int {
         var count = 0
         var failure = FirstFailure()
-        let reserve = Reserve(disk: disk, directory: keys)
+        let reserve = EmergencyReserve(disk: disk, directory: keys)
         for uid in try disk.names(in: keys) where UInt32(name: uid.name) != nil {
             failure.attempt {
                 guard let directory = try disk.existingDirectory(uid.name, in: keys) else { return }
                 var failure = FirstFailure()
                 for entry in try disk.names(in: directory) {
                     // In a directory that others use too nothing but what bears a name of the store's is touched.
-                    guard let user = SealedName(hex: entry.name.bytes.prefix(64)),
+                    guard let user = HashedName(hex: entry.name.bytes.prefix(64)),
                         [user.fileName, Disk.temporaryName(for: user.fileName)].contains(entry.name)
                     else { continue }
                     failure.attempt {
@@ -80,9 +80,9 @@ extension LoginFiles {
 
     /// What runs before this one have left of temporary files.
     /// - Parameter remove: removes the one of a sealedOwner. Under the lock nobody is writing it.
-    private func removeLeftovers(in directory: Directory, uid: UInt32, _ remove: (SealedOwner) throws -> Void) throws {
-        for entry in try disk.names(in: directory) where SealedName(hex: entry.name.bytes) == nil {
-            guard let user = SealedName(hex: entry.name.bytes.prefix(64)),
+    private func removeLeftovers(in directory: Directory, uid: UInt32, _ remove: (HashedOwner) throws -> Void) throws {
+        for entry in try disk.names(in: directory) where HashedName(hex: entry.name.bytes) == nil {
+            guard let user = HashedName(hex: entry.name.bytes.prefix(64)),
                 entry.name == Disk.temporaryName(for: user.fileName)
             else {
                 // Nothing of the store's, or made to dirty a directory by a run that died.
@@ -91,8 +91,8 @@ extension LoginFiles {
                 }
                 continue
             }
-            let sealedOwner = SealedOwner(uid: uid, user: user)
-            try locks.withLock(for: sealedOwner) { try remove(sealedOwner) }
+            let hashedOwner = HashedOwner(uid: uid, user: user)
+            try locks.withLock(for: hashedOwner) { try remove(hashedOwner) }
         }
     }
 

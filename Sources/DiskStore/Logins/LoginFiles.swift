@@ -1,7 +1,7 @@
+import CacheCore
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 /// The log-ins' half of the store: key files, which are the log-ins, and session files.
 ///
@@ -12,9 +12,9 @@ struct LoginFiles: Sendable {
     let disk: Disk
     let keys: Directory
     let sessions: Directory
-    let names: NamesKey
+    let names: NameHashingKey
     let algorithms: Algorithms
-    let reserve: Reserve
+    let reserve: EmergencyReserve
     let random: any RandomSource
     let counters: Counters<StoreEvent>
     let log: Logger
@@ -26,43 +26,43 @@ struct LoginFiles: Sendable {
     private struct State {
         /// Session keys of log-ins that were committed or loaded in this run. The others may be of HOLD alone, left by
         /// a run before: their sessions cannot have survived it.
-        var live: [SealedOwner: Secret] = [:]
+        var live: [HashedOwner: Secret] = [:]
         /// Uids whose directories were made durable in this run.
         var durable: Set<UInt32> = []
         /// How often directories of a uid were removed. What was durable before one was is durable no more.
         var removals: UInt64 = 0
         /// Log-ins that failed and could not be undone. Their key file may be there: nobody was told that they are
         /// logged in, and it may not be durable.
-        var halfBegun: Set<SealedOwner> = []
+        var halfBegun: Set<HashedOwner> = []
     }
 
-    func sealedOwner(_ owner: Owner) throws -> SealedOwner {
-        SealedOwner(uid: owner.uid, user: try names.name(of: owner))
+    func hashedOwner(_ owner: Owner) throws -> HashedOwner {
+        HashedOwner(uid: owner.uid, user: try names.name(of: owner))
     }
 
     // MARK: What is there
 
     /// The log-in, or nil; what is damaged, or has no session any more, is ended on the way. Lock held.
-    func load(_ sealedOwner: SealedOwner) throws -> (keys: KeyFile, session: SessionRecord)? {
-        try undoHalfBegun(sealedOwner)
-        guard let keys = try keyFile(of: sealedOwner) else { return nil }
-        guard let record = try session(of: sealedOwner, key: keys.sessionKey) else {
-            try endDamaged(sealedOwner, "its session file is missing or damaged")
+    func load(_ hashedOwner: HashedOwner) throws -> (keys: KeyFile, session: SessionRecord)? {
+        try undoHalfBegun(hashedOwner)
+        guard let keys = try keyFile(of: hashedOwner) else { return nil }
+        guard let record = try session(of: hashedOwner, key: keys.sessionKey) else {
+            try endDamaged(hashedOwner, "its session file is missing or damaged")
             return nil
         }
-        if record.login.sessions.isEmpty, !isLive(sealedOwner) {
+        if record.login.sessions.isEmpty, !isLive(hashedOwner) {
             // All its sessions were those of connections (HOLD), and ended with the daemon before this one.
-            try end(sealedOwner)
+            try end(hashedOwner)
             return nil
         }
         return (keys, record)
     }
 
-    private func session(of sealedOwner: SealedOwner, key: Secret) throws -> SessionRecord? {
-        guard let directory = try uidDirectory(sealedOwner.uid, in: sessions),
-            let file = try disk.contents(of: sealedOwner.user.fileName, in: directory, limit: SessionFile.longest),
-            let record = try SessionFile.open(file, of: sealedOwner, key: key, algorithms: algorithms),
-            try names.name(of: Owner(uid: sealedOwner.uid, user: record.user)) == sealedOwner.user
+    private func session(of hashedOwner: HashedOwner, key: Secret) throws -> SessionRecord? {
+        guard let directory = try uidDirectory(hashedOwner.uid, in: sessions),
+            let file = try disk.contents(of: hashedOwner.user.fileName, in: directory, limit: SessionFile.longest),
+            let record = try SessionFile.open(file, of: hashedOwner, key: key, algorithms: algorithms),
+            try names.name(of: Owner(uid: hashedOwner.uid, user: record.user)) == hashedOwner.user
         else { return nil }
         return record
     }
@@ -73,17 +73,17 @@ struct LoginFiles: Sendable {
     }
 
     /// Everybody of a uid that has a file there.
-    func owners(of uid: UInt32, in root: Directory? = nil) throws -> [SealedOwner] {
+    func owners(of uid: UInt32, in root: Directory? = nil) throws -> [HashedOwner] {
         guard let directory = try uidDirectory(uid, in: root ?? keys) else { return [] }
         return try disk.names(in: directory).compactMap { entry in
-            SealedName(hex: entry.name.bytes).map { SealedOwner(uid: uid, user: $0) }
+            HashedName(hex: entry.name.bytes).map { HashedOwner(uid: uid, user: $0) }
         }
     }
 
-    func isLive(_ sealedOwner: SealedOwner) -> Bool { state.withLockedValue { $0.live[sealedOwner] != nil } }
+    func isLive(_ hashedOwner: HashedOwner) -> Bool { state.withLockedValue { $0.live[hashedOwner] != nil } }
 
-    func setLive(_ sealedOwner: SealedOwner, sessionKey: Secret) {
-        state.withLockedValue { $0.live[sealedOwner] = sessionKey }
+    func setLive(_ hashedOwner: HashedOwner, sessionKey: Secret) {
+        state.withLockedValue { $0.live[hashedOwner] = sessionKey }
     }
 
     /// The store is closing: no key stays in memory.
@@ -93,58 +93,58 @@ struct LoginFiles: Sendable {
 
     /// Sessions first, then the key file: when that is there the log-in is a fact. The other way round a kill between
     /// the two would leave what looks like damage.
-    func begin(_ sealedOwner: SealedOwner, _ record: SessionRecord) throws -> KeyFile {
-        try undoHalfBegun(sealedOwner)
+    func begin(_ hashedOwner: HashedOwner, _ record: SessionRecord) throws -> KeyFile {
+        try undoHalfBegun(hashedOwner)
         let keyFile = try KeyFile(random: random)
         var mayStand = false
         do {
-            try claims.claiming(sealedOwner.uid) {
-                try makeUIDDirectory(sealedOwner.uid, in: keys, .keys)
-                try makeUIDDirectory(sealedOwner.uid, in: sessions, .sessions)
-                try makeDurable(sealedOwner.uid)
-                try write(record, of: sealedOwner, key: keyFile.sessionKey)
+            try claims.claiming(hashedOwner.uid) {
+                try makeUIDDirectory(hashedOwner.uid, in: keys, .keys)
+                try makeUIDDirectory(hashedOwner.uid, in: sessions, .sessions)
+                try makeDurable(hashedOwner.uid)
+                try write(record, of: hashedOwner, key: keyFile.sessionKey)
                 mayStand = true
-                try write(keyFile, of: sealedOwner)
+                try write(keyFile, of: hashedOwner)
             }
         } catch {
             // Half a log-in must not be found later by those who were told that there is none.
             do {
-                try end(sealedOwner)
+                try end(hashedOwner)
             } catch {
                 // Before anything is said of this sealedOwner, it is tried again (F74).
-                if mayStand { state.withLockedValue { _ = $0.halfBegun.insert(sealedOwner) } }
+                if mayStand { state.withLockedValue { _ = $0.halfBegun.insert(hashedOwner) } }
                 log.warning("a log-in that failed could not be undone", metadata: ["error": "\(error)"])
             }
             throw error
         }
-        setLive(sealedOwner, sessionKey: keyFile.sessionKey)
+        setLive(hashedOwner, sessionKey: keyFile.sessionKey)
         return keyFile
     }
 
-    func change(_ sealedOwner: SealedOwner, _ record: SessionRecord) throws {
-        try makeDurable(sealedOwner.uid)
-        let key = try sessionKey(of: sealedOwner)
-        try reserve.givingUp { try write(record, of: sealedOwner, key: key) }
+    func change(_ hashedOwner: HashedOwner, _ record: SessionRecord) throws {
+        try makeDurable(hashedOwner.uid)
+        let key = try sessionKey(of: hashedOwner)
+        try reserve.givingUp { try write(record, of: hashedOwner, key: key) }
     }
 
-    private func undoHalfBegun(_ sealedOwner: SealedOwner) throws {
-        if state.withLockedValue({ $0.halfBegun.contains(sealedOwner) }) { try end(sealedOwner) }
+    private func undoHalfBegun(_ hashedOwner: HashedOwner) throws {
+        if state.withLockedValue({ $0.halfBegun.contains(hashedOwner) }) { try end(hashedOwner) }
     }
 
     /// A new generation. What was sealed under the old one's key is noise when this returns.
-    func renew(_ sealedOwner: SealedOwner) throws -> KeyFile {
-        try makeDurable(sealedOwner.uid)
-        let keyFile = try KeyFile(random: random, sessionKey: try sessionKey(of: sealedOwner))
-        try reserve.givingUp { try write(keyFile, of: sealedOwner) }
+    func renew(_ hashedOwner: HashedOwner) throws -> KeyFile {
+        try makeDurable(hashedOwner.uid)
+        let keyFile = try KeyFile(random: random, sessionKey: try sessionKey(of: hashedOwner))
+        try reserve.givingUp { try write(keyFile, of: hashedOwner) }
         return keyFile
     }
 
     /// Destroys the keys, durably, and then what they sealed. Ends also what is damaged, half begun or half ended.
-    func end(_ sealedOwner: SealedOwner) throws {
-        try makeDurable(sealedOwner.uid)
-        let name = sealedOwner.user.fileName
-        if let directory = try uidDirectory(sealedOwner.uid, in: keys) {
-            let keysOfUID = SyncedDirectory.keysOf(uid: sealedOwner.uid)
+    func end(_ hashedOwner: HashedOwner) throws {
+        try makeDurable(hashedOwner.uid)
+        let name = hashedOwner.user.fileName
+        if let directory = try uidDirectory(hashedOwner.uid, in: keys) {
+            let keysOfUID = SyncedDirectory.keysOf(uid: hashedOwner.uid)
             var isChanged = disk.hasFailedSync(keysOfUID)
             var failure = FirstFailure()
             // Whatever becomes of one of them, what was done is made durable here: whoever tries again finds nothing to
@@ -160,35 +160,35 @@ struct LoginFiles: Sendable {
             try failure.rethrow()
         }
         state.withLockedValue { state in
-            state.live[sealedOwner] = nil
-            state.halfBegun.remove(sealedOwner)
+            state.live[hashedOwner] = nil
+            state.halfBegun.remove(hashedOwner)
         }
         // Without its key it says nothing; the next sweep removes what stays.
         log.attempt("a session file could not be removed") {
-            guard let directory = try uidDirectory(sealedOwner.uid, in: sessions) else { return }
+            guard let directory = try uidDirectory(hashedOwner.uid, in: sessions) else { return }
             for name in [name, Disk.temporaryName(for: name)] { try disk.unlinkIfPresent(name, in: directory) }
         }
-        removeEmptyDirectories(of: sealedOwner.uid)
+        removeEmptyDirectories(of: hashedOwner.uid)
     }
 
     // MARK: Steps
 
-    private func sessionKey(of sealedOwner: SealedOwner) throws -> Secret {
-        if let key = state.withLockedValue({ $0.live[sealedOwner] }) { return key }
-        guard let keyFile = try keyFile(of: sealedOwner) else { throw StoreError.failed("the user is not logged in") }
+    private func sessionKey(of hashedOwner: HashedOwner) throws -> Secret {
+        if let key = state.withLockedValue({ $0.live[hashedOwner] }) { return key }
+        guard let keyFile = try keyFile(of: hashedOwner) else { throw StoreError.failed("the user is not logged in") }
         return keyFile.sessionKey
     }
 
-    private func write(_ record: SessionRecord, of sealedOwner: SealedOwner, key: Secret) throws {
-        let file = try SessionFile.seal(record, of: sealedOwner, key: key, algorithms: algorithms, random: random)
-        let directory = try existingUIDDirectory(sealedOwner.uid, in: sessions)
-        try disk.replace(sealedOwner.user.fileName, in: directory, .sessionsOf(uid: sealedOwner.uid), with: file)
+    private func write(_ record: SessionRecord, of hashedOwner: HashedOwner, key: Secret) throws {
+        let file = try SessionFile.seal(record, of: hashedOwner, key: key, algorithms: algorithms, random: random)
+        let directory = try existingUIDDirectory(hashedOwner.uid, in: sessions)
+        try disk.replace(hashedOwner.user.fileName, in: directory, .sessionsOf(uid: hashedOwner.uid), with: file)
     }
 
-    func endDamaged(_ sealedOwner: SealedOwner, _ reason: String) throws {
+    func endDamaged(_ hashedOwner: HashedOwner, _ reason: String) throws {
         counters.count(.damagedLogins)
-        log.warning("a user is logged out: \(reason)", metadata: ["uid": "\(sealedOwner.uid)"])
-        try end(sealedOwner)
+        log.warning("a user is logged out: \(reason)", metadata: ["uid": "\(hashedOwner.uid)"])
+        try end(hashedOwner)
     }
 
     // MARK: Directories of a uid

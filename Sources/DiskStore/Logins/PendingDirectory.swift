@@ -1,11 +1,11 @@
+import CacheCore
 import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 /// The directory in which root's log-out hooks leave markers, and from which the daemon removes those that it has
-/// honoured.
+/// processed.
 ///
 /// An empty file `<uid>.<32 hexadecimal digits>` is a marker. Only root can have made it, or the user that the daemon
 /// runs as: a directory that anybody else could write into is refused, since a marker is an order to log somebody out.
@@ -49,11 +49,11 @@ struct PendingDirectory: LogoutMarkers {
     }
 
     /// One that cannot be removed does not keep the others. Where the directory has gone, so have they.
-    func remove(_ honoured: [LogoutMarker]) throws {
+    func remove(_ processed: [LogoutMarker]) throws {
         guard let directory = try open() else { return }
         var removed: [FileName] = []
         var failure: SystemError?
-        for name in honoured.map({ FileName($0.name) }) {
+        for name in processed.map({ FileName($0.name) }) {
             do throws(SystemError) {
                 try disk.unlinkIfPresent(name, in: directory)
                 removed.append(name)

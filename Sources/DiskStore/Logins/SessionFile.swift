@@ -1,6 +1,6 @@
+import CacheCore
 import LinuxSupport
 import NIOCore
-import ThumbnailCache
 
 /// Who is logged in and how: the account's name, sessions, origin and tokens, sealed under the log-in's session key.
 ///
@@ -107,17 +107,17 @@ enum SessionFile {
 
     /// The file for a record.
     static func seal(
-        _ record: SessionRecord, of owner: SealedOwner, key: Secret, algorithms: Algorithms, random: any RandomSource
+        _ record: SessionRecord, of owner: HashedOwner, key: Secret, algorithms: Algorithms, random: any RandomSource
     ) throws -> [UInt8] {
-        let crypter = try Crypter(key: key, algorithms: algorithms)
+        let cipher = try EntryCipher(key: key, algorithms: algorithms)
         var text = try record.encoded()
         defer { text.wipe() }
-        var file = magic + [UInt8](repeating: 0, count: Crypter.overhead + text.bytes.count)
+        var file = magic + [UInt8](repeating: 0, count: EntryCipher.overhead + text.bytes.count)
         try file.withUnsafeMutableBytes { file in
             let box = UnsafeMutableRawBufferPointer(rebasing: file[magic.count...])
             try text.bytes.withUnsafeBytes { text in
                 try bound(to: owner).withUnsafeBytes { bound in
-                    try crypter.seal(
+                    try cipher.seal(
                         text, UnsafeRawBufferPointer(start: nil, count: 0), bound: bound, into: box, random: random)
                 }
             }
@@ -127,20 +127,20 @@ enum SessionFile {
 
     /// nil unless the file was sealed under this key for this owner.
     static func open(
-        _ file: Secret, of owner: SealedOwner, key: Secret, algorithms: Algorithms
+        _ file: Secret, of owner: HashedOwner, key: Secret, algorithms: Algorithms
     ) throws -> SessionRecord? {
-        let crypter = try Crypter(key: key, algorithms: algorithms)
+        let cipher = try EntryCipher(key: key, algorithms: algorithms)
         return file.withBytes { bytes in
-            guard bytes.count >= magic.count + Crypter.overhead, bytes.starts(with: magic) else { return nil }
+            guard bytes.count >= magic.count + EntryCipher.overhead, bytes.starts(with: magic) else { return nil }
             return withWipedMemory(bytes.count - magic.count) { box in
                 box.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[magic.count...]))
-                let text = bound(to: owner).withUnsafeBytes { crypter.open(box, bound: $0) }
+                let text = bound(to: owner).withUnsafeBytes { cipher.open(box, bound: $0) }
                 return text.flatMap { SessionRecord(UnsafeRawBufferPointer($0)) }
             }
         }
     }
 
-    private static func bound(to owner: SealedOwner) -> [UInt8] {
+    private static func bound(to owner: HashedOwner) -> [UInt8] {
         var writer = ByteWriter(capacity: 44)
         writer.append(magic)
         writer.integer(owner.uid)

@@ -1,10 +1,10 @@
 import CLinux
+import CacheCore
 import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import ThumbnailCache
 
 /// What happens behind everybody's back: the sweep after a start, counting, deleting trash, evicting what writers left
 /// over, making the reserve anew. On a thread of its own, or on the caller's.
@@ -90,10 +90,10 @@ struct Maintenance: Sendable {
     }
 
     private func isAlive(_ name: GenerationName, uid: UInt32) throws -> Bool {
-        let sealedOwner = SealedOwner(uid: uid, user: name.user)
-        return try logins.locks.withLock(for: sealedOwner) {
-            guard try logins.keyFile(of: sealedOwner)?.generation == name.generation else { return false }
-            _ = images.generation(name.generation, of: sealedOwner, isNew: false)
+        let hashedOwner = HashedOwner(uid: uid, user: name.user)
+        return try logins.locks.withLock(for: hashedOwner) {
+            guard try logins.keyFile(of: hashedOwner)?.generation == name.generation else { return false }
+            _ = images.generation(name.generation, of: hashedOwner, isNew: false)
             return true
         }
     }

@@ -1,5 +1,5 @@
+import CacheCore
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 /// What purge and log-out left behind, moved out of the way in one step and deleted in small ones.
 ///

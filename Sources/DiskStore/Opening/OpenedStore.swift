@@ -1,7 +1,7 @@
+import CacheCore
 import Glibc
 import LinuxSupport
 import Logging
-import ThumbnailCache
 
 /// What a start comes to: everything opened, checked, locked and counted, in the order in which it must happen.
 struct OpenedStore {
@@ -10,7 +10,7 @@ struct OpenedStore {
     let trash: Directory
     let keys: Directory
     let sessions: Directory
-    let names: NamesKey
+    let names: NameHashingKey
     let epochBase: UInt64
     let locks: StoreLocks
 
@@ -41,7 +41,7 @@ struct OpenedStore {
             try FormatVersion.write(in: cache.directory, disk: disk)
         }
         try Self.destroyUnusedKeys(runtime, stateHome, runtimePath, disk, log)
-        names = try NamesKey.found(
+        names = try NameHashingKey.found(
             in: keysHome, keys: keys, disk: disk, algorithms: algorithms, random: random, log: log)
         epochBase = try StartCounter.epochBase(in: state, disk: disk, algorithms: algorithms, now: now, log: log)
     }
@@ -69,7 +69,9 @@ struct OpenedStore {
         _ runtime: StoreHome?, _ state: StoreHome, _ runtimePath: String, _ disk: Disk, _ log: Logger
     ) throws {
         if let runtime {
-            if try !state.isSame(as: runtime) { try NamesKey.destroyUnused(in: state.directory, disk: disk, log: log) }
+            if try !state.isSame(as: runtime) {
+                try NameHashingKey.destroyUnused(in: state.directory, disk: disk, log: log)
+            }
             return
         }
         if runtimePath.isEmpty { return }
@@ -78,7 +80,9 @@ struct OpenedStore {
             if try unused.isSame(as: state) { return }
             // Locked, lest the keys of a daemon that keeps its own there be destroyed under it.
             let lock = try StoreLocks([unused], disk: disk)
-            try withExtendedLifetime(lock) { try NamesKey.destroyUnused(in: unused.directory, disk: disk, log: log) }
+            try withExtendedLifetime(lock) {
+                try NameHashingKey.destroyUnused(in: unused.directory, disk: disk, log: log)
+            }
         } catch let error as SystemError where error.isMissing || error.isDenied {
             // No keys were ever kept there, or not by this user.
         }

@@ -1,6 +1,6 @@
+import CacheCore
 import LinuxSupport
 import Logging
-import ThumbnailCache
 
 /// The number of this start, which grows with every start and is what makes epochs grow over restarts.
 ///
@@ -15,9 +15,9 @@ enum StartCounter {
     static let fileName: FileName = "starts"
     /// Where the count ends. It then stays there: a daemon that starts is worth more than an epoch that grows.
     private static let last: UInt64 = 1 << 20
-    private static let slotSize = 40
-    private static let slotDistance = 512
-    private static let size = 2 * slotDistance
+    private static let imageKeySize = 40
+    private static let imageKeyDistance = 512
+    private static let size = 2 * imageKeyDistance
 
     /// Counts this start, durably if the disk lets it, and says what its epochs are counted from.
     /// - Parameter now: seconds since 1970.
@@ -56,8 +56,8 @@ enum StartCounter {
         _ file: UnsafeRawBufferPointer, _ algorithms: Algorithms
     ) -> (number: UInt64?, isDamaged: Bool) {
         var (largest, isDamaged): (UInt64?, Bool) = (nil, file.count != size)
-        for slot in [0, slotDistance] where file.count >= slot + slotSize {
-            var reader = ByteReader(UnsafeRawBufferPointer(rebasing: file[slot..<(slot + slotSize)]))
+        for imageKey in [0, imageKeyDistance] where file.count >= imageKey + imageKeySize {
+            var reader = ByteReader(UnsafeRawBufferPointer(rebasing: file[imageKey..<(imageKey + imageKeySize)]))
             guard let number = reader.integer(UInt64.self), let check = reader.take(32) else { continue }
             if 1...last ~= number, check.elementsEqual(Self.check(number, algorithms)) {
                 largest = max(largest ?? 0, number)
@@ -72,15 +72,15 @@ enum StartCounter {
     private static func record(
         _ number: UInt64, over contents: Secret?, in state: Directory, _ disk: Disk, _ algorithms: Algorithms
     ) throws {
-        let position = number % 2 == 0 ? 0 : slotDistance
-        let slot = [UInt8](withUnsafeBytes(of: number.bigEndian) { Array($0) }) + check(number, algorithms)
+        let position = number % 2 == 0 ? 0 : imageKeyDistance
+        let imageKey = [UInt8](withUnsafeBytes(of: number.bigEndian) { Array($0) }) + check(number, algorithms)
         if let contents, contents.count == size {
-            try slot.withUnsafeBytes { bytes in
+            try imageKey.withUnsafeBytes { bytes in
                 try disk.overwrite(fileName, in: state, with: bytes, at: Int64(position))
             }
         } else {
             var whole = [UInt8](repeating: 0, count: size)
-            whole.replaceSubrange(position..<(position + slotSize), with: slot)
+            whole.replaceSubrange(position..<(position + imageKeySize), with: imageKey)
             try disk.replace(fileName, in: state, with: whole)
         }
     }

@@ -1,10 +1,10 @@
 import CCurl
-import FetcherProtocol
+import CacheCore
+import HelperProtocol
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import Origins
-import ThumbnailCache
 
 // Which hosts may be asked, as the scheduler keeps it: the thread asks before each request and tells what came of it.
 
@@ -81,9 +81,9 @@ extension TransferScheduler.State {
     /// Takes what waits for a host out of the queues: of the uid alone where it is about one.
     fileprivate mutating func reject(_ host: HostKey, of uid: UInt32?, _ why: CircuitBreaker.Rejection) {
         let entries = queues.indices.flatMap { queues[$0].removeAll(for: host, of: uid) }
-        for ticket in entries.compactMap({ waiting.removeValue(forKey: $0.id) }) {
-            count(of: ticket.job) { $0.count(.failed(.rejected(host, why))) }
-            work.rejected.append((ticket, why))
+        for handle in entries.compactMap({ waiting.removeValue(forKey: $0.id) }) {
+            count(of: handle.job) { $0.count(.failed(.rejected(host, why))) }
+            work.rejected.append((handle, why))
         }
         if !entries.isEmpty { call() }
     }
@@ -117,7 +117,7 @@ extension Transfer {
         case .busy: .nothing
         case nil:
             Self.finding(
-                afterTimeout: given, of: ticket.job.timeout, hasSentNothing: true, connectTimeout: origin.connectTimeout
+                afterTimeout: given, of: handle.job.timeout, hasSentNothing: true, connectTimeout: origin.connectTimeout
             )
         }
     }
@@ -139,7 +139,7 @@ extension Transfer {
         case CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT: return .nothing
         case CURLE_OPERATION_TIMEDOUT:
             return Self.finding(
-                afterTimeout: given, of: ticket.job.timeout, hasSentNothing: easy.hasSentNothing,
+                afterTimeout: given, of: handle.job.timeout, hasSentNothing: easy.hasSentNothing,
                 connectTimeout: origin.connectTimeout)
         // It met nobody: there was no address, no connection or no TLS to send it over.
         case CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_PROXY,

@@ -1,6 +1,6 @@
+import CacheCore
 import NIOCore
 import Origins
-import ThumbnailCache
 
 /// Whether something that has failed may be tried now.
 ///

@@ -1,7 +1,7 @@
-import FetcherProtocol
+import CacheCore
+import HelperProtocol
 import NIOCore
 import Origins
-import ThumbnailCache
 
 /// A host as one origin reaches it: with that origin's authorities, proxy and time-outs. What one origin's settings
 /// make fail says nothing about the same host as another origin reaches it.

@@ -1,5 +1,5 @@
+import CacheCore
 import Origins
-import ThumbnailCache
 
 /// Whom one download asks of those that a domain names: nobody yet, one after another, or the link's own host. A value.
 struct FederatedHosts {

@@ -17,7 +17,7 @@ final class ServiceQuery {
     private let onEnd: (ServiceAnswer) -> Void
     private var channel: cdns_channel?
     private var watched: Set<CInt> = []
-    private var alarm: LoopAlarm?
+    private var alarm: LoopTimer?
     private let end: NIODeadline
     private let milliseconds: Int64
     /// What came of it, until it is told.
@@ -32,7 +32,7 @@ final class ServiceQuery {
     ) {
         (self.loop, self.onEnd, self.milliseconds) = (loop, onEnd, milliseconds)
         end = .now() + .milliseconds(milliseconds)
-        alarm = LoopAlarm(loop) { [weak self] in self?.timeIsUp() }
+        alarm = LoopTimer(loop) { [weak self] in self?.timeIsUp() }
         let context = Unmanaged.passUnretained(self).toOpaque()
         let code = cdns_open(
             &channel, nameServers, CInt(clamping: milliseconds),

@@ -1,11 +1,11 @@
 import CCurl
-import FetcherProtocol
+import CacheCore
 import Glibc
+import HelperProtocol
 import Logging
 import NIOCore
 import Origins
 import SocketLoops
-import ThumbnailCache
 
 /// The fetcher's event loop: takes work from the scheduler, hands it to libcurl, and tells how it ended.
 ///
@@ -20,12 +20,12 @@ final class TransferLoop {
     /// Each costs some tenths of a millisecond, and a new TLS connection some milliseconds.
     private enum Step {
         /// Tells how one ended that has never begun.
-        case tell(TransferTicket, TransferOutcome)
-        case begin(TransferTicket)
+        case tell(TransferHandle, TransferOutcome)
+        case begin(TransferHandle)
         /// Sends the request of the current hop.
         case send(Transfer)
         /// Lets go of one that was cancelled.
-        case drop(TransferTicket)
+        case drop(TransferHandle)
         /// Goes on with what a socket that is ready belongs to.
         case proceed(TransferSockets.Watched)
     }
@@ -47,10 +47,10 @@ final class TransferLoop {
 
     private struct Alarms {
         /// For those who have waited too long.
-        let expiry: LoopAlarm
+        let expiry: LoopTimer
         /// For what libcurl waits for but sockets.
-        let timeout: LoopAlarm
-        let nudge: LoopAlarm
+        let timeout: LoopTimer
+        let nudge: LoopTimer
     }
 
     /// After which the sockets are looked at, however many steps there are: sooner where several accounts wait for
@@ -81,12 +81,12 @@ final class TransferLoop {
             self?.proceed(with: $0)
         }
         alarms = Alarms(
-            expiry: LoopAlarm(loop) { [weak self] in self?.takeWork() },
-            timeout: LoopAlarm(loop) { [weak self] in
+            expiry: LoopTimer(loop) { [weak self] in self?.takeWork() },
+            timeout: LoopTimer(loop) { [weak self] in
                 self?.call(CURL_SOCKET_TIMEOUT, 0)
                 self?.endFinished()
             },
-            nudge: LoopAlarm(loop) { [weak self] in self?.nudge() })
+            nudge: LoopTimer(loop) { [weak self] in self?.nudge() })
     }
 
     deinit {
@@ -102,15 +102,15 @@ final class TransferLoop {
         guard !isEnded else { return }
         guard let work = scheduler.takeWork(at: .now()) else { return endAll() }
         setLimits(work.configuration)
-        for ticket in work.expired { add(.tell(ticket, .failed(expired(ticket))), of: ticket.entry.uid) }
-        for (ticket, why) in work.rejected {
-            add(.tell(ticket, .failed(.rejected(ticket.entry.host, why))), of: ticket.entry.uid)
+        for handle in work.expired { add(.tell(handle, .failed(expired(handle))), of: handle.entry.uid) }
+        for (handle, why) in work.rejected {
+            add(.tell(handle, .failed(.rejected(handle.entry.host, why))), of: handle.entry.uid)
         }
-        for ticket in work.begin { add(.begin(ticket), of: ticket.entry.uid) }
-        for ticket in work.cancelled {
+        for handle in work.begin { add(.begin(handle), of: handle.entry.uid) }
+        for handle in work.cancelled {
             // Nobody else waits for what its request would have shown.
-            if let transfer = transfers[ticket.entry.id] { report(transfer, .nothing) }
-            add(.drop(ticket), of: ticket.entry.uid)
+            if let transfer = transfers[handle.entry.id] { report(transfer, .nothing) }
+            add(.drop(handle), of: handle.entry.uid)
         }
         alarms?.expiry.set(work.nextDeadline)
         for sign in work.signs { sign() }
@@ -161,10 +161,10 @@ final class TransferLoop {
 
     private func take(_ step: Step) {
         switch step {
-        case .tell(let ticket, let outcome): ticket.end(outcome)
-        case .begin(let ticket): begin(ticket)
-        case .send(let transfer) where transfers[transfer.ticket.entry.id] === transfer: send(transfer)
-        case .drop(let ticket): drop(ticket)
+        case .tell(let handle, let outcome): handle.end(outcome)
+        case .begin(let handle): begin(handle)
+        case .send(let transfer) where transfers[transfer.handle.entry.id] === transfer: send(transfer)
+        case .drop(let handle): drop(handle)
         case .proceed(let socket) where socket.isWatched: call(socket.descriptor, socket.takeFound())
         case .send, .proceed: break
         }
@@ -172,18 +172,18 @@ final class TransferLoop {
 
     // MARK: One transfer
 
-    private func begin(_ ticket: TransferTicket) {
-        guard !ticket.isCancelled else { return scheduler.finish(ticket, nil) }
+    private func begin(_ handle: TransferHandle) {
+        guard !handle.isCancelled else { return scheduler.finish(handle, nil) }
         do throws(TransferFailure) {
             let transfer: Transfer
-            switch ticket.job {
-            case .download(let download): transfer = try DownloadTransfer(download, ticket, context)
-            case .token(let request, let url): transfer = try TokenTransfer(request, to: url, ticket, context)
+            switch handle.job {
+            case .download(let download): transfer = try DownloadTransfer(download, handle, context)
+            case .token(let request, let url): transfer = try TokenTransfer(request, to: url, handle, context)
             }
-            transfers[ticket.entry.id] = transfer
+            transfers[handle.entry.id] = transfer
             send(transfer)
         } catch {
-            end(ticket, .failed(error))
+            end(handle, .failed(error))
         }
     }
 
@@ -191,7 +191,7 @@ final class TransferLoop {
     private func send(_ transfer: Transfer) {
         do throws(CircuitBreaker.Rejection) {
             if transfer.permit == nil {
-                transfer.permit = try scheduler.ask(transfer.host, for: transfer.ticket.entry.uid, at: .now())
+                transfer.permit = try scheduler.ask(transfer.host, for: transfer.handle.entry.uid, at: .now())
             }
         } catch {
             if transfer.goOn() { return send(transfer) }
@@ -200,12 +200,12 @@ final class TransferLoop {
         if let domain = transfer.domainToAsk { return askDomain(domain, for: transfer) }
         do throws(TransferFailure) {
             try transfer.prepare(at: .now())
-            if transfer.ticket.job.kind == .download { try pools.attach(transfer.easy, to: transfer.origin) }
+            if transfer.handle.job.kind == .download { try pools.attach(transfer.easy, to: transfer.origin) }
         } catch {
             return end(transfer, .failed(error))
         }
         // It is let go of in a later step.
-        guard !transfer.ticket.isCancelled else { return }
+        guard !transfer.handle.isCancelled else { return }
         let code = curl_multi_add_handle(multi, transfer.easy.raw)
         guard code == CURLM_OK else {
             return end(transfer, .failed(.origin("libcurl: \(String(cString: curl_multi_strerror(code)))")))
@@ -217,20 +217,20 @@ final class TransferLoop {
 
     /// Asks whom a transfer is to ask, and goes on with it, or ends it, when that is known.
     private func askDomain(_ domain: String, for transfer: Transfer) {
-        let ticket = transfer.ticket
+        let handle = transfer.handle
         let deadline = transfer.beginLookup(at: .now())
         transfer.wait = services.find(
-            domain, for: ticket.job.asker, until: deadline, context.configuration
+            domain, for: handle.job.asker, until: deadline, context.configuration
         ) { [weak self] answer in
             // One that was let go of meanwhile is not kept for this.
-            guard let self, let transfer = transfers[ticket.entry.id], !ticket.isCancelled else { return }
+            guard let self, let transfer = transfers[handle.entry.id], !handle.isCancelled else { return }
             transfer.wait = nil
             report(transfer, transfer.finding(answer))
             guard let answer else {
                 return end(transfer, .failed(.timedOut("the name server of the address's domain did not answer")))
             }
             if let failure = transfer.take(answer) { return end(transfer, .failed(failure)) }
-            add(.send(transfer), of: ticket.entry.uid)
+            add(.send(transfer), of: handle.entry.uid)
         }
     }
 
@@ -238,38 +238,38 @@ final class TransferLoop {
     private func report(_ transfer: Transfer, _ finding: CircuitBreakers.Finding) {
         guard let permit = transfer.permit.take() else { return }
         scheduler.learn(
-            finding, of: transfer.host, for: transfer.ticket.entry.uid, from: permit, policy: transfer.origin.breaker,
+            finding, of: transfer.host, for: transfer.handle.entry.uid, from: permit, policy: transfer.origin.breaker,
             at: .now())
     }
 
     /// Lets go of a cancelled transfer. It has begun, or has just been passed over by ``begin(_:)``.
-    private func drop(_ ticket: TransferTicket) {
-        guard let transfer = transfers.removeValue(forKey: ticket.entry.id) else { return }
+    private func drop(_ handle: TransferHandle) {
+        guard let transfer = transfers.removeValue(forKey: handle.entry.id) else { return }
         if let wait = transfer.wait.take() { services.leave(wait) }
         curl_multi_remove_handle(multi, transfer.easy.raw)
         report(transfer, .nothing)
-        scheduler.finish(ticket, nil, transfer.allCounts)
+        scheduler.finish(handle, nil, transfer.allCounts)
     }
 
     /// Its time was up before it could begin; the scheduler has counted it.
-    private func expired(_ ticket: TransferTicket) -> TransferFailure {
-        .timedOut("waited \(ticket.job.timeout) ms behind other \(ticket.job.kind.name) and could not begin")
+    private func expired(_ handle: TransferHandle) -> TransferFailure {
+        .timedOut("waited \(handle.job.timeout) ms behind other \(handle.job.kind.name) and could not begin")
     }
 
     private func end(_ transfer: Transfer, _ outcome: TransferOutcome) {
-        transfers[transfer.ticket.entry.id] = nil
+        transfers[transfer.handle.entry.id] = nil
         report(transfer, .nothing)
-        end(transfer.ticket, outcome, transfer.allCounts)
+        end(transfer.handle, outcome, transfer.allCounts)
     }
 
     private func end(
-        _ ticket: TransferTicket, _ outcome: TransferOutcome, _ counts: FetcherStatistics.Counts = .init()
+        _ handle: TransferHandle, _ outcome: TransferOutcome, _ counts: FetcherStatistics.Counts = .init()
     ) {
-        if ticket.job.kind == .download, case .failed(let failure) = outcome.ofDownload {
-            log.debug("download failed", metadata: ["origin": "\(ticket.entry.host.origin)", "why": "\(failure)"])
+        if handle.job.kind == .download, case .failed(let failure) = outcome.ofDownload {
+            log.debug("download failed", metadata: ["origin": "\(handle.entry.host.origin)", "why": "\(failure)"])
         }
-        scheduler.finish(ticket, outcome, counts)
-        ticket.end(outcome)
+        scheduler.finish(handle, outcome, counts)
+        handle.end(outcome)
     }
 
     // MARK: libcurl
@@ -324,9 +324,9 @@ final class TransferLoop {
             if let outcome = transfer.conclude(code) {
                 end(transfer, outcome)
             } else {
-                add(.send(transfer), of: transfer.ticket.entry.uid)
+                add(.send(transfer), of: transfer.handle.entry.uid)
             }
-            now = charge(since: now, to: transfer.ticket.entry.uid)
+            now = charge(since: now, to: transfer.handle.entry.uid)
         }
         // Also what was let go of may have left others something to do.
         alarms?.timeout.set(sockets?.deadline)
@@ -342,12 +342,12 @@ final class TransferLoop {
         }
         while let (_, step) = steps.popFirst() {
             switch step {
-            case .begin(let ticket): end(ticket, .failed(.shuttingDown))
-            case .tell(let ticket, let outcome): ticket.end(outcome)
+            case .begin(let handle): end(handle, .failed(.shuttingDown))
+            case .tell(let handle, let outcome): handle.end(outcome)
             case .send, .drop, .proceed: break
             }
         }
-        for ticket in rest { ticket.end(.failed(.shuttingDown)) }
+        for handle in rest { handle.end(.failed(.shuttingDown)) }
         isEnded = true
         services.close()
         alarms = nil

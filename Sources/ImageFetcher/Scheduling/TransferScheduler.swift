@@ -1,9 +1,9 @@
 import CCurl
-import FetcherProtocol
+import CacheCore
+import HelperProtocol
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import ThumbnailCache
 
 /// Where those who want downloads and tokens and the thread that gets them meet.
 ///
@@ -14,13 +14,13 @@ final class TransferScheduler: Sendable {
     struct Work {
         var configuration: FetcherConfiguration
         /// Those that have left the queue.
-        var begin: [TransferTicket] = []
+        var begin: [TransferHandle] = []
         /// Those to let go of.
-        var cancelled: [TransferTicket] = []
+        var cancelled: [TransferHandle] = []
         /// Those that have waited too long.
-        var expired: [TransferTicket] = []
+        var expired: [TransferHandle] = []
         /// Those whose breaker has opened since they began to wait.
-        var rejected: [(ticket: TransferTicket, why: CircuitBreaker.Rejection)] = []
+        var rejected: [(handle: TransferHandle, why: CircuitBreaker.Rejection)] = []
         /// Of those who want to know whether the thread comes round: to be called when the rest is done.
         var signs: [@Sendable () -> Void] = []
         /// When to look for those that have waited too long.
@@ -37,7 +37,7 @@ final class TransferScheduler: Sendable {
         var breakers = CircuitBreakers()
         var lastID: UInt64 = 0
         /// Those that wait, by id.
-        var waiting: [UInt64: TransferTicket] = [:]
+        var waiting: [UInt64: TransferHandle] = [:]
         /// Has the thread call ``TransferScheduler/takeWork(at:)``, soon.
         var wake: (@Sendable () -> Void)?
         /// Whether the thread has been called, and has not come yet.
@@ -65,11 +65,11 @@ final class TransferScheduler: Sendable {
 
     func start(
         _ job: TransferJob, at now: NIODeadline, onEnd: @escaping @Sendable (TransferOutcome) -> Void
-    ) throws(TransferFailure) -> TransferTicket {
+    ) throws(TransferFailure) -> TransferHandle {
         let (host, kind) = (job.host, job.kind)
-        let result: Result<TransferTicket, TransferFailure> = state.withLockedValue { state in
+        let result: Result<TransferHandle, TransferFailure> = state.withLockedValue { state in
             guard state.phase == .open else { return .failure(.shuttingDown) }
-            func refused(_ failure: TransferFailure) -> Result<TransferTicket, TransferFailure> {
+            func refused(_ failure: TransferFailure) -> Result<TransferHandle, TransferFailure> {
                 state.count(of: job) { $0.count(.failed(failure)) }
                 return .failure(failure)
             }
@@ -86,23 +86,23 @@ final class TransferScheduler: Sendable {
                 let waiting = state.queues[kind.rawValue].limits.waitingPerUID
                 return refused(.busy("\(waiting) \(kind.name) of this uid wait already: try again later"))
             }
-            let ticket = TransferTicket(entry: entry, job: job, scheduler: self, onEnd: onEnd)
-            state.waiting[entry.id] = ticket
+            let handle = TransferHandle(entry: entry, job: job, scheduler: self, onEnd: onEnd)
+            state.waiting[entry.id] = handle
             // One that has to wait is no reason to wake the thread, unless its time is up before the thread would look.
             if state.admit() || entry.deadline < state.nextLook { state.call() }
-            return .success(ticket)
+            return .success(handle)
         }
         return try result.get()
     }
 
-    func cancel(_ ticket: TransferTicket) {
+    func cancel(_ handle: TransferHandle) {
         state.withLockedValue { state in
             guard state.phase != .closed else { return }
-            state.count(of: ticket.job) { $0[.cancelled] += 1 }
-            if state.queues[ticket.job.kind.rawValue].remove(ticket.entry) {
-                state.waiting[ticket.entry.id] = nil
+            state.count(of: handle.job) { $0[.cancelled] += 1 }
+            if state.queues[handle.job.kind.rawValue].remove(handle.entry) {
+                state.waiting[handle.entry.id] = nil
             } else {
-                state.work.cancelled.append(ticket)
+                state.work.cancelled.append(handle)
                 state.call()
             }
         }
@@ -152,7 +152,7 @@ final class TransferScheduler: Sendable {
             state.isCalled = false
             let expired = state.queues.indices.flatMap { state.queues[$0].expire(at: now) }
                 .compactMap { state.waiting.removeValue(forKey: $0.id) }
-            for ticket in expired { state.count(of: ticket.job) { $0.count(.failed(.timedOut(""))) } }
+            for handle in expired { state.count(of: handle.job) { $0.count(.failed(.timedOut(""))) } }
             defer { state.work = Work(configuration: state.work.configuration) }
             state.work.expired = expired
             state.work.nextDeadline = state.queues.compactMap(\.nextDeadline).min()
@@ -162,12 +162,12 @@ final class TransferScheduler: Sendable {
     }
 
     /// Gives back the room of a transfer that has begun. `outcome` is nil for one that was cancelled.
-    func finish(_ ticket: TransferTicket, _ outcome: TransferOutcome?, _ counts: FetcherStatistics.Counts = .init()) {
+    func finish(_ handle: TransferHandle, _ outcome: TransferOutcome?, _ counts: FetcherStatistics.Counts = .init()) {
         state.withLockedValue { state in
-            state.count(of: ticket.job) { $0 += counts }
+            state.count(of: handle.job) { $0 += counts }
             // A cancel that came while the outcome was made has been counted by itself.
-            if let outcome, !ticket.isCancelled { state.count(of: ticket.job) { $0.count(outcome) } }
-            state.queues[ticket.job.kind.rawValue].finish(ticket.entry)
+            if let outcome, !handle.isCancelled { state.count(of: handle.job) { $0.count(outcome) } }
+            state.queues[handle.job.kind.rawValue].finish(handle.entry)
             // Who waited for it may begin.
             if state.admit() { state.call() }
         }
@@ -186,18 +186,18 @@ final class TransferScheduler: Sendable {
     }
 
     /// Takes no jobs any more and wakes nobody any more; gives out those that the thread has never begun.
-    func close() -> [TransferTicket] {
+    func close() -> [TransferHandle] {
         let (rest, signs) = state.withLockedValue { state in
             state.phase = .closed
             state.wake = nil
             let queued = Array(state.waiting.values) + state.work.begin
-            for ticket in queued {
-                let kind = ticket.job.kind.rawValue
-                if !state.queues[kind].remove(ticket.entry) { state.queues[kind].finish(ticket.entry) }
+            for handle in queued {
+                let kind = handle.job.kind.rawValue
+                if !state.queues[kind].remove(handle.entry) { state.queues[kind].finish(handle.entry) }
             }
             state.waiting = [:]
             defer { state.work = Work(configuration: state.work.configuration) }
-            return (queued + state.work.rejected.map(\.ticket), state.work.signs)
+            return (queued + state.work.rejected.map(\.handle), state.work.signs)
         }
         for sign in signs { sign() }
         return rest.sorted { $0.entry.id < $1.entry.id }
@@ -217,7 +217,7 @@ extension TransferScheduler.State {
     fileprivate mutating func admit() -> Bool {
         for index in queues.indices {
             while let entry = queues[index].next() {
-                if let ticket = waiting.removeValue(forKey: entry.id) { work.begin.append(ticket) }
+                if let handle = waiting.removeValue(forKey: entry.id) { work.begin.append(handle) }
             }
         }
         return !work.begin.isEmpty

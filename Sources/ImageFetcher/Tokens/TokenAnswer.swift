@@ -1,7 +1,7 @@
+import CacheCore
 import JSONReader
 import LinuxSupport
 import Origins
-import ThumbnailCache
 
 /// What a token endpoint's answer comes to (RFC 6749 sections 5.1 and 5.2).
 ///
@@ -17,7 +17,7 @@ enum TokenAnswer {
     /// - Parameter host: named in sentences.
     static func read(
         _ bytes: UnsafeRawBufferPointer, status: Int, host: String, longestToken: Int
-    ) -> Result<TokenGrant, TokenFailure> {
+    ) -> Result<TokenGrant, TransferFailure> {
         switch status {
         case 200:
             return grant(bytes, host: host, longestToken: longestToken)
@@ -34,7 +34,7 @@ enum TokenAnswer {
 
     private static func grant(
         _ bytes: UnsafeRawBufferPointer, host: String, longestToken: Int
-    ) -> Result<TokenGrant, TokenFailure> {
+    ) -> Result<TokenGrant, TransferFailure> {
         let answer = "the answer of the token endpoint at \(host)"
         let names: Set = ["access_token", "token_type", "expires_in", "refresh_token"]
         guard let object = JSONObject(bytes, members: names) else {
@@ -42,7 +42,7 @@ enum TokenAnswer {
             return .failure(.origin("\(answer) is no JSON object, has a member twice, or is nested too deep"))
         }
         let refresh = object.withText("refresh_token") { token($0, longestToken, TokenText.isVisible) }
-        func failure(_ flaw: String) -> Result<TokenGrant, TokenFailure> {
+        func failure(_ flaw: String) -> Result<TokenGrant, TransferFailure> {
             .failure(refresh.map { .unusable("\(answer) \(flaw)", refreshToken: $0) } ?? .origin("\(answer) \(flaw)"))
         }
         guard object.hasText("token_type"), object.hasText("access_token") else {

@@ -1,9 +1,9 @@
 import CCurl
 import COpenSSL
+import CacheCore
 import LinuxSupport
 import NIOCore
 import Origins
-import ThumbnailCache
 
 /// One token request: a POST on a connection of its own, whose answer is read whole or not at all.
 ///
@@ -26,14 +26,14 @@ final class TokenTransfer: Transfer {
 
     /// - Parameter url: the endpoint's.
     init(
-        _ request: TokenRequest, to url: WebURL, _ ticket: TransferTicket, _ context: TransferContext
+        _ request: TokenRequest, to url: WebURL, _ handle: TransferHandle, _ context: TransferContext
     ) throws(TransferFailure) {
         self.request = request
         // However long it has waited. The endpoint may replace the refresh token as soon as it has the request: given
         // up before the answer, the new one would be lost. Who waits for the token has a time limit of its own.
         let milliseconds = max(context.configuration.leastTokenTime, request.origin.timeout)
         answer.reserveCapacity(Self.longestAnswer)
-        try super.init(ticket, to: url, deadline: .now() + .milliseconds(milliseconds), context)
+        try super.init(handle, to: url, deadline: .now() + .milliseconds(milliseconds), context)
     }
 
     deinit { answer.wipe() }

@@ -1,9 +1,9 @@
 import CCurl
-import FetcherProtocol
+import CacheCore
 import Glibc
+import HelperProtocol
 import NIOCore
 import Origins
-import ThumbnailCache
 
 /// A pool of connections for each origin, so that one opened for an origin serves no other (F58): each trusts
 /// authorities of its own, may reach addresses of its own and sends tokens of its own.
@@ -151,7 +151,7 @@ extension Transfer {
         if isNew || sent == 0 && context.connections.isClean(ends, for: easy) {
             sent += 1
             if let probe = permit, probe.isProbeForAll {
-                permit = ticket.scheduler.connected(host, for: ticket.entry.uid, with: probe, at: .now())
+                permit = handle.scheduler.connected(host, for: handle.entry.uid, with: probe, at: .now())
             }
             return true
         }

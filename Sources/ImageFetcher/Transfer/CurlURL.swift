@@ -1,6 +1,6 @@
 import CCurl
+import CacheCore
 import Origins
-import ThumbnailCache
 
 extension WebURL {
     /// A URL as libcurl, which is to connect, takes it apart.

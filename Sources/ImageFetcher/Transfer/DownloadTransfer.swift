@@ -1,9 +1,9 @@
 import CCurl
-import FetcherProtocol
+import CacheCore
+import HelperProtocol
 import LinuxSupport
 import NIOCore
 import Origins
-import ThumbnailCache
 
 /// One download: request after request as redirects lead on, each of them judged like the first, and with the rules
 /// about scheme, `allow` and token asked anew.
@@ -24,7 +24,7 @@ final class DownloadTransfer: Transfer {
     /// The token, if this hop is shown it.
     private var token: Secret?
 
-    init(_ download: Download, _ ticket: TransferTicket, _ context: TransferContext) throws(TransferFailure) {
+    init(_ download: Download, _ handle: TransferHandle, _ context: TransferContext) throws(TransferFailure) {
         let url: WebURL
         do {
             rules = try context.rulesCache.rules(of: download.origin)
@@ -41,7 +41,7 @@ final class DownloadTransfer: Transfer {
         start = url
         response = ResponseReader(
             host: url.host, framing: download.framing, limits: .init(image: context.configuration.maximumImageBytes))
-        try super.init(ticket, to: url, deadline: ticket.entry.deadline, context)
+        try super.init(handle, to: url, deadline: handle.entry.deadline, context)
     }
 
     // MARK: One hop

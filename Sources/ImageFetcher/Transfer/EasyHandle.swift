@@ -1,7 +1,7 @@
 import CCurl
+import CacheCore
 import Glibc
 import LinuxSupport
-import ThumbnailCache
 
 /// One of libcurl's easy handles and what belongs to it: for one request, and never for a second.
 ///

@@ -1,7 +1,7 @@
 import CCurl
+import CacheCore
 import DequeModule
 import NIOCore
-import ThumbnailCache
 
 /// The names that are being looked up: how many, for whom, and for which origin.
 ///

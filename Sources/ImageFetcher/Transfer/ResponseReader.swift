@@ -1,6 +1,6 @@
+import CacheCore
 import NIOCore
 import Origins
-import ThumbnailCache
 
 /// Takes in one answer of an origin as libcurl hands it over, line by line and piece by piece, and judges it as early
 /// as can be told: by its status, by a length announced, by the bytes that have come (F34, F35).
@@ -26,10 +26,10 @@ struct ResponseReader {
         case image(ImageBytes, ResponseHeaders)
         case missing(ResponseHeaders)
         /// A definite response without a usable image: see ``DownloadOutcome/unusable(_:_:)``.
-        case unusable(DownloadFailure, ResponseHeaders)
+        case unusable(CacheFailure, ResponseHeaders)
         case notModified(ResponseHeaders)
         case redirect(String)
-        case failed(DownloadFailure)
+        case failed(CacheFailure)
     }
 
     private let host: String
@@ -56,7 +56,7 @@ struct ResponseReader {
     /// Bytes of body so far.
     private(set) var bodyBytes = 0
     private var image: ImageBytes.Builder?
-    private var refusal: (failure: DownloadFailure, isDefinite: Bool)?
+    private var refusal: (failure: CacheFailure, isDefinite: Bool)?
     private var hasSeenEnough = false
 
     private enum Stage {
@@ -186,12 +186,12 @@ struct ResponseReader {
     /// intermediary has changed it (RFC 9110 section 15.3.4).
     private var isImage: Bool { [200, 201, 203].contains(status) }
 
-    private var tooLarge: DownloadFailure { .tooLarge("the image from \(host) exceeds \(limits.image) bytes") }
+    private var tooLarge: CacheFailure { .tooLarge("the image from \(host) exceeds \(limits.image) bytes") }
 
-    private var overlong: DownloadFailure { .origin("\(host) sent more bytes than the length it announced") }
+    private var overlong: CacheFailure { .origin("\(host) sent more bytes than the length it announced") }
 
     /// - Parameter isDefinite: whether the response is complete enough to be remembered.
-    private mutating func refuse(_ failure: DownloadFailure, isDefinite: Bool = false) -> Bool {
+    private mutating func refuse(_ failure: CacheFailure, isDefinite: Bool = false) -> Bool {
         refusal = refusal ?? (failure, isDefinite)
         return false
     }

@@ -1,9 +1,9 @@
 import CCurl
-import FetcherProtocol
+import CacheCore
 import Glibc
+import HelperProtocol
 import NIOCore
 import Origins
-import ThumbnailCache
 
 /// What all transfers of one thread use.
 struct TransferContext {
@@ -26,7 +26,7 @@ class Transfer {
     /// Whether this libcurl knows a file of the system's authorities, and not only a directory of them.
     private static let hasBundle = ccurl_bundle() != nil
 
-    let ticket: TransferTicket
+    let handle: TransferHandle
     let context: TransferContext
     /// When it is given up.
     let deadline: NIODeadline
@@ -63,19 +63,19 @@ class Transfer {
         return counts
     }
 
-    var origin: Origin { ticket.job.origin }
+    var origin: Origin { handle.job.origin }
     var configuration: FetcherConfiguration { context.configuration }
 
     init(
-        _ ticket: TransferTicket, to url: WebURL, deadline: NIODeadline, _ context: TransferContext
+        _ handle: TransferHandle, to url: WebURL, deadline: NIODeadline, _ context: TransferContext
     ) throws(TransferFailure) {
-        (self.ticket, self.url, self.deadline, self.context) = (ticket, url, deadline, context)
-        lookup = Self.lookup(of: ticket, context)
+        (self.handle, self.url, self.deadline, self.context) = (handle, url, deadline, context)
+        lookup = Self.lookup(of: handle, context)
         easy = try EasyHandle()
     }
 
-    private static func lookup(of ticket: TransferTicket, _ context: TransferContext) -> NameLookup {
-        NameLookup(of: ticket.job.asker, among: context.lookups)
+    private static func lookup(of handle: TransferHandle, _ context: TransferContext) -> NameLookup {
+        NameLookup(of: handle.job.asker, among: context.lookups)
     }
 
     /// Whose handle that is; nil for one of libcurl's own.
@@ -86,7 +86,7 @@ class Transfer {
     }
 
     /// Whether libcurl may forget it, as it does at times what comes over HTTP/2. A token request speaks HTTP/1.1.
-    var needsNudges: Bool { url.scheme == .https && ticket.job.kind == .download }
+    var needsNudges: Bool { url.scheme == .https && handle.job.kind == .download }
 
     /// What libcurl calls back is given the transfer, which the loop keeps for as long as libcurl has the handle.
     static func of(context: UnsafeMutableRawPointer?) -> Transfer? {
@@ -133,7 +133,7 @@ class Transfer {
     /// Sets up the request for the current hop.
     func prepare(at now: NIODeadline) throws(TransferFailure) {
         let left = deadline - now
-        guard left > .zero else { throw .timedOut("\(asked) did not answer within \(ticket.entry.timeout) ms") }
+        guard left > .zero else { throw .timedOut("\(asked) did not answer within \(handle.entry.timeout) ms") }
         refusal = nil
         openedSockets = []
         lacksSocket = false
@@ -162,7 +162,7 @@ class Transfer {
     private func nextRequest() -> TransferOutcome? {
         do {
             easy = try EasyHandle()
-            lookup = Self.lookup(of: ticket, context)
+            lookup = Self.lookup(of: handle, context)
             return nil
         } catch {
             return .failed(error)

@@ -24,7 +24,7 @@ final class TransferSockets {
         fileprivate init(_ descriptor: curl_socket_t, for transfer: Transfer?, becameReady: @escaping (Watched) -> Void)
         {
             (self.descriptor, self.becameReady) = (descriptor, becameReady)
-            (uids, needsNudges) = ([transfer?.ticket.entry.uid ?? 0], transfer?.needsNudges == true)
+            (uids, needsNudges) = ([transfer?.handle.entry.uid ?? 0], transfer?.needsNudges == true)
         }
 
         /// The loop finds it ready in each round until libcurl has been told.
@@ -106,7 +106,7 @@ final class TransferSockets {
         let transfer = Transfer.of(easy)
         do {
             if let known = watched[socket] {
-                if let transfer { known.uids.insert(transfer.ticket.entry.uid) }
+                if let transfer { known.uids.insert(transfer.handle.entry.uid) }
                 try loop.watch(socket, for: events)
             } else {
                 let new = Watched(socket, for: transfer, becameReady: becameReady)

@@ -1,5 +1,5 @@
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// Whether a GET may ask the origin.
 public enum DownloadPolicy: Sendable, Hashable {
@@ -76,7 +76,7 @@ extension ThumbcacheCommands {
     /// Stores an image that the caller has.
     /// - Parameters:
     ///   - image: PNG, JPEG, GIF, WebP or AVIF, told by the bytes.
-    ///   - size: the slot, in pixels, 1 to 4096.
+    ///   - size: the image key, in pixels, 1 to 4096.
     ///   - timeToLive: whole seconds until it is stale and the origin is asked; else it stays until it is purged,
     ///     evicted or put again.
     public func put(

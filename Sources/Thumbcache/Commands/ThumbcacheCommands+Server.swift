@@ -1,5 +1,5 @@
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 extension ThumbcacheCommands {
     /// Asks whether the daemon answers.

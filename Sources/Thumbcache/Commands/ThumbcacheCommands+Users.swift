@@ -1,5 +1,5 @@
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 extension ThumbcacheCommands {
     /// Opens a user's cache: nothing is kept of a user before. It stays open until log-out, also across a restart of

@@ -1,5 +1,5 @@
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// A command with its arguments, ready to be sent. The methods of ``ThumbcacheCommands`` make them.
 public struct ThumbcacheRequest: Sendable {

@@ -1,6 +1,6 @@
 import NIOConcurrencyHelpers
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// Connections that a task has for itself for a time.
 ///

@@ -4,7 +4,6 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
-import RESP
 import ThumbcacheProtocol
 
 /// Opens connections while the client runs, and knows all that are open.

@@ -1,6 +1,6 @@
 import NIOCore
-import RESP
 import Synchronization
+import ThumbcacheProtocol
 
 /// The wait for one reply. It ends when the reply is there or cannot come any more, also where nobody wants it now.
 final class Exchange: Sendable {

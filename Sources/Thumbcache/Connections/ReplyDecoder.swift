@@ -1,5 +1,5 @@
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// Bytes of the daemon's to replies.
 struct ReplyDecoder: NIOSingleStepByteToMessageDecoder {

@@ -1,5 +1,5 @@
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// Sends requests, and gives replies to those who wait for them, in the order of the requests.
 final class ReplyHandler: ChannelInboundHandler {

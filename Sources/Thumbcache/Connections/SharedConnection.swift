@@ -1,6 +1,6 @@
 import NIOConcurrencyHelpers
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// The one connection on which the short requests of all tasks travel, one behind the other.
 final class SharedConnection: Sendable {

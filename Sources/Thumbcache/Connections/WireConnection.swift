@@ -1,5 +1,5 @@
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// A connection to a server that speaks RESP; of this library, to the daemon, and it has said HELLO.
 @_spi(Wire) public final class WireConnection: Sendable {

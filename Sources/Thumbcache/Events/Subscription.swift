@@ -1,7 +1,7 @@
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// Subscribes, again and again, on a connection of its own each time. What comes is handed on at once, on the event
 /// loop, in the order in which the daemon sent it: `subscribed` first, `gap` last.

@@ -1,5 +1,5 @@
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// What happened to the caches of the caller's uid, whoever did it.
 ///

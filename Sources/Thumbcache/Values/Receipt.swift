@@ -1,4 +1,3 @@
-import RESP
 import ThumbcacheProtocol
 
 /// What a log-out or a purge did. With the receipt its promise holds: nothing that was held or was being downloaded is

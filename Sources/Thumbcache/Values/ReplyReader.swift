@@ -1,5 +1,5 @@
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// Reads the members of a map. What is missing or of another kind is the daemon's mistake, and thrown as such.
 ///

@@ -1,5 +1,4 @@
 import NIOCore
-import RESP
 import ThumbcacheProtocol
 
 /// A picture, and what the daemon says of it.

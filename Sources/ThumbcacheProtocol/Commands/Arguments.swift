@@ -1,5 +1,4 @@
 import NIOCore
-import RESP
 
 /// The arguments of a request, read one after another: those at a fixed place, then the options.
 struct Arguments {

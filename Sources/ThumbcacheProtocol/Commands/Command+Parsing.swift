@@ -1,5 +1,4 @@
 import NIOCore
-import RESP
 
 extension Command {
     /// Reads a command from a request. Names of commands and options are compared without regard to case; every other

@@ -1,5 +1,4 @@
 import NIOCore
-import RESP
 
 /// What a client asks for: a request whose every argument has been checked.
 ///
@@ -54,7 +53,7 @@ public struct GetCommand: SizedCommand, Sendable, Equatable {
     public var ifNot: ByteBuffer?
     public var meta = false
 
-    /// Whether any image of the slot will do, and nothing is wanted but the image.
+    /// Whether any image of the image key will do, and nothing is wanted but the image.
     public var isPlain: Bool { url == nil && ifNot == nil && !meta }
 }
 

@@ -1,6 +1,5 @@
 import LinuxSupport
 import NIOCore
-import RESP
 
 /// The words that may follow the positional arguments of a command.
 enum Option: UInt8, CaseIterable, Sendable {

@@ -1,5 +1,4 @@
 import NIOCore
-import RESP
 
 /// The commands there are, as COMMAND shows them: in the shapes of Redis 7, so that its clients can read them.
 /// https://redis.io/docs/latest/commands/command/ and command-docs/

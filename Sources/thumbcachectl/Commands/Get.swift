@@ -1,7 +1,6 @@
 import ArgumentParser
 import Glibc
 import NIOCore
-import RESP
 import ThumbcacheProtocol
 
 struct Get: DaemonCommand {

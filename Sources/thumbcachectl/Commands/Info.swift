@@ -1,6 +1,5 @@
 import ArgumentParser
 import LinuxSupport
-import RESP
 import ThumbcacheProtocol
 
 struct Info: DaemonCommand {

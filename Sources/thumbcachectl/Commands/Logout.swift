@@ -1,7 +1,7 @@
 import ArgumentParser
 import Glibc
 import LinuxSupport
-import RESP
+import ThumbcacheProtocol
 
 struct Logout: DaemonCommand {
     static let configuration = CommandConfiguration(
@@ -96,7 +96,7 @@ struct Logout: DaemonCommand {
         return receipt
     }
 
-    /// What stays is honoured once more at most, and before the uid logs in again: no reason to fail.
+    /// What stays is processed once more at most, and before the uid logs in again: no reason to fail.
     private func remove(_ names: [String], from directory: MarkerDirectory, _ environment: Environment) {
         do throws(SystemError) {
             try directory.remove(names)

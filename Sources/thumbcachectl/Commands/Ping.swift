@@ -1,5 +1,5 @@
 import ArgumentParser
-import RESP
+import ThumbcacheProtocol
 
 struct Ping: DaemonCommand {
     static let configuration = CommandConfiguration(

@@ -1,6 +1,6 @@
 import ArgumentParser
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 struct Purge: DaemonCommand {
     static let configuration = CommandConfiguration(

@@ -1,5 +1,4 @@
 import ArgumentParser
-import RESP
 import ThumbcacheProtocol
 
 struct Stat: DaemonCommand {
@@ -28,8 +27,8 @@ struct Stat: DaemonCommand {
     }
 
     func run(in environment: Environment) async throws(Failure) {
-        let slot = (profile.map { words($0) } ?? []) + size.words
-        let reply = try await environment.ask(words("STAT", user) + slot, daemon)
+        let imageKey = (profile.map { words($0) } ?? []) + size.words
+        let reply = try await environment.ask(words("STAT", user) + imageKey, daemon)
         guard !reply.isNull else {
             let reason = profile == nil ? "the user is not logged in" : "there is no such image: none is held"
             throw try environment.noImage(output, reason)

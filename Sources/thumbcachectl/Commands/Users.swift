@@ -1,5 +1,5 @@
 import ArgumentParser
-import RESP
+import ThumbcacheProtocol
 
 struct Users: DaemonCommand {
     static let configuration = CommandConfiguration(

@@ -1,7 +1,7 @@
 import ArgumentParser
+import CacheCore
 import DiskStore
-import RESP
-import ThumbnailCache
+import ThumbcacheProtocol
 
 struct Verify: DaemonCommand {
     static let configuration = CommandConfiguration(

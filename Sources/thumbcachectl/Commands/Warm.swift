@@ -2,7 +2,6 @@ import ArgumentParser
 import Glibc
 import LinuxSupport
 import NIOCore
-import RESP
 import Synchronization
 @_spi(Wire) import Thumbcache
 import ThumbcacheProtocol

@@ -1,14 +1,14 @@
 import Glibc
 import LinuxSupport
 import NIOCore
-import RESP
 @_spi(Wire) import Thumbcache
+import ThumbcacheProtocol
 
 /// What the daemon itself says of the file.
 struct ConfigurationCheck: DoctorCheck {
     let name = "configuration"
 
-    func look(at daemon: InstalledDaemon) async -> [Finding] {
+    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
         let file = daemon.configurationFile
         if access(file, F_OK) == 0, access(file, R_OK) != 0 {
             return [.unknown("\(file): permission denied")]
@@ -39,7 +39,7 @@ struct ConfigurationCheck: DoctorCheck {
 struct SocketCheck: DoctorCheck {
     let name = "socket"
 
-    func look(at daemon: InstalledDaemon) async -> [Finding] {
+    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
         do throws(Failure) {
             let info = try await daemon.environment.ask(words("INFO", "server"), daemon.options, within: 10).text ?? ""
             let version = info.split(whereSeparator: \.isNewline).first { $0.hasPrefix("thumbcached_version:") }
@@ -59,7 +59,7 @@ struct OriginsCheck: DoctorCheck {
     private static let profile = ThumbcacheID("thumbcachectl-doctor")
     private static var user: ThumbcacheID { ThumbcacheID("thumbcachectl-doctor-\(getpid())") }
 
-    func look(at daemon: InstalledDaemon) async -> [Finding] {
+    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
         do throws(Failure) {
             let names = try await daemon.environment.withDaemon(daemon.options, within: 10) { daemon throws(Failure) in
                 let info = try await daemon.ask { client throws(ThumbcacheError) in
@@ -72,11 +72,11 @@ struct OriginsCheck: DoctorCheck {
             guard !names.isEmpty else {
                 return [.note("none is configured: nothing is downloaded", "name one in \(daemon.configurationFile)")]
             }
-            var findings: [Finding] = []
+            var diagnostics: [Diagnostic] = []
             for name in names {
-                findings.append(Self.finding(of: name, await ask(name, daemon), log: daemon.fetcherLog))
+                diagnostics.append(Self.diagnostic(of: name, await ask(name, daemon), log: daemon.fetcherLog))
             }
-            return findings
+            return diagnostics
         } catch {
             return [.unknown("the daemon, which asks them, could not be reached", daemon.startAdvice)]
         }
@@ -110,7 +110,7 @@ struct OriginsCheck: DoctorCheck {
         }
     }
 
-    static func finding(of origin: String, _ answer: Result<Bool, ThumbcacheError>, log: String) -> Finding {
+    static func diagnostic(of origin: String, _ answer: Result<Bool, ThumbcacheError>, log: String) -> Diagnostic {
         switch answer {
         case .success(let hasPicture):
             return .ok("\(origin) answers: it has \(hasPicture ? "a" : "no") picture of a profile that nobody has")

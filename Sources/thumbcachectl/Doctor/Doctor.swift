@@ -34,14 +34,16 @@ struct Doctor: DaemonCommand {
     func run(in environment: Environment) async throws(Failure) {
         let daemon = try InstalledDaemon(environment, self.daemon, configuration: config)
         let terminal = Terminal(STDOUT_FILENO, variable: environment.variable)
-        var findings: [(check: String, finding: Finding)] = []
+        var diagnostics: [(check: String, diagnostic: Diagnostic)] = []
         for check in Self.checks {
-            let found = await check.look(at: daemon).map { (check: check.name, finding: $0.with(daemon.accessAdvice)) }
+            let found = await check.look(at: daemon).map {
+                (check: check.name, diagnostic: $0.with(daemon.accessAdvice))
+            }
             // As it comes: an origin may take its time.
-            if !output.json { try show(Diagnosis(findings: found).lines(on: terminal)) }
-            findings += found
+            if !output.json { try show(Diagnosis(diagnostics: found).lines(on: terminal)) }
+            diagnostics += found
         }
-        let diagnosis = Diagnosis(findings: findings)
+        let diagnosis = Diagnosis(diagnostics: diagnostics)
         if output.json { try show([diagnosis.json]) }
         if let failure = diagnosis.failure { throw failure }
     }

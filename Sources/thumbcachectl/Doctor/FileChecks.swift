@@ -31,7 +31,7 @@ struct Rule {
     }
 
     /// - Parameter missing: what it means that there is nothing.
-    func look(at path: String, missing: Finding) -> Finding {
+    func look(at path: String, missing: Diagnostic) -> Diagnostic {
         var status = stat()
         guard stat(path, &status) == 0 else {
             let code = errno
@@ -48,8 +48,8 @@ struct Rule {
 struct PermissionsCheck: DoctorCheck {
     let name = "permissions"
 
-    func look(at daemon: InstalledDaemon) async -> [Finding] {
-        var findings: [Finding] = []
+    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
+        var findings: [Diagnostic] = []
         if daemon.owner == nil {
             findings.append(.note("nobody knows as whom the daemon runs: whose its directories are is not looked at"))
         }
@@ -75,7 +75,7 @@ struct PermissionsCheck: DoctorCheck {
 struct CredentialsCheck: DoctorCheck {
     let name = "credentials"
 
-    func look(at daemon: InstalledDaemon) async -> [Finding] {
+    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
         guard let configuration = daemon.configuration else {
             return [.unknown("the configuration, which names them, could not be read")]
         }
@@ -89,7 +89,7 @@ struct CredentialsCheck: DoctorCheck {
         return secrets + authorities == [] ? [.ok("the configuration names none")] : secrets + authorities
     }
 
-    private func finding(_ key: String, _ path: String, _ rule: Rule) -> Finding {
+    private func finding(_ key: String, _ path: String, _ rule: Rule) -> Diagnostic {
         rule.look(at: path, missing: .wrong("\(path) is not there", "make it, or take \(key) out of the configuration"))
     }
 }
@@ -100,7 +100,7 @@ struct StoreCheck: DoctorCheck {
     /// What `verify` has more of.
     private static let most = 5
 
-    func look(at daemon: InstalledDaemon) async -> [Finding] {
+    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
         guard let cache = daemon.cache, let state = daemon.state else {
             return [.unknown("nobody knows where it is: HOME is not set", "set it")]
         }
@@ -112,11 +112,11 @@ struct StoreCheck: DoctorCheck {
         do {
             let report = try StoreInspection(configuration).report()
             let findings = report.findings.prefix(Self.most).map { finding in
-                Finding.wrong("\(finding.path) \(finding.what)", finding.problem.remedy)
+                Diagnostic.wrong("\(finding.path) \(finding.what)", finding.problem.remedy)
             }
-            let unread = report.unread.prefix(1).map { Finding.unknown("\($0.path): \($0.reason)") }
+            let unread = report.unread.prefix(1).map { Diagnostic.unknown("\($0.path): \($0.reason)") }
             let more = report.findings.count - Self.most
-            let rest = more > 0 ? [Finding.wrong("\(more) things more are wrong", "see thumbcachectl verify")] : []
+            let rest = more > 0 ? [Diagnostic.wrong("\(more) things more are wrong", "see thumbcachectl verify")] : []
             let whole = report.lines.prefix(2).joined(separator: " ")
             return findings + rest + unread + (findings.isEmpty && unread.isEmpty ? [.ok(whole)] : [])
         } catch {
@@ -129,7 +129,7 @@ struct StoreCheck: DoctorCheck {
 struct KeysCheck: DoctorCheck {
     let name = "keys"
 
-    func look(at daemon: InstalledDaemon) async -> [Finding] {
+    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
         guard let parent = daemon.keyParent else { return [.unknown("nobody knows where they are", "set HOME")] }
         let rule = Rule(owner: daemon.owner, refused: 0o077, required: 0o700)
         let keys = "\(parent)/keys"

@@ -34,7 +34,7 @@ extension InstalledDaemon {
     /// sd_booted(3).
     var hasSystemd: Bool { access("/run/systemd/system", F_OK) == 0 }
 
-    fileprivate var withoutUnits: Finding? {
+    fileprivate var withoutUnits: Diagnostic? {
         if !isMachines {
             return .ok("nothing to look at: it is about the daemon of the whole machine, and this one is at \(socket)")
         }
@@ -55,44 +55,47 @@ struct UnitsCheck: DoctorCheck {
     /// Of a package of its own.
     private static let optional = ["thumbcached-renderer.socket", "thumbcached-renderer.service"]
 
-    func look(at daemon: InstalledDaemon) async -> [Finding] {
-        if let finding = daemon.withoutUnits { return [finding] }
+    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
+        if let diagnostic = daemon.withoutUnits { return [diagnostic] }
         do throws(SystemError) {
-            return Self.findings(try UnitStates.ask(Self.enabled + Self.services, daemon))
+            return Self.diagnostics(try UnitStates.ask(Self.enabled + Self.services, daemon))
         } catch {
             return [.unknown("systemd could not be asked: \(error.reason)")]
         }
     }
 
-    static func findings(_ states: UnitStates) -> [Finding] {
-        var findings: [Finding] = []
+    static func diagnostics(_ states: UnitStates) -> [Diagnostic] {
+        var diagnostics: [Diagnostic] = []
         for unit in enabled + services {
             switch states[unit, "LoadState"] {
             case "loaded": break
-            case "masked": findings.append(.wrong("\(unit) is masked", "systemctl unmask \(unit)"))
+            case "masked": diagnostics.append(.wrong("\(unit) is masked", "systemctl unmask \(unit)"))
             case "not-found" where optional.contains(unit):
                 if enabled.contains(unit) {
-                    findings.append(.note("\(unit) is not installed: no pictures of other sizes are made"))
+                    diagnostics.append(.note("\(unit) is not installed: no pictures of other sizes are made"))
                 }
-            case "not-found": findings.append(.wrong("\(unit) is not installed", "make install, or apt install"))
-            default: findings.append(.wrong("\(unit) is not loaded", "systemctl status \(unit)"))
+            case "not-found": diagnostics.append(.wrong("\(unit) is not installed", "make install, or apt install"))
+            default: diagnostics.append(.wrong("\(unit) is not loaded", "systemctl status \(unit)"))
             }
             guard states[unit, "LoadState"] == "loaded" else { continue }
             let active = states[unit, "ActiveState"]
             if active == "failed" {
-                findings.append(
+                diagnostics.append(
                     .wrong("\(unit) has failed (\(states[unit, "Result"]))", "journalctl -u \(unit) -e says why"))
             } else if enabled.contains(unit), active != "active" {
-                findings.append(.wrong("\(unit) is not active", "systemctl start \(unit)"))
+                diagnostics.append(.wrong("\(unit) is not active", "systemctl start \(unit)"))
             }
             if enabled.contains(unit), !["enabled", "enabled-runtime"].contains(states[unit, "UnitFileState"]) {
-                findings.append(.wrong("\(unit) is not enabled: a boot would not start it", "systemctl enable \(unit)"))
+                diagnostics.append(
+                    .wrong("\(unit) is not enabled: a boot would not start it", "systemctl enable \(unit)"))
             }
             if let restarts = Int(states[unit, "NRestarts"]), restarts > 0 {
-                findings.append(.note("\(unit) was started anew \(restarts) times", "journalctl -u \(unit) says why"))
+                diagnostics.append(
+                    .note("\(unit) was started anew \(restarts) times", "journalctl -u \(unit) says why"))
             }
         }
-        return findings.isEmpty ? [.ok("sockets and path are active and enabled, no service has failed")] : findings
+        return diagnostics.isEmpty
+            ? [.ok("sockets and path are active and enabled, no service has failed")] : diagnostics
     }
 }
 
@@ -100,7 +103,7 @@ struct UnitsCheck: DoctorCheck {
 struct HookCheck: DoctorCheck {
     let name = "hook"
 
-    func look(at daemon: InstalledDaemon) async -> [Finding] {
+    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
         if !daemon.isMachines { return [.ok("caches of a daemon of one's own end with LOGOUT, or with the daemon")] }
         if !daemon.hasSystemd { return [Self.pam()] }
         do throws(SystemError) {
@@ -109,24 +112,24 @@ struct HookCheck: DoctorCheck {
             let uids = listed.lines.compactMap { $0.split(separator: " ").first.flatMap { UInt32($0) } }
             let units = uids.map { "thumbcached-logout@\($0).service" }
             guard !units.isEmpty else { return [.ok("nobody is logged in on this machine")] }
-            return Self.findings(units, try UnitStates.ask(units, daemon))
+            return Self.diagnostics(units, try UnitStates.ask(units, daemon))
         } catch {
             return [.unknown("systemd could not be asked: \(error.reason)")]
         }
     }
 
-    static func findings(_ units: [String], _ states: UnitStates) -> [Finding] {
-        let findings = units.compactMap { unit -> Finding? in
+    static func diagnostics(_ units: [String], _ states: UnitStates) -> [Diagnostic] {
+        let diagnostics = units.compactMap { unit -> Diagnostic? in
             switch states[unit, "ActiveState"] {
             case "active": nil
             case "failed": .wrong("\(unit) has failed: a log-out waits for the daemon", "journalctl -u \(unit)")
             default: .wrong("\(unit) is not active: that log-out would end no cache", "systemctl start \(unit)")
             }
         }
-        return findings.isEmpty ? [.ok("the log-outs of \(units.count) users end their caches")] : findings
+        return diagnostics.isEmpty ? [.ok("the log-outs of \(units.count) users end their caches")] : diagnostics
     }
 
-    private static func pam() -> Finding {
+    private static func pam() -> Diagnostic {
         let files = ["common-session", "login", "sshd", "system-auth", "su"].map { "/etc/pam.d/\($0)" }
         for file in files {
             do throws(PlainFileError) {
@@ -148,8 +151,8 @@ struct LingerCheck: DoctorCheck {
     let name = "linger"
     private static let directory = "/var/lib/systemd/linger"
 
-    func look(at daemon: InstalledDaemon) async -> [Finding] {
-        if let finding = daemon.withoutUnits { return [finding] }
+    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
+        if let diagnostic = daemon.withoutUnits { return [diagnostic] }
         guard let directory = opendir(Self.directory) else {
             return errno == ENOENT
                 ? [.ok("nobody lingers")] : [.unknown("\(Self.directory): \(SystemError("opendir").reason)")]

@@ -1,6 +1,6 @@
 import NIOCore
-import RESP
 @_spi(Wire) import Thumbcache
+import ThumbcacheProtocol
 
 /// A JSON text that is put together here, beside values that came from the daemon.
 enum JSON {

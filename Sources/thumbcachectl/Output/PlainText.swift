@@ -1,5 +1,5 @@
 import LinuxSupport
-import RESP
+import ThumbcacheProtocol
 
 /// Text that came from elsewhere, made fit for a terminal: an id may hold anything, escape sequences among it.
 enum PlainText {

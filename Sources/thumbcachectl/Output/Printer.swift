@@ -1,6 +1,5 @@
 import LinuxSupport
 import NIOCore
-import RESP
 import ThumbcacheProtocol
 
 /// Prints results: for people aligned, for programs one `key value` a line or JSON.

@@ -1,7 +1,7 @@
+import CacheCore
 import DiskStore
 import NIOCore
-import RESP
-import ThumbnailCache
+import ThumbcacheProtocol
 
 // What an inspection of the store found, for people and for programs. A path may hold anything that somebody has
 // planted; the printer makes it fit for a terminal.

@@ -1,8 +1,8 @@
 import CLinux
 import Glibc
+import HelperProtocol
 import LinuxSupport
 import NIOCore
-import RendererProtocol
 
 /// The program that decodes pictures for this one: a worker of `thumbcached-renderer`, which can do nothing else.
 /// Whoever breaks into it through a picture gets at nothing, and says nothing here but what colour pixels are.

@@ -1,10 +1,10 @@
+import CacheCore
 import Glibc
 import LinuxSupport
 import NIOCore
 import Origins
 import ProgramSupport
-import RESP
-import ThumbnailCache
+import ThumbcacheProtocol
 
 extension Configuration {
     /// An origin while it is read.
@@ -43,7 +43,7 @@ extension Configuration {
         Setting("proxy", \.origin.proxy, proxy),
         Setting("user-agent", \.origin.userAgent, userAgent),
         Setting("token.endpoint", \.token.url, .webURL),
-        Setting("token.client-id", \.token.clientID, SettingKind.text.checked { $0.isEmpty ? "is empty" : nil }),
+        Setting("token.client-id", \.token.clientID, SettingParser.text.checked { $0.isEmpty ? "is empty" : nil }),
         Setting("token.client-secret-file", \.token.clientSecret, .secretFile),
     ]
 
@@ -113,19 +113,19 @@ extension Configuration {
     }
 
     /// Every key of an `[[origins.NAME.then]]`.
-    static let linkSettings: [Setting<OriginLink>] = [
+    static let linkSettings: [Setting<Upstream>] = [
         Setting("url", \.url, .webURL),
         Setting("allow-private-addresses", \.allowPrivateAddresses, .flag),
         Setting("show-token", \.showsToken, .flag),
         Setting("federation", \.federation, .word),
     ]
 
-    private static var link: SettingKind<OriginLink> {
-        SettingKind { node throws(SettingError) in
+    private static var link: SettingParser<Upstream> {
+        SettingParser { node throws(SettingError) in
             guard case .table(let table) = node else {
                 throw SettingError("is \(node.typeName); write { url = \"https://avatars.example.org/{profile}\" }")
             }
-            var link = OriginLink(url: "")
+            var link = Upstream(url: "")
             var reader = SettingReader(settings: linkSettings)
             reader.read(table, into: &link)
             if !reader.found.contains("url") {
@@ -140,8 +140,8 @@ extension Configuration {
     }
 
     /// A line end in it would begin another header field.
-    private static var userAgent: SettingKind<String> {
-        SettingKind<String>.text.checked { text in
+    private static var userAgent: SettingParser<String> {
+        SettingParser<String>.text.checked { text in
             text.utf8.count <= 256 && text.utf8.allSatisfy { (0x20...0x7E).contains($0) } && text.utf8.first != 0x20
                 && text.utf8.last != 0x20
                 ? nil
@@ -150,16 +150,16 @@ extension Configuration {
         }
     }
 
-    private static var caFile: SettingKind<String> {
-        SettingKind.path(orNone: true).checked { path in
+    private static var caFile: SettingParser<String> {
+        SettingParser.path(orNone: true).checked { path in
             path.isEmpty || Glibc.access(path, R_OK) == 0
                 ? nil : "\(quoted(path)) cannot be read: \(SystemError("access").reason)"
         }
     }
 
     /// Not repeated in messages: a proxy's URL may hold a password.
-    private static var proxy: SettingKind<String> {
-        SettingKind<String>.text.checked { url in
+    private static var proxy: SettingParser<String> {
+        SettingParser<String>.text.checked { url in
             // With socks4 and socks5 libcurl resolves names itself, and hands over an address that nobody has judged.
             let schemes = ["http://", "https://", "socks4a://", "socks5h://"]
             let isPlain = url.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F }

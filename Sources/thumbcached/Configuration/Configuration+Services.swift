@@ -1,10 +1,10 @@
+import CacheCore
 import DaemonServer
 import DiskStore
-import FetcherProtocol
+import HelperProtocol
 import Logging
 import NIOConcurrencyHelpers
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// The configuration as it is now: read at the start, and replaced by a reload.
 typealias LiveConfiguration = NIOLockedValueBox<Configuration>

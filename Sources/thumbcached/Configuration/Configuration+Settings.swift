@@ -1,8 +1,8 @@
+import CacheCore
 import DaemonServer
 import LinuxSupport
 import Logging
 import ProgramSupport
-import ThumbnailCache
 
 extension Configuration {
     /// Every key outside of `[origins]`. What bounds others stands before them.
@@ -15,7 +15,7 @@ extension Configuration {
 
             Setting("storage.cache", \.storage.cache, .path()),
             Setting("storage.state", \.storage.state, .path()),
-            Setting("storage.runtime", \.storage.runtime, SettingKind.path().optional()),
+            Setting("storage.runtime", \.storage.runtime, SettingParser.path().optional()),
             Setting("storage.keys", \.storage.keys, .word),
             Setting("storage.quota", \.storage.quota, .size(1...Int.max)),
             Setting("storage.user-quota", \.storage.userQuota, .size(1...Int.max), [.atMost("storage.quota")]),
@@ -61,30 +61,30 @@ extension Configuration {
     ]
 
     private static func limit<Value: FixedWidthInteger & Sendable>(
-        _ name: String, _ field: any WritableKeyPath<Configuration, Value> & Sendable, _ kind: SettingKind<Value>,
+        _ name: String, _ field: any WritableKeyPath<Configuration, Value> & Sendable, _ kind: SettingParser<Value>,
         _ bounds: SettingBound...
     ) -> Setting<Configuration> {
         Setting("limits." + name, field, kind, bounds, isReloadable: true)
     }
 
-    private static var rendererPlace: SettingKind<Configuration.Renderer.Place> {
-        SettingKind<Configuration.Renderer.Place> { node throws(SettingError) in
+    private static var rendererPlace: SettingParser<Configuration.Renderer.Place> {
+        SettingParser<Configuration.Renderer.Place> { node throws(SettingError) in
             if case .string("beside") = node { return .beside }
-            let path = try SettingKind<String>.path(orNone: true).read(node)
+            let path = try SettingParser<String>.path(orNone: true).read(node)
             return path.isEmpty ? .nowhere : .program(path)
         }
     }
 
-    private static var socketPath: SettingKind<String> {
-        SettingKind.path().checked { path in
+    private static var socketPath: SettingParser<String> {
+        SettingParser.path().checked { path in
             let (count, longest) = (path.utf8.count, UnixAddress.longestPath)
             return count <= longest ? nil : "is \(count) bytes long; the path of a Unix socket can have \(longest)"
         }
     }
 
     /// Permission bits, in quotes: a bare 0666 is no TOML number, and a bare 666 would be a trap.
-    private static var mode: SettingKind<UInt32> {
-        SettingKind { node throws(SettingError) in
+    private static var mode: SettingParser<UInt32> {
+        SettingParser { node throws(SettingError) in
             guard case .string(let text) = node else {
                 throw SettingError("is \(node.typeName); write the mode in quotes, as in \"0666\"")
             }
@@ -98,26 +98,27 @@ extension Configuration {
         }
     }
 
-    private static func admins(_ accounts: AccountDirectory) -> SettingKind<AccessRule> {
-        let one = SettingKind<String>.text.map { name throws(SettingError) in
+    private static func admins(_ accounts: AccountDirectory) -> SettingParser<AccessRule> {
+        let one = SettingParser<String>.text.map { name throws(SettingError) in
             try AccessRule.resolve(name, with: accounts).get()
         }
-        return SettingKind<[AccessRule]>.list(of: one, such: "[\"root\", \"@wheel\"]").map { all throws(SettingError) in
+        return SettingParser<[AccessRule]>.list(of: one, such: "[\"root\", \"@wheel\"]").map {
+            all throws(SettingError) in
             all.reduce(into: AccessRule()) { $0.formUnion($1) }
         }
     }
 
     /// Whom the machine does not know is nobody, and is told of in the log: figures that nobody reads are no reason to
     /// serve nobody. (An admin who is missing is one: his log-outs would be denied.)
-    private static func observers(_ accounts: AccountDirectory) -> SettingKind<Configuration.Access.Observers> {
+    private static func observers(_ accounts: AccountDirectory) -> SettingParser<Configuration.Access.Observers> {
         typealias Observers = Configuration.Access.Observers
-        let one = SettingKind<String>.text.map { name throws(SettingError) in
+        let one = SettingParser<String>.text.map { name throws(SettingError) in
             switch try AccessRule.resolve(name, with: accounts) {
             case .success(let rule): Observers(rule: rule)
             case .failure(let reason): Observers(unknown: reason.flaws.map(\.sentence))
             }
         }
-        return SettingKind<[Observers]>.list(of: one, such: "[\"prometheus\", \"@monitoring\"]").map {
+        return SettingParser<[Observers]>.list(of: one, such: "[\"prometheus\", \"@monitoring\"]").map {
             all throws(SettingError) in
             all.reduce(into: Observers()) { sum, next in
                 sum.rule.formUnion(next.rule)

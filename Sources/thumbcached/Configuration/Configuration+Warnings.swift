@@ -1,8 +1,8 @@
+import CacheCore
 import Glibc
 import Logging
 import Origins
 import ProgramSupport
-import ThumbnailCache
 
 extension Configuration {
     /// What can be configured and is hardly meant so: the daemon serves with it, and says so at its start and at each

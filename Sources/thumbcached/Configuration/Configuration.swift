@@ -1,9 +1,9 @@
+import CacheCore
 import DaemonServer
 import DiskStore
 import Logging
 import ProgramSupport
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// All that can be configured, with the defaults. Names follow the keys of the file: `limits.users-per-uid` is
 /// ``Limits/usersPerUID``. What each key means, and why it has its default, stands in `docs/configuration.md`. Sizes

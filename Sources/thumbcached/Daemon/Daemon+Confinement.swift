@@ -13,9 +13,9 @@ extension Daemon {
 
     /// How the daemon gets its helpers.
     struct Helpers {
-        let fetcher: any HelperLink
+        let fetcher: any HelperConnector
         /// nil if there is none: images are then served in the size in which they come.
-        let renderer: (any HelperLink)?
+        let renderer: (any HelperConnector)?
     }
 
     /// Finds the helpers: systemd starts them, else a process that this starts.
@@ -23,7 +23,7 @@ extension Daemon {
     static func helpers(
         _ configuration: Configuration, _ environment: [String: String], _ log: Logger
     ) throws -> Helpers {
-        func unit(_ variable: String) -> (any HelperLink)? {
+        func unit(_ variable: String) -> (any HelperConnector)? {
             environment[variable].flatMap { $0.isEmpty ? nil : HelperUnit(path: $0) }
         }
         let (fetcher, renderer) = (unit(fetcherVariable), unit(rendererVariable))

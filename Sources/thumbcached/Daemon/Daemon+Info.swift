@@ -1,12 +1,12 @@
+import CacheCore
 import DaemonServer
 import DiskStore
-import FetcherClient
-import FetcherProtocol
 import Glibc
+import HelperClient
+import HelperProtocol
 import LinuxSupport
 import NIOConcurrencyHelpers
 import ThumbcacheProtocol
-import ThumbnailCache
 
 extension Daemon {
     typealias Lines = ServerInfo.Lines
@@ -76,7 +76,7 @@ extension Daemon {
                 },
                 "purge": { peer, _ in
                     let epoch: Lines = [("epoch", "\(sessions.epoch(of: peer.uid))")]
-                    return peer.isObserver ? epoch + counters.figures(.purges, .endingsThatFailed) : epoch
+                    return peer.isObserver ? epoch + counters.figures(.purges, .failedInvalidations) : epoch
                 },
                 "keyspace": { peer, figures in
                     let usage = peer.isObserver ? store.usageTotal : figures().usage

@@ -1,11 +1,11 @@
+import CacheCore
 import DaemonServer
 import DiskStore
-import FetcherClient
-import FetcherProtocol
+import HelperClient
+import HelperProtocol
 import LinuxSupport
 import NIOConcurrencyHelpers
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// What METRICS says, put together from those who know. No user and no profile is named in it.
 extension Daemon {
@@ -47,13 +47,13 @@ extension Daemon {
                 "open_caches", .gauge, "Users who are logged in and were named since the start.", figures.openCaches),
             MetricFamily(
                 "endings_owed", .gauge, "Log-outs and purges that could not be made durable and are tried again.",
-                figures.endingsOwed),
+                figures.pendingInvalidations),
             counted("logins_total", "LOGIN commands that succeeded.", counters[.logins]),
             counted("logouts_total", "LOGOUT commands, of each user that they were for.", counters[.logouts]),
             counted("purges_total", "PURGE commands, of each user that they were for.", counters[.purges]),
             counted(
                 "endings_failed_total", "Times that a log-out or purge could not be made durable.",
-                counters[.endingsThatFailed]),
+                counters[.failedInvalidations]),
             MetricFamily(
                 "token_refreshes_total", .counter, "Refreshes of access tokens, by what came of them.",
                 [

@@ -1,17 +1,15 @@
+import CacheCore
 import DaemonServer
 import DiskStore
-import FetcherClient
 import Glibc
+import HelperClient
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import ProgramSupport
-import RESP
-import RendererClient
 import SocketLoops
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// The composition root: makes everything once, in the order in which one part needs another, and hands it on.
 enum Daemon {
@@ -20,11 +18,11 @@ enum Daemon {
     /// Threads for log-ins.
     private static var lifecycleThreads: Int { 4 }
     /// Threads for purges and log-outs.
-    private static var endingThreads: Int { 2 }
+    private static var invalidationThreads: Int { 2 }
     /// Threads for what these do between their waits for the disk, which is microseconds.
     private static var taskThreads: Int { 2 }
     /// The one that writes downloaded images and the store's own among them.
-    static var allDiskThreads: Int { diskThreads + lifecycleThreads + endingThreads + 2 }
+    static var allDiskThreads: Int { diskThreads + lifecycleThreads + invalidationThreads + 2 }
     /// Seconds in which those for whom the daemon is started have it for themselves: beside the sweep of ten thousand
     /// users the first hit came 3 ms later on one core, after 27 ms instead of 24; on two, 1 ms.
     private static var restAtStart: Double { 0.5 }
@@ -74,7 +72,7 @@ enum Daemon {
         let disk = try pool("disk", threads: diskThreads)
         let writing = try pool("writing", threads: 1)
         let lifecycle = try pool("log-ins", threads: lifecycleThreads)
-        let endings = try pool("log-outs", threads: endingThreads)
+        let invalidations = try pool("log-outs", threads: invalidationThreads)
         let rendering = try helpers.renderer.map { _ in
             try pool("renditions", threads: max(2, sysconf(CInt(_SC_NPROCESSORS_ONLN))))
         }
@@ -91,11 +89,12 @@ enum Daemon {
         let budget = MemoryBudget(limits: { live.withLockedValue { $0.memoryLimits } }, accountOf: accountOf)
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: fetcher, renderer: renderer, memory: memory,
-            budget: budget, disk: disk, writes: writes, lifecycle: lifecycle, endings: endings, tasks: tasks,
+            budget: budget, disk: disk, writes: writes, lifecycle: lifecycle, invalidations: invalidations,
+            tasks: tasks,
             time: time, framing: framing, counters: CacheCounters(), events: EventHub(), yield: backgroundYield().yield,
             settings: { live.withLockedValue { $0.cacheSettings } })
         let sessions = UserSessions(services: services, log: log)
-        let logout = EndingService(sessions: sessions, log: log)
+        let logout = InvalidationService(sessions: sessions, log: log)
         let pendingLogouts = store.logoutMarkers.map {
             PendingLogouts(markers: $0, logout: logout, services: services, log: log)
         }
@@ -107,13 +106,14 @@ enum Daemon {
             sessions: sessions, services: services, store: store, fetcher: fetcher, registry: registry,
             latencies: latencies, live: live)
         let context = ServerContext(
-            services: services, sessions: sessions, endingService: logout, pendingLogouts: pendingLogouts, info: info,
+            services: services, sessions: sessions, invalidationService: logout, pendingLogouts: pendingLogouts,
+            info: info,
             metrics: metrics, latencies: latencies, registry: registry, loops: group,
             limits: { live.withLockedValue { $0.serverLimits } }, log: log)
 
         // The log-outs that came while there was no daemon, before anybody is served.
         do {
-            try tasks.wait { try await pendingLogouts?.honourAll() }
+            try tasks.wait { try await pendingLogouts?.processAll() }
         } catch {
             // I4: what a log-out is owed to must not be served, and there is no telling whom to keep closed.
             throw DaemonError("a pending log-out could not be honoured, so nobody is served: \(error)")
@@ -124,7 +124,7 @@ enum Daemon {
             Watchdog(
                 checks: Watchdog.checks(
                     loops: group, tasks: tasks, fetcher: fetcher,
-                    pools: [("images", disk), ("log-ins", lifecycle), ("log-outs", endings)]),
+                    pools: [("images", disk), ("log-ins", lifecycle), ("log-outs", invalidations)]),
                 pause: interval, time: time, feed: { try notifier.send(.watchdog, atOnce: true) }, log: log)
         }
         watchdog?.start()
@@ -143,7 +143,7 @@ enum Daemon {
         fetcher.shutdown()
         watchdog?.stop()
         renderer?.shutdown()
-        for pool in [rendering, disk, writing, lifecycle, endings] { pool?.stop() }
+        for pool in [rendering, disk, writing, lifecycle, invalidations] { pool?.stop() }
         // Behind what a write leaves to be done: room that it makes is made while the locks are held.
         store.shutdown()
         try tasks.wait { await group.end() }

@@ -1,5 +1,5 @@
+import CacheCore
 import LinuxSupport
-import ThumbnailCache
 
 /// Threads that may block on the disk, shared out between accounts by turns.
 ///

@@ -1,13 +1,13 @@
+import CacheCore
 import DaemonServer
 import DiskStore
-import FetcherClient
 import Glibc
+import HelperClient
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import ThumbcacheProtocol
-import ThumbnailCache
 
 /// Serves on the socket until the stop: then answers what has begun, and closes.
 struct Serving: Sendable {
@@ -70,7 +70,7 @@ struct Serving: Sendable {
         log.attempt("could not remove the socket") { try socket.remove() }
         try await server.drain(grace: Self.grace)
         // Who still waits for an origin is told that it will not be.
-        await context.endingService.shutDown()
+        await context.invalidationService.shutDown()
         try await server.drain(grace: Self.lastGrace)
         server.close()
     }

@@ -1,7 +1,7 @@
+import CacheCore
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
-import ThumbnailCache
 
 /// The accounts as the machine's file says now: read at the start, at a reload, and when somebody connects of whom it
 /// did not speak, once it has changed. So those count for an account that was made while the daemon runs.

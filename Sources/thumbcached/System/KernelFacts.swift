@@ -1,8 +1,8 @@
+import CacheCore
 import Glibc
 import LinuxSupport
 import NIOCore
 import ProgramSupport
-import ThumbnailCache
 
 /// What the kernel says of itself in /proc.
 enum KernelFacts {
@@ -62,11 +62,11 @@ struct SystemTime: Timekeeping {
 
     var uptime: Int64 { read(CLOCK_BOOTTIME) / 1_000_000 }
 
-    func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any ThumbnailCache.Timer {
+    func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any CacheCore.Timer {
         LoopTimer(task: group.next().scheduleTask(in: .milliseconds(milliseconds), work))
     }
 
-    private struct LoopTimer: ThumbnailCache.Timer {
+    private struct LoopTimer: CacheCore.Timer {
         let task: Scheduled<Void>
 
         func cancel() { task.cancel() }

@@ -1,10 +1,10 @@
 import CLinux
+import CacheCore
 import Glibc
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import SocketLoops
-import ThumbnailCache
 
 /// Watches the directory of markers with inotify(7).
 ///

@@ -1,10 +1,10 @@
+import CacheCore
 import DiskStore
-import FetcherClient
+import HelperClient
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import ThumbnailCache
 
 /// Feeds systemd's watchdog as long as all that must live does its own work (F48).
 ///

@@ -1,6 +1,6 @@
 import NIOCore
-import RESP
 import Testing
+import ThumbcacheProtocol
 
 @testable import DaemonServer
 

@@ -1,9 +1,9 @@
+import CacheCore
 import CacheFakes
 import NIOCore
-import RESP
 import SocketLoops
 import Testing
-import ThumbnailCache
+import ThumbcacheProtocol
 
 @testable import DaemonServer
 

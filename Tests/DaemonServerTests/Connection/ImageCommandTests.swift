@@ -1,8 +1,8 @@
+import CacheCore
 import CacheFakes
 import NIOCore
-import RESP
 import Testing
-import ThumbnailCache
+import ThumbcacheProtocol
 
 @testable import DaemonServer
 
@@ -170,14 +170,14 @@ import ThumbnailCache
         }
     }
 
-    static let failures: [(failure: DownloadFailure, code: String)] = [
+    static let failures: [(failure: CacheFailure, code: String)] = [
         (.timedOut("w"), "TIMEOUT"), (.origin("w"), "ORIGIN"), (.unauthorized("w"), "UNAUTHORIZED"),
         (.denied("w"), "DENIED"), (.badImage("w"), "BADIMAGE"), (.tooLarge("w"), "TOOLARGE"), (.busy("w"), "BUSY"),
         (.shuttingDown, "SHUTTINGDOWN"),
     ]
 
     @Test(arguments: failures)
-    func `each failure of a download has its code`(_ row: (failure: DownloadFailure, code: String)) async throws {
+    func `each failure of a download has its code`(_ row: (failure: CacheFailure, code: String)) async throws {
         try await TestDaemon.run { daemon in
             daemon.fetcher.answer = { _ in .failed(row.failure) }
             let client = try await daemon.connectWithAlice()

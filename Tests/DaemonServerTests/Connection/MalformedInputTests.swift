@@ -1,9 +1,8 @@
+import CacheCore
 import CacheFakes
 import NIOCore
-import RESP
 import Testing
 import ThumbcacheProtocol
-import ThumbnailCache
 
 @testable import DaemonServer
 

@@ -1,9 +1,9 @@
+import CacheCore
 import CacheFakes
 import NIOConcurrencyHelpers
 import NIOCore
-import RESP
 import Testing
-import ThumbnailCache
+import ThumbcacheProtocol
 
 @testable import DaemonServer
 
@@ -72,12 +72,12 @@ import ThumbnailCache
     }
 
     @Test(arguments: ["LOGOUT", "PURGE"])
-    func `F62, F40: GET that hangs, then an ending, pipelined: CANCELLED, then the receipt`(
-        _ ending: String
+    func `F62, F40: GET that hangs, then an invalidation, pipelined: CANCELLED, then the receipt`(
+        _ invalidation: String
     ) async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
-            try await client.pipeline([["GET", "alice", "bob"], [ending, "alice"], ["PING"]])
+            try await client.pipeline([["GET", "alice", "bob"], [invalidation, "alice"], ["PING"]])
             let replies = try await client.replies(3)
             #expect(replies[0].code == "CANCELLED")
             #expect(replies[1]["users"] == .integer(1))
@@ -87,7 +87,7 @@ import ThumbnailCache
     }
 
     @Test(arguments: [8, 50])
-    func `F62: an ending does not wait for GETs that fill the queue, nor one on another connection for more`(
+    func `F62: an invalidation does not wait for GETs that fill the queue, nor one on another connection for more`(
         _ gets: Int
     ) async throws {
         try await TestDaemon.run {

@@ -22,7 +22,7 @@ import Testing
         #expect(queue.isEmpty)
     }
 
-    @Test func `a ticket is answered once, whether its reply waits still or is long gone`() {
+    @Test func `a replySlot is answered once, whether its reply waits still or is long gone`() {
         var queue = ReplyQueue()
         let first = queue.reserve()
         let second = queue.reserve()

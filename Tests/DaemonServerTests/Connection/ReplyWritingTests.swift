@@ -1,11 +1,10 @@
 import CacheFakes
 import NIOCore
-import RESP
 import Testing
 import ThumbcacheProtocol
 
+@testable import CacheCore
 @testable import DaemonServer
-@testable import ThumbnailCache
 
 @Suite struct ReplyWritingTests {
     private static let picture = SampleImage.png("bob")

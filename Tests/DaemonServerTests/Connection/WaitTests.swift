@@ -1,8 +1,8 @@
+import CacheCore
 import CacheFakes
 import NIOCore
-import RESP
 import Testing
-import ThumbnailCache
+import ThumbcacheProtocol
 
 @testable import DaemonServer
 
@@ -10,8 +10,8 @@ import ThumbnailCache
 @Suite(.timeLimit(.minutes(5))) struct WaitTests {
     @Test func `F36: a request whose time is up is TIMEOUT, and what waits longer is not`() async throws {
         try await TestDaemon.run { daemon in
-            let patient = try await daemon.connectWithAlice()
-            try await patient.send("GET", "alice", "bob", "WAIT", "600000")
+            let context = try await daemon.connectWithAlice()
+            try await context.send("GET", "alice", "bob", "WAIT", "600000")
             await daemon.fetcher.started(1)
             let client = try await daemon.connect()
             #expect(
@@ -21,7 +21,7 @@ import ThumbnailCache
             let reply = try await client.call("MGET", "alice", "2", "bob", "carol", "WAIT", "1")
             #expect(reply.elements?.map(\.code) == ["TIMEOUT", "TIMEOUT"])
             daemon.finish("bob")
-            #expect(try await patient.reply() == image("bob"))
+            #expect(try await context.reply() == image("bob"))
         }
     }
 
@@ -31,8 +31,8 @@ import ThumbnailCache
         try await TestDaemon.run {
             $0.settings.origins = ["default": origin]
         } _: { daemon in
-            let patient = try await daemon.connectWithAlice()
-            try await patient.send("GET", "alice", "bob", "WAIT", "600000")
+            let context = try await daemon.connectWithAlice()
+            try await context.send("GET", "alice", "bob", "WAIT", "600000")
             await daemon.fetcher.started(1)
             let client = try await daemon.connect()
             #expect(try await client.call("GET", "alice", "bob").code == "TIMEOUT")
@@ -40,7 +40,7 @@ import ThumbnailCache
             // Those that come back find the download that is under way.
             #expect(daemon.fetcher.downloads.count == 1)
             daemon.finish("bob")
-            #expect(try await patient.reply() == image("bob"))
+            #expect(try await context.reply() == image("bob"))
         }
     }
 

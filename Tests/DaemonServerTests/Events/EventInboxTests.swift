@@ -1,6 +1,6 @@
+import CacheCore
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 @testable import DaemonServer
 
@@ -12,7 +12,7 @@ import ThumbnailCache
         UserEvent(owner: alice, kind: kind, epoch: epoch)
     }
 
-    @Test func `the first event wakes, those behind it wait with it, and an ending wakes at once`() {
+    @Test func `the first event wakes, those behind it wait with it, and an invalidation wakes at once`() {
         let woken = NIOLockedValueBox<[EventInbox.Urgency]>([])
         let inbox = EventInbox { urgency in woken.withLockedValue { $0.append(urgency) } }
         let update = Self.event(.update(OpaqueID("bob")))

@@ -1,8 +1,8 @@
+import CacheCore
 import CacheFakes
 import NIOCore
-import RESP
 import Testing
-import ThumbnailCache
+import ThumbcacheProtocol
 
 @testable import DaemonServer
 
@@ -25,7 +25,7 @@ import ThumbnailCache
     }
 
     @Test(arguments: [RESPVersion.two, .three], [1, 3])
-    func `I3: endings are with every subscriber before the receipt is sent`(_ version: RESPVersion, threads: Int)
+    func `I3: invalidations are with every subscriber before the receipt is sent`(_ version: RESPVersion, threads: Int)
         async throws
     {
         try await TestDaemon.run {
@@ -52,7 +52,7 @@ import ThumbnailCache
         }
     }
 
-    @Test func `I3: the bytes of an ending are in the kernel's hands when the receipt is`() async throws {
+    @Test func `I3: the bytes of an invalidation are in the kernel's hands when the receipt is`() async throws {
         try await TestDaemon.run {
             $0.threads = 2
         } _: { daemon in
@@ -142,7 +142,7 @@ import ThumbnailCache
         }
     }
 
-    @Test func `I3: who is in the middle of an array cannot take an ending, and is disconnected`() async throws {
+    @Test func `I3: who is in the middle of an array cannot take an invalidation, and is disconnected`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice(.three)
             _ = try await client.call("SUBSCRIBE", "*")
@@ -219,7 +219,9 @@ import ThumbnailCache
         }
     }
 
-    @Test func `I3: a subscriber that cannot take an ending is disconnected, and nobody waits for it`() async throws {
+    @Test func `I3: a subscriber that cannot take an invalidation is disconnected, and nobody waits for it`()
+        async throws
+    {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice(.three)
             let deaf = try await daemon.connect(reads: false)

@@ -1,8 +1,8 @@
+import CacheCore
 import CacheFakes
 import NIOCore
-import RESP
 import Testing
-import ThumbnailCache
+import ThumbcacheProtocol
 
 @testable import DaemonServer
 

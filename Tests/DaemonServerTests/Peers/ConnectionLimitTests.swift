@@ -1,9 +1,9 @@
+import CacheCore
 import CacheFakes
 import NIOConcurrencyHelpers
 import NIOCore
-import RESP
 import Testing
-import ThumbnailCache
+import ThumbcacheProtocol
 
 @testable import DaemonServer
 

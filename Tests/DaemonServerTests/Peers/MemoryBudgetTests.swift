@@ -1,10 +1,9 @@
+import CacheCore
 import CacheFakes
 import NIOConcurrencyHelpers
 import NIOCore
-import RESP
 import Testing
 import ThumbcacheProtocol
-import ThumbnailCache
 
 @testable import DaemonServer
 

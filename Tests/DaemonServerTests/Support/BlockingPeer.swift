@@ -1,6 +1,6 @@
 import Glibc
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// A client that sees what the kernel says: each send and each reading of its socket has its error number.
 final class BlockingPeer: Sendable {

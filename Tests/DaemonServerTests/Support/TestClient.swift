@@ -2,7 +2,7 @@ import Glibc
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
-import RESP
+import ThumbcacheProtocol
 
 /// A client that a test drives by hand: what it sends, when it reads, how it leaves.
 final class TestClient: Sendable {

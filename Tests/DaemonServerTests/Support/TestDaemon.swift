@@ -1,13 +1,13 @@
+import CacheCore
 import CacheFakes
 import Glibc
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
-import RESP
 import SocketLoops
 import Testing
-import ThumbnailCache
+import ThumbcacheProtocol
 
 @testable import DaemonServer
 
@@ -91,7 +91,7 @@ final class TestDaemon: Sendable {
             disk: disk,
             writes: WriteBehind(writer: disk, time: time, yield: {}, limits: .init(tier: setup.memory)) { false },
             lifecycle: ThreadPool(threads: setup.lifecycleThreads),
-            endings: ThreadPool(threads: setup.lifecycleThreads), tasks: setup.tasks, time: time,
+            invalidations: ThreadPool(threads: setup.lifecycleThreads), tasks: setup.tasks, time: time,
             framing: Self.framing,
             counters: CacheCounters(), events: EventHub(), yield: {}, settings: { settings })
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
@@ -100,7 +100,8 @@ final class TestDaemon: Sendable {
         let limits = setup.limits
         latencies = Latencies(loops: group.loops.count)
         let context = ServerContext(
-            services: services, sessions: sessions, endingService: EndingService(sessions: sessions, log: log),
+            services: services, sessions: sessions,
+            invalidationService: InvalidationService(sessions: sessions, log: log),
             info: setup.info, metrics: setup.metrics, latencies: latencies,
             registry: registry, loops: group, limits: { limits }, log: log)
         let peers = NIOLockedValueBox<[Peer]>([])

@@ -1,7 +1,7 @@
+import CacheCore
 import Glibc
 import LinuxSupport
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 

@@ -1,6 +1,6 @@
+import CacheCore
 import LinuxSupport
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 
@@ -9,35 +9,35 @@ import ThumbnailCache
 @Suite struct BindingTests {
     private let algorithms: Algorithms
     private let key: Secret
-    private let owner: SealedOwner
+    private let owner: HashedOwner
     /// The same user's name at another uid, and another name at the same uid.
-    private let others: [SealedOwner]
+    private let others: [HashedOwner]
 
     init() throws {
         algorithms = try Algorithms()
         key = try SecureRandom().key()
         let names = try ["ab", "cd"].map { digits in
-            try #require(SealedName(hex: Array(String(repeating: digits, count: 32).utf8)))
+            try #require(HashedName(hex: Array(String(repeating: digits, count: 32).utf8)))
         }
-        owner = SealedOwner(uid: 1000, user: names[0])
-        others = [SealedOwner(uid: 1001, user: names[0]), SealedOwner(uid: 1000, user: names[1])]
+        owner = HashedOwner(uid: 1000, user: names[0])
+        others = [HashedOwner(uid: 1001, user: names[0]), HashedOwner(uid: 1000, user: names[1])]
     }
 
-    private func bound(_ owner: SealedOwner, _ id: GenerationID) -> [UInt8] {
+    private func bound(_ owner: HashedOwner, _ id: GenerationID) -> [UInt8] {
         EntryHeader.owner(of: Generation(number: 1, owner: owner, id: id, isNew: true))
     }
 
     private func entry(
         _ header: EntryHeader, _ text: [UInt8], of owner: [UInt8], at address: EntryAddress
     ) throws -> [UInt8] {
-        let crypter = try Crypter(key: key, algorithms: algorithms)
+        let cipher = try EntryCipher(key: key, algorithms: algorithms)
         var entry = [UInt8](repeating: 0, count: EntryHeader.overhead + text.count)
         try entry.withUnsafeMutableBytes { entry in
             header.write(to: entry)
             let box = UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.boxStart...])
             try header.withBound(of: owner, at: address) { bound in
                 try text.withUnsafeBytes { text in
-                    try crypter.seal(
+                    try cipher.seal(
                         text, UnsafeRawBufferPointer(start: nil, count: 0), bound: bound, into: box,
                         random: SecureRandom())
                 }
@@ -48,10 +48,10 @@ import ThumbnailCache
 
     /// The length of the image, if it opens.
     private func opened(_ entry: [UInt8], of owner: [UInt8], at address: EntryAddress) throws -> Int? {
-        let crypter = try Crypter(key: key, algorithms: algorithms)
+        let cipher = try EntryCipher(key: key, algorithms: algorithms)
         var entry = entry
         return entry.withUnsafeMutableBytes {
-            EntryHeader.open($0, of: owner, at: address, with: crypter)?.imageLength
+            EntryHeader.open($0, of: owner, at: address, with: cipher)?.imageLength
         }
     }
 
@@ -96,7 +96,7 @@ import ThumbnailCache
             let names = store.logins.names
             let bytes = try KeyFile(random: SecureRandom())
                 .withEncoded(check: { try names.check($0, of: owner, into: $1) }) { Array($0) }
-            func isKeyFile(of owner: SealedOwner) throws -> Bool {
+            func isKeyFile(of owner: HashedOwner) throws -> Bool {
                 try bytes.withUnsafeBytes { try KeyFile($0) { try names.check($0, of: owner, into: $1) } != nil }
             }
             #expect(try isKeyFile(of: owner))

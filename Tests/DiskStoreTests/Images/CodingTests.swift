@@ -1,7 +1,7 @@
+import CacheCore
 import LinuxSupport
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 

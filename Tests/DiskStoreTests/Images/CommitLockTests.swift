@@ -1,8 +1,8 @@
+import CacheCore
 import Dispatch
 import Foundation
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 
@@ -11,20 +11,20 @@ import ThumbnailCache
     @Test func `a read whose bucket is not open waits for nobody's commit lock`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            let vault = try #require(try store.commitLogin(alice, .plain) as? Vault)
-            try vault.put(slot("bob", 64), picture(1))
+            let generationStore = try #require(try store.commitLogin(alice, .plain) as? DiskGenerationStore)
+            try generationStore.put(imageKey("bob", 64), picture(1))
             let path = try #require(tree.entries.first).split(separator: "/")
             let bucket = try #require(BucketName.bucket(of: FileName(String(path[path.count - 2]))))
             #expect(store.images.disk.directories.giveUpAll())
-            let seen = NIOLockedValueBox<([UInt8]?, [Slot]?)>((nil, nil))
+            let seen = NIOLockedValueBox<([UInt8]?, [ImageKey]?)>((nil, nil))
             let isDone = DispatchSemaphore(value: 0)
-            store.images.withLock(vault.generation, bucket) {
+            store.images.withLock(generationStore.generation, bucket) {
                 Thread.detachNewThread {
                     expectSuccess {
-                        let bytes = try vault.bytes(slot("bob", 64))
+                        let bytes = try generationStore.bytes(imageKey("bob", 64))
                         _ = store.images.disk.directories.giveUpAll()
-                        let slots = try vault.slots(of: OpaqueID("bob"))
-                        seen.withLockedValue { $0 = (bytes, slots) }
+                        let imageKeys = try generationStore.imageKeys(of: OpaqueID("bob"))
+                        seen.withLockedValue { $0 = (bytes, imageKeys) }
                     }
                     isDone.signal()
                 }
@@ -32,7 +32,7 @@ import ThumbnailCache
                 #expect(isDone.wait(timeout: .now() + 20) == .success)
             }
             #expect(seen.withLockedValue { $0.0 } == picture(1).content)
-            #expect(seen.withLockedValue { $0.1 } == [slot("bob", 64)])
+            #expect(seen.withLockedValue { $0.1 } == [imageKey("bob", 64)])
         }
     }
 

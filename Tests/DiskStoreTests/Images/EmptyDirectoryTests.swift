@@ -1,9 +1,9 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Glibc
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 /// A uid of which nobody is logged in has no directory (I2).
 @Suite struct EmptyDirectoryTests {
@@ -15,16 +15,16 @@ import ThumbnailCache
     }
 
     private func logOut(_ store: DiskStore, _ owner: Owner) throws {
-        let vault = try #require(try store.load(owner)).vault
-        vault.close()
+        let generationStore = try #require(try store.load(owner)).generationStore
+        generationStore.close()
         try store.commitLogout(owner)
-        vault.discard()
+        generationStore.discard()
     }
 
     @Test func `I2: with the last log-out of a uid its directories go; those of a uid with a user left stay`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            for owner in [alice, bob, carol] { try store.commitLogin(owner, .plain).put(slot("bob"), picture(1)) }
+            for owner in [alice, bob, carol] { try store.commitLogin(owner, .plain).put(imageKey("bob"), picture(1)) }
             try logOut(store, alice)
             #expect(directories(tree).count == 6)
             try logOut(store, carol)
@@ -32,12 +32,12 @@ import ThumbnailCache
             try logOut(store, bob)
             #expect(directories(tree) == [])
             // And come again, as durable as the first time.
-            try store.commitLogin(carol, .plain).put(slot("bob"), picture(2))
+            try store.commitLogin(carol, .plain).put(imageKey("bob"), picture(2))
             #expect(directories(tree).count == 3)
-            #expect(try store.load(carol)?.vault.bytes(slot("bob")) == picture(2).content)
+            #expect(try store.load(carol)?.generationStore.bytes(imageKey("bob")) == picture(2).content)
         }
         try tree.withStore { store in
-            let found = try store.load(carol)?.vault.bytes(slot("bob"))
+            let found = try store.load(carol)?.generationStore.bytes(imageKey("bob"))
             #expect(found == picture(2).content)
         }
     }
@@ -61,12 +61,12 @@ import ThumbnailCache
                 let owner = Owner(uid: 1000, user: OpaqueID("user \(number)"))
                 return {
                     for round in 0..<100 {
-                        let vault = try store.commitLogin(owner, .plain)
-                        try vault.put(slot("bob"), picture(UInt8(round)))
-                        #expect(try vault.bytes(slot("bob")) == picture(UInt8(round)).content)
-                        vault.close()
+                        let generationStore = try store.commitLogin(owner, .plain)
+                        try generationStore.put(imageKey("bob"), picture(UInt8(round)))
+                        #expect(try generationStore.bytes(imageKey("bob")) == picture(UInt8(round)).content)
+                        generationStore.close()
                         try store.commitLogout(owner)
-                        vault.discard()
+                        generationStore.discard()
                     }
                 }
             }

@@ -1,6 +1,6 @@
+import CacheCore
 import Glibc
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 
@@ -22,27 +22,31 @@ import ThumbnailCache
 
     @Test func `I8, I9: writes on a read-only disk leave nothing in memory`() throws {
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(1))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(1))
             system.setReadOnly()
-            for _ in 0..<20 { #expect(throws: StoreError.self) { try vault.put(slot("bob"), picture(2)) } }
+            for _ in 0..<20 {
+                #expect(throws: StoreError.self) { try generationStore.put(imageKey("bob"), picture(2)) }
+            }
             #expect(store.images.underWay.count == 0)
-            #expect(try vault.bytes(slot("bob")) == picture(1).content)
+            #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
         }
     }
 
     @Test func `I8: a temporary file that cannot be removed goes before the next image is written`() throws {
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(1))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(1))
             failUnlinks()
             // The older image, swapped out, stays. Nothing is written beside it.
-            try vault.put(slot("bob"), picture(2))
-            for number in 0..<20 { #expect(throws: StoreError.self) { try vault.put(slot("\(number)"), picture(3)) } }
+            try generationStore.put(imageKey("bob"), picture(2))
+            for number in 0..<20 {
+                #expect(throws: StoreError.self) { try generationStore.put(imageKey("\(number)"), picture(3)) }
+            }
             #expect(tree.temporaries.count == 1)
             #expect(store.images.underWay.count == 1)
             system.heal()
-            try vault.put(slot("eve"), picture(4))
+            try generationStore.put(imageKey("eve"), picture(4))
             #expect(tree.temporaries.isEmpty)
             #expect(store.images.underWay.count == 0)
         }
@@ -52,28 +56,28 @@ import ThumbnailCache
         throws
     {
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(1))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(1))
             failUnlinks()
-            try vault.put(slot("bob"), picture(2))
+            try generationStore.put(imageKey("bob"), picture(2))
             #expect(tree.temporaries.count == 1)
             system.heal()
             store.maintain()
             #expect(tree.temporaries.isEmpty)
-            #expect(try vault.bytes(slot("bob")) == picture(2).content)
+            #expect(try generationStore.bytes(imageKey("bob")) == picture(2).content)
         }
     }
 
     @Test func `I8: with its generation what is remembered of a temporary file goes`() throws {
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(1))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(1))
             failUnlinks()
-            try vault.put(slot("bob"), picture(2))
+            try generationStore.put(imageKey("bob"), picture(2))
             system.heal()
-            vault.close()
+            generationStore.close()
             try store.commitLogout(alice)
-            vault.discard()
+            generationStore.discard()
             #expect(store.images.underWay.count == 0)
         }
     }
@@ -82,13 +86,13 @@ import ThumbnailCache
         throws
     {
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(1))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(1))
             failUnlinks()
-            try vault.put(slot("bob"), picture(2))
-            #expect(throws: StoreError.self) { _ = try vault.remove([OpaqueID("bob")]) }
+            try generationStore.put(imageKey("bob"), picture(2))
+            #expect(throws: StoreError.self) { _ = try generationStore.remove([OpaqueID("bob")]) }
             system.heal()
-            _ = try vault.remove([OpaqueID("bob")])
+            _ = try generationStore.remove([OpaqueID("bob")])
             #expect(images == [])
         }
     }
@@ -97,10 +101,10 @@ import ThumbnailCache
         throws
     {
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(0))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(0))
             system.plan { call, _, _ in call == .exchange ? .dieAfter : nil }
-            #expect(throws: (any Error).self) { try vault.put(slot("bob"), picture(1)) }
+            #expect(throws: (any Error).self) { try generationStore.put(imageKey("bob"), picture(1)) }
         }
         let later = FaultySystem()
         later.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
@@ -109,18 +113,18 @@ import ThumbnailCache
             // Counted it is all the same.
             #expect(store.isCounted)
             later.heal()
-            let vault = try #require(try store.load(alice)).vault
-            _ = try vault.remove([OpaqueID("bob")])
+            let generationStore = try #require(try store.load(alice)).generationStore
+            _ = try generationStore.remove([OpaqueID("bob")])
             #expect(images == [])
         }
     }
 
     @Test func `what a run before left goes with a later sweep, when the first could not remove it`() throws {
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(0))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(0))
             system.plan { call, _, _ in call == .exchange ? .dieAfter : nil }
-            #expect(throws: (any Error).self) { try vault.put(slot("bob"), picture(1)) }
+            #expect(throws: (any Error).self) { try generationStore.put(imageKey("bob"), picture(1)) }
         }
         let later = FaultySystem()
         later.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
@@ -134,13 +138,13 @@ import ThumbnailCache
     }
 
     @Test func `I3: an image that no quota lets in any more goes before its profile's receipt`() throws {
-        try tree.withStore { try $0.commitLogin(alice, .plain).put(slot("bob"), picture(0, count: 20_000)) }
+        try tree.withStore { try $0.commitLogin(alice, .plain).put(imageKey("bob"), picture(0, count: 20_000)) }
         failUnlinks()
         try tree.withStore(tree.configuration(userQuota: 10_000), system: system) { store in
             store.maintain()
             system.heal()
-            let vault = try #require(try store.load(alice)).vault
-            _ = try vault.remove([OpaqueID("bob")])
+            let generationStore = try #require(try store.load(alice)).generationStore
+            _ = try generationStore.remove([OpaqueID("bob")])
             #expect(images == [])
         }
     }

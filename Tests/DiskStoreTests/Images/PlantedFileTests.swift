@@ -1,8 +1,8 @@
 import CLinux
+import CacheCore
 import DiskStore
 import Foundation
 import Testing
-import ThumbnailCache
 
 /// What somebody plants in place of an entry.
 enum Plant: String, CaseIterable, CustomTestStringConvertible {
@@ -36,22 +36,22 @@ func `F24, F26: what is planted in place of an entry is not followed, does not b
     let tree = try TestTree()
     let victim = tree.root + "/victim"
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(1))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(1))
         // Keeps the bucket in its place.
-        try vault.put(slot("bob", 1), picture(1))
+        try generationStore.put(imageKey("bob", 1), picture(1))
         let path = try #require(tree.entries.first)
         // The victim is a good entry even, so that only the kind of thing it is speaks against it.
         try FileManager.default.moveItem(atPath: path, toPath: victim)
         let before = try Data(contentsOf: URL(fileURLWithPath: victim))
         try plant.put(at: path, victim: victim)
-        #expect(try vault.bytes(slot("bob")) == nil)
+        #expect(try generationStore.bytes(imageKey("bob")) == nil)
         #expect(!exists(path))
         #expect(store.counters[.rejectedEntries] == 1)
 
         try plant.put(at: path, victim: victim)
-        try vault.put(slot("bob"), picture(2))
-        #expect(try vault.bytes(slot("bob")) == picture(2).content)
+        try generationStore.put(imageKey("bob"), picture(2))
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(2).content)
         store.maintain()
         #expect(try Data(contentsOf: URL(fileURLWithPath: victim)) == before)
         #expect(tree.files(under: tree.cache + "/trash").isEmpty)
@@ -64,7 +64,7 @@ func `F24: a link in place of a directory is not followed, and what it points to
     let target = tree.root + "/target"
     var path = tree.cache + "/" + place
     try tree.withStore { store in
-        try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+        try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
         let parts = try #require(tree.entries.first).dropFirst(tree.cache.count + 1).split(separator: "/")
         path = path.replacingOccurrences(of: "GENERATION", with: String(parts[2]))
             .replacingOccurrences(of: "BUCKET", with: String(parts[3]))
@@ -73,14 +73,14 @@ func `F24: a link in place of a directory is not followed, and what it points to
     }
     let before = tree.files(under: target)
     try tree.withStore { store in
-        let vault = try #require(try store.load(alice)).vault
-        #expect(try vault.bytes(slot("bob")) == nil)
-        try vault.put(slot("bob"), picture(2))
-        #expect(try vault.bytes(slot("bob")) == picture(2).content)
+        let generationStore = try #require(try store.load(alice)).generationStore
+        #expect(try generationStore.bytes(imageKey("bob")) == nil)
+        try generationStore.put(imageKey("bob"), picture(2))
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(2).content)
         store.maintain()
-        vault.close()
+        generationStore.close()
         try store.commitLogout(alice)
-        vault.discard()
+        generationStore.discard()
         store.maintain()
         #expect(tree.files(under: target) == before)
         #expect(before.count == 1)
@@ -121,10 +121,10 @@ func `F24: a link in place of a directory is not followed, and what it points to
     try FileManager.default.removeItem(atPath: tree.cache + "/trash")
     try FileManager.default.createSymbolicLink(atPath: tree.cache + "/trash", withDestinationPath: target)
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(1))
-        vault.close()
-        vault.discard()
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(1))
+        generationStore.close()
+        generationStore.discard()
         store.maintain()
         #expect(tree.files(under: target) == [target + "/file"])
     }
@@ -137,11 +137,11 @@ func `F24: a link in place of a directory is not followed, and what it points to
     try FileManager.default.createDirectory(atPath: target, withIntermediateDirectories: true)
     for number in 0..<50 { try Data([1]).write(to: URL(fileURLWithPath: target + "/\(number)")) }
     try tree.withStore(system: system) { store in
-        let vault = try store.commitLogin(alice, .plain)
-        for number in 0..<50 { try vault.put(slot("profile \(number)"), picture(1)) }
-        vault.close()
+        let generationStore = try store.commitLogin(alice, .plain)
+        for number in 0..<50 { try generationStore.put(imageKey("profile \(number)"), picture(1)) }
+        generationStore.close()
         try store.commitLogout(alice)
-        vault.discard()
+        generationStore.discard()
         // Before every single call of the walk, each directory in the trash changes places with a link to the target.
         let link = tree.root + "/link"
         try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: target)
@@ -163,7 +163,7 @@ func `F24: a link in place of a directory is not followed, and what it points to
 
 @Test func `F26: what does not belong into a generation is removed when it is counted, and is not counted`() throws {
     let tree = try TestTree()
-    try tree.withStore { store in try store.commitLogin(alice, .plain).put(slot("bob"), picture(1)) }
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
     let entry = try #require(tree.entries.first)
     let bucket = (entry as NSString).deletingLastPathComponent
     let generation = (bucket as NSString).deletingLastPathComponent
@@ -173,19 +173,19 @@ func `F24: a link in place of a directory is not followed, and what it points to
     try Data([1]).write(to: URL(fileURLWithPath: generation + "/tmp.0123456789abcdef.1"))
     #expect(mkfifo(bucket + "/fifo", 0o600) == 0)
     try tree.withStore { store in
-        let vault = try #require(try store.load(alice)).vault
-        #expect(vault.usage == nil)
+        let generationStore = try #require(try store.load(alice)).generationStore
+        #expect(generationStore.usage == nil)
         store.maintain()
-        #expect(vault.usage?.images == 1)
+        #expect(generationStore.usage?.images == 1)
         #expect(tree.entries == [entry])
         #expect(!exists(bucket + "/fifo"))
-        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
     }
 }
 
 @Test func `F26: a planted file of the largest size there is, is not counted but removed, at each place`() throws {
     let tree = try TestTree()
-    try tree.withStore { store in try store.commitLogin(alice, .plain).put(slot("bob"), picture(1)) }
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
     let entry = try #require(tree.entries.first)
     func plant(_ path: String) throws {
         let descriptor = open(path, O_CREAT | O_RDWR, 0o600)
@@ -201,14 +201,14 @@ func `F24: a link in place of a directory is not followed, and what it points to
         #expect(store.usageTotal.images == 1)
         #expect(store.trashUsage == Usage())
         // And where they come later, in the place of an image.
-        let vault = try #require(try store.load(alice)).vault
+        let generationStore = try #require(try store.load(alice)).generationStore
         for size: UInt16 in [1, 2, 3] {
-            try vault.put(slot("bob", size), picture(1))
+            try generationStore.put(imageKey("bob", size), picture(1))
             try plant("\(name)\(size)")
-            #expect(try vault.bytes(slot("bob", size)) == nil)
+            #expect(try generationStore.bytes(imageKey("bob", size)) == nil)
         }
         #expect(tree.entries == [entry])
-        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
         #expect(store.usageTotal.bytes >= 0)
     }
 }

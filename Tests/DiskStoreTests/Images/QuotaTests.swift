@@ -1,8 +1,8 @@
+import CacheCore
 import Foundation
 import Glibc
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 
@@ -33,18 +33,18 @@ private struct Costs {
     let entry = costs.entry()
     // An image, and mostly a directory for it alone.
     try tree.withStore(tree.configuration(userQuota: 20 * entry)) { store in
-        let vault = try store.commitLogin(alice, .plain)
-        for number in 0..<10 { try vault.put(slot("\(number)"), picture(UInt8(number))) }
-        #expect(vault.usage == Usage(images: 10, bytes: 10 * entry + costs.directories(tree)))
+        let generationStore = try store.commitLogin(alice, .plain)
+        for number in 0..<10 { try generationStore.put(imageKey("\(number)"), picture(UInt8(number))) }
+        #expect(generationStore.usage == Usage(images: 10, bytes: 10 * entry + costs.directories(tree)))
         // Two hours later half of them are used.
         tree.clock.withLockedValue { $0 += 7200 }
-        for number in 5..<10 { #expect(try vault.bytes(slot("\(number)")) != nil) }
+        for number in 5..<10 { #expect(try generationStore.bytes(imageKey("\(number)")) != nil) }
         for number in 10..<14 {
-            try vault.put(slot("\(number)"), picture(UInt8(number)))
-            #expect(try vault.bytes(slot("\(number)")) == picture(UInt8(number)).content)
+            try generationStore.put(imageKey("\(number)"), picture(UInt8(number)))
+            #expect(try generationStore.bytes(imageKey("\(number)")) == picture(UInt8(number)).content)
         }
-        for number in 5..<10 { #expect(try vault.bytes(slot("\(number)")) != nil, "\(number) was used") }
-        let usage = try #require(vault.usage)
+        for number in 5..<10 { #expect(try generationStore.bytes(imageKey("\(number)")) != nil, "\(number) was used") }
+        let usage = try #require(generationStore.usage)
         #expect(usage.bytes <= 20 * entry)
         #expect(usage.bytes == usage.images * entry + costs.directories(tree))
         #expect(usage.images == tree.entries.count)
@@ -57,21 +57,21 @@ private struct Costs {
 @Test func `I8: a bucket that cannot be listed keeps no other from being counted`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
-        for number in 0..<10 { try vault.put(slot("\(number)"), picture(UInt8(number))) }
+        let generationStore = try store.commitLogin(alice, .plain)
+        for number in 0..<10 { try generationStore.put(imageKey("\(number)"), picture(UInt8(number))) }
     }
     // Each listing in turn: of the generation's directories and of everything above them.
     for failing in 1...12 {
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
-            let vault = try #require(try store.load(alice)).vault
+            let generationStore = try #require(try store.load(alice)).generationStore
             system.plan { call, _, ofKind in call == .list && ofKind == failing ? .fail(EIO) : nil }
             store.maintain()
             system.heal()
-            let usage = try #require(vault.usage, "listing \(failing)")
+            let usage = try #require(generationStore.usage, "listing \(failing)")
             #expect(usage.images >= 8, "listing \(failing)")
-            try vault.put(slot("new"), picture(1))
-            #expect(try #require(vault.usage).images >= usage.images)
+            try generationStore.put(imageKey("new"), picture(1))
+            #expect(try #require(generationStore.usage).images >= usage.images)
         }
     }
 }
@@ -81,9 +81,9 @@ private struct Costs {
     let entry = Costs(tree).entry()
     try tree.withStore(tree.configuration(quota: 80 * entry)) { store in
         let quiet = try store.commitLogin(carol, .plain)
-        for number in 0..<20 { try quiet.put(slot("\(number)"), picture(1)) }
+        for number in 0..<20 { try quiet.put(imageKey("\(number)"), picture(1)) }
         let flood = try [alice, bob].map { try store.commitLogin($0, .plain) }
-        for number in 0..<200 { try flood[number % 2].put(slot("\(number)"), picture(2)) }
+        for number in 0..<200 { try flood[number % 2].put(imageKey("\(number)"), picture(2)) }
         #expect(quiet.usage?.images == 20)
         #expect(store.usageTotal.bytes <= 80 * entry)
         #expect(flood[0].usage?.images ?? 0 > 5 && flood[1].usage?.images ?? 0 > 5)
@@ -95,14 +95,14 @@ private struct Costs {
     let tree = try TestTree()
     let entry = Costs(tree).entry()
     try tree.withStore(tree.configuration(quota: 80 * entry)) { store in
-        let vault = try store.commitLogin(alice, .plain)
-        for number in 0..<30 { try vault.put(slot("\(number)"), picture(1)) }
-        vault.close()
-        let before = vault.usage
+        let generationStore = try store.commitLogin(alice, .plain)
+        for number in 0..<30 { try generationStore.put(imageKey("\(number)"), picture(1)) }
+        generationStore.close()
+        let before = generationStore.usage
         let renewed = try store.commitPurge(alice)
-        vault.discard()
+        generationStore.discard()
         #expect(store.trashUsage == before)
-        for number in 0..<30 { try renewed.put(slot("\(number)"), picture(1)) }
+        for number in 0..<30 { try renewed.put(imageKey("\(number)"), picture(1)) }
         #expect(renewed.usage?.images == 30)
         #expect(store.counters[.evictedImages] == 0)
         #expect(store.usageTotal.bytes + store.trashUsage.bytes <= 80 * entry)
@@ -113,24 +113,24 @@ private struct Costs {
     let tree = try TestTree()
     try tree.withStore { store in
         for owner in [alice, carol] {
-            let vault = try store.commitLogin(owner, .plain)
-            for number in 0..<100 { try vault.put(slot("\(number)"), picture(1)) }
+            let generationStore = try store.commitLogin(owner, .plain)
+            for number in 0..<100 { try generationStore.put(imageKey("\(number)"), picture(1)) }
         }
     }
     try tree.withStore { store in
-        let vault = try #require(try store.load(alice)).vault
-        #expect(vault.usage == nil)
+        let generationStore = try #require(try store.load(alice)).generationStore
+        #expect(generationStore.usage == nil)
         #expect(!store.isCounted)
         // Writes before and after the count are in it once.
-        try vault.put(slot("new"), picture(1))
-        try vault.put(slot("0"), picture(1, count: 2000))
+        try generationStore.put(imageKey("new"), picture(1))
+        try generationStore.put(imageKey("0"), picture(1, count: 2000))
         store.maintain()
-        try vault.put(slot("newer"), picture(1))
-        try vault.put(slot("1"), picture(1, count: 3000))
-        _ = try vault.remove([OpaqueID("2")])
+        try generationStore.put(imageKey("newer"), picture(1))
+        try generationStore.put(imageKey("1"), picture(1, count: 3000))
+        _ = try generationStore.remove([OpaqueID("2")])
         let costs = Costs(tree)
         let bytes = 99 * costs.entry() + costs.entry(2000) + costs.entry(3000)
-        let total = try #require(vault.usage)
+        let total = try #require(generationStore.usage)
         #expect(total.images == 101)
         #expect(store.usageTotal.bytes == bytes + 100 * costs.entry() + costs.directories(tree))
         #expect(total.bytes < store.usageTotal.bytes)
@@ -143,8 +143,8 @@ private struct Costs {
     let tree = try TestTree()
     let entry = Costs(tree).entry()
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
-        for number in 0..<300 { try vault.put(slot("\(number)"), picture(1)) }
+        let generationStore = try store.commitLogin(alice, .plain)
+        for number in 0..<300 { try generationStore.put(imageKey("\(number)"), picture(1)) }
     }
     try tree.withStore(tree.configuration(quota: 300 * entry, userQuota: 400 * entry)) { store in
         store.maintain()
@@ -156,7 +156,7 @@ private struct Costs {
 
 @Test func `the images of a log-in that is ended without ever having been loaded go too`() throws {
     let tree = try TestTree()
-    try tree.withStore { store in try store.commitLogin(alice, .plain).put(slot("bob"), picture(1)) }
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
     for isSwept in [false, true] {
         try tree.withStore { store in
             if isSwept { store.maintain() }
@@ -164,7 +164,7 @@ private struct Costs {
             store.maintain()
             #expect(tree.entries.isEmpty)
             #expect(store.usageTotal == Usage())
-            try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+            try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
         }
     }
 }
@@ -184,22 +184,22 @@ private struct Costs {
         }
     }
     try tree.withStore(tree.configuration(userQuota: quota)) { store in
-        let vault = try store.commitLogin(alice, .plain)
-        for number in 0..<2_000 { try vault.put(slot("\(number)"), picture(1, count: 13)) }
+        let generationStore = try store.commitLogin(alice, .plain)
+        for number in 0..<2_000 { try generationStore.put(imageKey("\(number)"), picture(1, count: 13)) }
         let (bytes, inodes) = try taken()
         #expect(bytes <= quota)
         #expect(inodes <= quota / 4096 + 2)
-        #expect(try #require(vault.usage).bytes <= quota)
+        #expect(try #require(generationStore.usage).bytes <= quota)
         // What is gone is counted no more, its directory neither.
-        _ = try vault.remove((0..<2_000).map { OpaqueID("\($0)") })
-        #expect(vault.usage == Usage())
-        for number in 0..<100 { try vault.put(slot("\(number)"), picture(1, count: 13)) }
-        let before = vault.usage
+        _ = try generationStore.remove((0..<2_000).map { OpaqueID("\($0)") })
+        #expect(generationStore.usage == Usage())
+        for number in 0..<100 { try generationStore.put(imageKey("\(number)"), picture(1, count: 13)) }
+        let before = generationStore.usage
         store.shutdown()
         try tree.withStore(tree.configuration(userQuota: quota)) { store in
-            let vault = try #require(try store.load(alice)).vault
+            let generationStore = try #require(try store.load(alice)).generationStore
             store.maintain()
-            #expect(vault.usage == before)
+            #expect(generationStore.usage == before)
         }
     }
 }
@@ -209,20 +209,22 @@ private struct Costs {
     // So little that every image pushes others out, and their directories with them.
     let entry = Costs(tree).entry()
     try tree.withStore(tree.configuration(userQuota: 12 * entry)) { store in
-        let vault = try store.commitLogin(alice, .plain)
+        let generationStore = try store.commitLogin(alice, .plain)
         let put: @Sendable () throws -> Void = {
-            for round in 0..<400 { try vault.put(slot("\(round % 40)"), picture(UInt8(round % 40))) }
+            for round in 0..<400 { try generationStore.put(imageKey("\(round % 40)"), picture(UInt8(round % 40))) }
         }
-        try atOnce([put, put, { for round in 0..<400 { _ = try vault.bytes(slot("\(round % 40)")) } }])
+        try atOnce([put, put, { for round in 0..<400 { _ = try generationStore.bytes(imageKey("\(round % 40)")) } }])
         store.maintain()
-        let usage = try #require(vault.usage)
+        let usage = try #require(generationStore.usage)
         #expect(
             usage
                 == Usage(images: tree.entries.count, bytes: tree.entries.count * entry + Costs(tree).directories(tree)))
         for number in 0..<40 {
-            let wasThere = try vault.bytes(slot("\(number)")) != nil
-            try vault.put(slot("\(number)"), picture(UInt8(number)))
-            #expect(try vault.bytes(slot("\(number)")) == picture(UInt8(number)).content, "was there: \(wasThere)")
+            let wasThere = try generationStore.bytes(imageKey("\(number)")) != nil
+            try generationStore.put(imageKey("\(number)"), picture(UInt8(number)))
+            #expect(
+                try generationStore.bytes(imageKey("\(number)")) == picture(UInt8(number)).content,
+                "was there: \(wasThere)")
         }
     }
 }
@@ -233,17 +235,17 @@ private struct Costs {
 
     /// Asks for each image in each size, as a cache does that has no memory: what is missing is downloaded and rendered.
     /// - Returns: how many images were downloaded.
-    private func pass(over images: Range<Int>, in vault: any ImageVault) throws -> Int {
+    private func pass(over images: Range<Int>, in generationStore: any GenerationStore) throws -> Int {
         var downloads = 0
         for image in images {
             let source = picture(UInt8(image), count: 8_000)
             for size in Self.sizes {
-                if try vault.bytes(slot("\(image)")) == nil {
+                if try generationStore.bytes(imageKey("\(image)")) == nil {
                     downloads += 1
-                    try vault.put(slot("\(image)"), source)
+                    try generationStore.put(imageKey("\(image)"), source)
                 }
-                if try vault.bytes(slot("\(image)", size)) == nil {
-                    try vault.put(slot("\(image)", size), rendition(of: source, count: Int(size) * 20))
+                if try generationStore.bytes(imageKey("\(image)", size)) == nil {
+                    try generationStore.put(imageKey("\(image)", size), rendition(of: source, count: Int(size) * 20))
                 }
             }
         }
@@ -259,15 +261,15 @@ private struct Costs {
         let costs = Costs(tree)
         let sources = 40 * (costs.entry(8_000) + costs.directory)
         try tree.withStore(tree.configuration(userQuota: sources + renditions * costs.entry(2_560))) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            #expect(try pass(over: 0..<40, in: vault) == 40)
+            let generationStore = try store.commitLogin(alice, .plain)
+            #expect(try pass(over: 0..<40, in: generationStore) == 40)
             for _ in 0..<3 {
                 tree.clock.withLockedValue { $0 += hours * 3_600 }
-                #expect(try pass(over: 0..<40, in: vault) == 0)
+                #expect(try pass(over: 0..<40, in: generationStore) == 0)
             }
             #expect(store.counters[.evictedImages] > 0)
             store.maintain()
-            #expect(try #require(vault.usage).bytes <= sources + renditions * costs.entry(2_560))
+            #expect(try #require(generationStore.usage).bytes <= sources + renditions * costs.entry(2_560))
         }
     }
 
@@ -275,32 +277,34 @@ private struct Costs {
         let tree = try TestTree()
         let costs = Costs(tree)
         try tree.withStore(tree.configuration(userQuota: 40 * (costs.entry(8_000) + costs.directory))) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            _ = try pass(over: 0..<5, in: vault)
+            let generationStore = try store.commitLogin(alice, .plain)
+            _ = try pass(over: 0..<5, in: generationStore)
             tree.clock.withLockedValue { $0 += 9 * 24 * 3_600 }
             // So many that all of the first go.
-            for number in 100..<200 { try vault.put(slot("\(number)"), picture(9, count: 8_000)) }
-            for image in 0..<5 { #expect(try vault.slots(of: OpaqueID("\(image)")) == []) }
-            #expect(try #require(vault.usage).images == tree.entries.count)
+            for number in 100..<200 { try generationStore.put(imageKey("\(number)"), picture(9, count: 8_000)) }
+            for image in 0..<5 { #expect(try generationStore.imageKeys(of: OpaqueID("\(image)")) == []) }
+            #expect(try #require(generationStore.usage).images == tree.entries.count)
         }
     }
 
     // MARK: On a full disk
 
-    private func withTenImages(_ body: (TestTree, DiskStore, any ImageVault, FaultySystem) throws -> Void) throws {
+    private func withTenImages(_ body: (TestTree, DiskStore, any GenerationStore, FaultySystem) throws -> Void) throws {
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            for number in 0..<10 { try vault.put(slot("\(number)"), picture(UInt8(number))) }
-            try body(tree, store, vault, system)
+            let generationStore = try store.commitLogin(alice, .plain)
+            for number in 0..<10 { try generationStore.put(imageKey("\(number)"), picture(UInt8(number))) }
+            try body(tree, store, generationStore, system)
         }
     }
 
     @Test func `F4: a rendition that finds no room on the disk takes none from other images`() throws {
-        try withTenImages { tree, store, vault, system in
+        try withTenImages { tree, store, generationStore, system in
             system.plan { call, _, _ in call == .write ? .fail(ENOSPC) : nil }
-            #expect(throws: StoreError.self) { try vault.put(slot("0", 64), rendition(of: picture(0), count: 500)) }
+            #expect(throws: StoreError.self) {
+                try generationStore.put(imageKey("0", 64), rendition(of: picture(0), count: 500))
+            }
             #expect(tree.entries.count == 10)
             #expect(store.counters[.evictedImages] == 0)
         }
@@ -308,20 +312,22 @@ private struct Costs {
 
     @Test(arguments: [ENOSPC, EDQUOT])
     func `F4, F5: an image that finds no room takes as much as it needs, and not its source`(_ code: CInt) throws {
-        try withTenImages { tree, store, vault, system in
+        try withTenImages { tree, store, generationStore, system in
             system.plan { call, _, ofKind in call == .write && ofKind <= 2 ? .fail(code) : nil }
-            try vault.put(slot("0", 64), picture(10))
+            try generationStore.put(imageKey("0", 64), picture(10))
             #expect((9...10).contains(tree.entries.count))
             #expect((1...2).contains(store.counters[.evictedImages]))
-            #expect(try vault.bytes(slot("0")) == picture(0).content)
-            #expect(try vault.bytes(slot("0", 64)) == picture(10).content)
+            #expect(try generationStore.bytes(imageKey("0")) == picture(0).content)
+            #expect(try generationStore.bytes(imageKey("0", 64)) == picture(10).content)
         }
     }
 
     @Test func `F4: an image larger than all that the user has takes nothing`() throws {
-        try withTenImages { tree, store, vault, system in
+        try withTenImages { tree, store, generationStore, system in
             system.plan { call, _, _ in call == .write ? .fail(ENOSPC) : nil }
-            #expect(throws: StoreError.self) { try vault.put(slot("large"), picture(1, count: 1_000_000)) }
+            #expect(throws: StoreError.self) {
+                try generationStore.put(imageKey("large"), picture(1, count: 1_000_000))
+            }
             #expect(tree.entries.count == 10)
         }
     }

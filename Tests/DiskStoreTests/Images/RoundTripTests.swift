@@ -1,13 +1,13 @@
+import CacheCore
 import DiskStore
 import LinuxSupport
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @Test func `I5: what is written is read back, bytes and record, framed as asked`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
+        let generationStore = try store.commitLogin(alice, .plain)
         let plain = picture(1, url: "https://example.org/a?s=64")
         var record = plain.record
         record.freshness = Freshness(
@@ -15,16 +15,16 @@ import ThumbnailCache
         record.fields.etag = "\"abc\""
         record.fields.lastModified = "Tue, 15 Nov 1994 12:45:26 GMT"
         let image = Image(record: record, bytes: plain.bytes)
-        #expect(try vault.put(slot("bob", 64), image))
+        #expect(try generationStore.put(imageKey("bob", 64), image))
 
-        let found = try #require(try vault.read(slot("bob", 64), framing: .bulk))
+        let found = try #require(try generationStore.read(imageKey("bob", 64), framing: .bulk))
         #expect(found.record == image.record)
         #expect(found.content == image.content)
         #expect(
             Array(found.bytes.framed.readableBytesView) == Array("$1000\r\n".utf8) + image.content + Array("\r\n".utf8))
-        #expect(try vault.read(slot("bob", 65), framing: .bare) == nil)
-        #expect(try vault.read(slot("bob"), framing: .bare) == nil)
-        #expect(vault.usage?.images == 1)
+        #expect(try generationStore.read(imageKey("bob", 65), framing: .bare) == nil)
+        #expect(try generationStore.read(imageKey("bob"), framing: .bare) == nil)
+        #expect(generationStore.usage?.images == 1)
     }
 }
 
@@ -32,10 +32,10 @@ import ThumbnailCache
 func `I5: an image of any length survives`(count: Int) throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
+        let generationStore = try store.commitLogin(alice, .plain)
         let image = picture(3, count: count)
-        try vault.put(slot("bob"), image)
-        #expect(try vault.bytes(slot("bob")) == image.content)
+        try generationStore.put(imageKey("bob"), image)
+        #expect(try generationStore.bytes(imageKey("bob")) == image.content)
     }
 }
 
@@ -50,17 +50,17 @@ func `I5: an image of any length survives`(count: Int) throws {
     func id(_ bytes: [UInt8]) -> OpaqueID { OpaqueID(ByteBuffer(bytes: bytes)) }
     try tree.withStore { store in
         for (index, user) in ids.enumerated() {
-            let vault = try store.commitLogin(Owner(uid: 7, user: id(user)), .plain)
-            try vault.put(Slot(profile: id(user)), picture(UInt8(index)))
+            let generationStore = try store.commitLogin(Owner(uid: 7, user: id(user)), .plain)
+            try generationStore.put(ImageKey(profile: id(user)), picture(UInt8(index)))
         }
     }
     try tree.withStore { store in
         #expect(try Set(store.users(of: 7)) == Set(ids.map(id)))
         for (index, user) in ids.enumerated() {
-            let vault = try #require(try store.load(Owner(uid: 7, user: id(user)))).vault
+            let generationStore = try #require(try store.load(Owner(uid: 7, user: id(user)))).generationStore
             for (other, profile) in ids.enumerated() {
                 #expect(
-                    try vault.bytes(Slot(profile: id(profile)))
+                    try generationStore.bytes(ImageKey(profile: id(profile)))
                         == (other == index ? picture(UInt8(index)).content : nil))
             }
         }
@@ -74,12 +74,12 @@ func `I5: an image of any length survives`(count: Int) throws {
         loggedInAt: 1_700_000_000)
     try tree.withStore { store in
         #expect(try store.load(alice) == nil)
-        try store.commitLogin(alice, record).put(slot("bob"), picture(1))
+        try store.commitLogin(alice, record).put(imageKey("bob"), picture(1))
     }
     try tree.withStore { store in
         let login = try #require(try store.load(alice))
         #expect(login.record == record)
-        #expect(try login.vault.bytes(slot("bob")) == picture(1).content)
+        #expect(try login.generationStore.bytes(imageKey("bob")) == picture(1).content)
         #expect(try store.users(of: 1000) == [alice.user])
         #expect(try store.countUsers(of: 1000) == 1)
         #expect(try store.countUsers(of: 1001) == 0)
@@ -96,11 +96,11 @@ func `I5: an image of any length survives`(count: Int) throws {
 @Test func `I2, I3: after a log-out nothing leads to what was stored`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(1))
-        vault.close()
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(1))
+        generationStore.close()
         try store.commitLogout(alice)
-        vault.discard()
+        generationStore.discard()
         #expect(tree.keyFiles.isEmpty)
         #expect(tree.sessionFiles.isEmpty)
         #expect(tree.entries.isEmpty)
@@ -110,9 +110,9 @@ func `I5: an image of any length survives`(count: Int) throws {
         #expect(store.trashUsage == Usage())
         #expect(try store.load(alice) == nil)
         try store.commitLogout(alice)
-        #expect(throws: StoreError.closed) { try vault.put(slot("bob"), picture(1)) }
-        #expect(throws: StoreError.closed) { try vault.bytes(slot("bob")) }
-        #expect(throws: StoreError.closed) { try vault.remove([OpaqueID("bob")]) }
+        #expect(throws: StoreError.closed) { try generationStore.put(imageKey("bob"), picture(1)) }
+        #expect(throws: StoreError.closed) { try generationStore.bytes(imageKey("bob")) }
+        #expect(throws: StoreError.closed) { try generationStore.remove([OpaqueID("bob")]) }
     }
 }
 
@@ -120,23 +120,23 @@ func `I5: an image of any length survives`(count: Int) throws {
     let tree = try TestTree()
     try tree.withStore { store in
         let old = try store.commitLogin(alice, .plain)
-        try old.put(slot("bob"), picture(1))
+        try old.put(imageKey("bob"), picture(1))
         old.close()
         let new = try store.commitPurge(alice)
-        #expect(try new.bytes(slot("bob")) == nil)
+        #expect(try new.bytes(imageKey("bob")) == nil)
         #expect(new.usage == Usage())
-        try new.put(slot("eve"), picture(2))
+        try new.put(imageKey("eve"), picture(2))
         old.discard()
         #expect(old.usage == nil)
-        #expect(try new.bytes(slot("eve")) == picture(2).content)
+        #expect(try new.bytes(imageKey("eve")) == picture(2).content)
     }
     try tree.withStore { store in
         let login = try #require(try store.load(alice))
         #expect(login.record == .plain)
-        #expect(try login.vault.bytes(slot("bob")) == nil)
-        #expect(try login.vault.bytes(slot("eve")) == picture(2).content)
+        #expect(try login.generationStore.bytes(imageKey("bob")) == nil)
+        #expect(try login.generationStore.bytes(imageKey("eve")) == picture(2).content)
         store.maintain()
-        #expect(try login.vault.bytes(slot("eve")) == picture(2).content)
+        #expect(try login.generationStore.bytes(imageKey("eve")) == picture(2).content)
         #expect(tree.entries.count == 1)
     }
 }
@@ -144,9 +144,9 @@ func `I5: an image of any length survives`(count: Int) throws {
 @Test func `I3: removing profiles takes every size of them and no other, fencing each before they go`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
-        for size in [0, 1, 64, 4096] as [UInt16] { try vault.put(slot("bob", size), picture(1)) }
-        try vault.put(slot("eve", 64), picture(2))
+        let generationStore = try store.commitLogin(alice, .plain)
+        for size in [0, 1, 64, 4096] as [UInt16] { try generationStore.put(imageKey("bob", size), picture(1)) }
+        try generationStore.put(imageKey("eve", 64), picture(2))
         // Who was fenced, and who was gone, and what there was then.
         var told: [OpaqueID] = []
         var entries: [Int] = []
@@ -154,25 +154,27 @@ func `I5: an image of any length survives`(count: Int) throws {
             told.append(profile)
             entries.append(tree.entries.count)
         }
-        let removed = try vault.remove([OpaqueID("bob"), OpaqueID("nobody")], fence: tell, removed: tell)
+        let removed = try generationStore.remove([OpaqueID("bob"), OpaqueID("nobody")], fence: tell, removed: tell)
         #expect(told == ["bob", "bob", "nobody", "nobody"].map { OpaqueID($0) })
         #expect(entries == [5, 1, 1, 1])
         #expect(removed.images == 4)
-        #expect(try vault.bytes(slot("bob", 64)) == nil)
-        #expect(try vault.bytes(slot("eve", 64)) == picture(2).content)
-        #expect(vault.usage?.images == 1)
+        #expect(try generationStore.bytes(imageKey("bob", 64)) == nil)
+        #expect(try generationStore.bytes(imageKey("eve", 64)) == picture(2).content)
+        #expect(generationStore.usage?.images == 1)
     }
 }
 
 @Test func `a write that is no longer current leaves nothing`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(1))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(1))
         var committed = false
-        #expect(try !vault.write(slot("bob"), picture(2), isCurrent: { false }, committed: { committed = true }))
+        #expect(
+            try !generationStore.write(
+                imageKey("bob"), picture(2), isCurrent: { false }, committed: { committed = true }))
         #expect(!committed)
-        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
         #expect(tree.temporaries.isEmpty)
     }
 }
@@ -180,9 +182,9 @@ func `I5: an image of any length survives`(count: Int) throws {
 @Test func `I8: an image over the quota is refused and says so`() throws {
     let tree = try TestTree()
     try tree.withStore(tree.configuration(userQuota: 1000)) { store in
-        let vault = try store.commitLogin(alice, .plain)
+        let generationStore = try store.commitLogin(alice, .plain)
         #expect(throws: StoreError.noSpace("the image takes 1124 bytes, over the quota of 1000")) {
-            try vault.put(slot("bob"), picture(1))
+            try generationStore.put(imageKey("bob"), picture(1))
         }
         #expect(tree.entries.isEmpty)
     }

@@ -1,9 +1,9 @@
+import CacheCore
 import Foundation
 import Glibc
 import Logging
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 
@@ -27,15 +27,15 @@ import ThumbnailCache
 
     @Test func `I8: a bucket goes with an image that the origin no longer has, and with one that was bad`() throws {
         try tree.withStore { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(1))
-            try vault.drop(slot("bob")) { true }
-            #expect(vault.usage == Usage())
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(1))
+            try generationStore.drop(imageKey("bob")) { true }
+            #expect(generationStore.usage == Usage())
             #expect(try buckets() == 0)
 
-            try vault.put(slot("bob"), picture(1))
+            try generationStore.put(imageKey("bob"), picture(1))
             try #require(truncate(try #require(tree.entries.first), 100) == 0)
-            #expect(try vault.bytes(slot("bob")) == nil)
+            #expect(try generationStore.bytes(imageKey("bob")) == nil)
             #expect(try buckets() == 0)
         }
     }
@@ -43,25 +43,25 @@ import ThumbnailCache
     @Test func `I8: a write that is not placed leaves no bucket, whatever kept it from its place`() throws {
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            #expect(try !vault.write(slot("bob"), picture(1), isCurrent: { false }, committed: {}))
+            let generationStore = try store.commitLogin(alice, .plain)
+            #expect(try !generationStore.write(imageKey("bob"), picture(1), isCurrent: { false }, committed: {}))
             #expect(try buckets() == 0)
             for call in [SystemCall.write, .rename] {
                 system.plan { made, _, _ in made == call ? .fail(EIO) : nil }
-                #expect(throws: StoreError.self) { try vault.put(slot("bob"), picture(1)) }
+                #expect(throws: StoreError.self) { try generationStore.put(imageKey("bob"), picture(1)) }
                 #expect(try buckets() == 0)
             }
             let once = Once()
             system.plan { call, _, _ in
                 if call == .write, once.take() {
-                    expectSuccess { _ = try vault.remove([OpaqueID("bob")]) }
+                    expectSuccess { _ = try generationStore.remove([OpaqueID("bob")]) }
                 }
                 return nil
             }
-            #expect(try !vault.put(slot("bob"), picture(1)))
+            #expect(try !generationStore.put(imageKey("bob"), picture(1)))
             #expect(!once.take())
             #expect(try buckets() == 0)
-            #expect(vault.usage == Usage())
+            #expect(generationStore.usage == Usage())
         }
     }
 
@@ -69,12 +69,12 @@ import ThumbnailCache
         try tree.withStore(tree.configuration(quota: 100 * entryAlone)) { store in
             let full = try store.commitLogin(alice, .plain)
             let emptied = try store.commitLogin(bob, .plain)
-            for number in 0..<20 { try full.put(slot("\(number)"), picture(1)) }
-            for number in 0..<70 { try emptied.put(slot("\(number)"), picture(1)) }
+            for number in 0..<20 { try full.put(imageKey("\(number)"), picture(1)) }
+            for number in 0..<70 { try emptied.put(imageKey("\(number)"), picture(1)) }
             // Its images go by hand; it is still thought to have them.
             for path in tree.entries where path.contains(try name(of: emptied)) { unlink(path) }
             for path in try directories(of: emptied) { rmdir(path) }
-            for number in 20..<120 { try full.put(slot("\(number)"), picture(1)) }
+            for number in 20..<120 { try full.put(imageKey("\(number)"), picture(1)) }
             #expect(tree.entries.count < 50)
             #expect(store.usageTotal.bytes <= 100 * entryAlone)
         }
@@ -84,15 +84,15 @@ import ThumbnailCache
         let system = FaultySystem()
         try tree.withStore(tree.configuration(quota: 40 * entryAlone), system: system) { store in
             let full = try store.commitLogin(carol, .plain)
-            for number in 0..<30 { try full.put(slot("\(number)"), picture(1)) }
-            let vault = try store.commitLogin(alice, .plain)
+            for number in 0..<30 { try full.put(imageKey("\(number)"), picture(1)) }
+            let generationStore = try store.commitLogin(alice, .plain)
             let isClosed = DispatchSemaphore(value: 0)
             let didWait = NIOLockedValueBox<Bool?>(nil)
             system.plan { call, _, ofKind in
                 // The first of the others' images is about to go.
                 guard call == .unlink, ofKind == 1 else { return nil }
                 Thread.detachNewThread {
-                    vault.close()
+                    generationStore.close()
                     isClosed.signal()
                 }
                 // So long only where it does wait.
@@ -100,18 +100,18 @@ import ThumbnailCache
                 didWait.withLockedValue { $0 = !isDone }
                 return nil
             }
-            #expect(try vault.put(slot("bob"), picture(2, count: 150_000)))
+            #expect(try generationStore.put(imageKey("bob"), picture(2, count: 150_000)))
             #expect(didWait.withLockedValue { $0 } == false)
             #expect(store.usageTotal.bytes <= 40 * entryAlone)
         }
     }
 
-    private func name(of vault: any ImageVault) throws -> String {
-        try #require(vault as? Vault).generation.directoryName.text
+    private func name(of generationStore: any GenerationStore) throws -> String {
+        try #require(generationStore as? DiskGenerationStore).generation.directoryName.text
     }
 
-    private func directories(of vault: any ImageVault) throws -> [String] {
-        let root = "\(tree.cache)/users/1000/\(try name(of: vault))"
+    private func directories(of generationStore: any GenerationStore) throws -> [String] {
+        let root = "\(tree.cache)/users/1000/\(try name(of: generationStore))"
         return try FileManager.default.contentsOfDirectory(atPath: root).map { "\(root)/\($0)" }
     }
 
@@ -119,10 +119,10 @@ import ThumbnailCache
         try tree.withStore(tree.configuration(quota: 100 * entryAlone)) { store in
             let full = try store.commitLogin(carol, .plain)
             let empty = try store.commitLogin(alice, .plain)
-            for number in 0..<90 { try empty.put(slot("\(number)"), picture(1)) }
+            for number in 0..<90 { try empty.put(imageKey("\(number)"), picture(1)) }
             // By hand; it is still thought to have them, and its directories are there.
             for path in tree.entries { unlink(path) }
-            for number in 0..<45 { try full.put(slot("\(number)"), picture(1)) }
+            for number in 0..<45 { try full.put(imageKey("\(number)"), picture(1)) }
             store.maintain()
             #expect(full.usage?.images == 45)
             #expect(store.usageTotal.bytes <= 100 * entryAlone)
@@ -141,19 +141,20 @@ import ThumbnailCache
             yield: {}, log: Logger(label: "test") { _ in SilentLog() })
         defer { store.shutdown() }
         let quiet = try store.commitLogin(carol, .plain)
-        for number in 0..<40 { try quiet.put(slot("\(number)"), picture(1)) }
+        for number in 0..<40 { try quiet.put(imageKey("\(number)"), picture(1)) }
         // As accounts of their own eight leave the ninth ten images.
         isOneAccount.withLockedValue { $0 = true }
         for uid in 0..<8 as Range<UInt32> {
-            let vault = try store.commitLogin(Owner(uid: 100_000 + uid, user: alice.user), .plain)
-            for number in 0..<20 { try vault.put(slot("\(number)"), picture(2)) }
+            let generationStore = try store.commitLogin(Owner(uid: 100_000 + uid, user: alice.user), .plain)
+            for number in 0..<20 { try generationStore.put(imageKey("\(number)"), picture(2)) }
         }
         #expect(quiet.usage?.images == 40)
         #expect(store.usageTotal.bytes <= 90 * entryAlone)
         isOneAccount.withLockedValue { $0 = false }
         for uid in 0..<8 as Range<UInt32> {
-            let vault = try #require(try store.load(Owner(uid: 100_000 + uid, user: alice.user))).vault
-            for number in 20..<40 { try vault.put(slot("\(number)"), picture(2)) }
+            let generationStore = try #require(try store.load(Owner(uid: 100_000 + uid, user: alice.user)))
+                .generationStore
+            for number in 20..<40 { try generationStore.put(imageKey("\(number)"), picture(2)) }
         }
         #expect(quiet.usage?.images ?? 40 < 40)
     }

@@ -1,27 +1,28 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Testing
-import ThumbnailCache
 
 /// The sizes in which there are images of a profile, as the bucket that they lie in tells.
 @Suite struct SizesTests {
     @Test func `they are those of that profile, generation and user, as they come and go`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            let vault = try store.commitLogin(alice, .plain)
-            #expect(try vault.slots(of: OpaqueID("bob")) == [])
-            for size in [0, 64, 4_096] as [UInt16] { try vault.put(slot("bob", size), picture(1)) }
-            for other in 0..<300 { try vault.put(slot("other \(other)", 7), picture(2)) }
-            #expect(try vault.slots(of: OpaqueID("bob")).map { Set($0.map(\.size)) } == [0, 64, 4_096])
-            try vault.drop(slot("bob", 64)) { true }
-            #expect(try vault.slots(of: OpaqueID("bob")).map { Set($0.map(\.size)) } == [0, 4_096])
+            let generationStore = try store.commitLogin(alice, .plain)
+            #expect(try generationStore.imageKeys(of: OpaqueID("bob")) == [])
+            for size in [0, 64, 4_096] as [UInt16] { try generationStore.put(imageKey("bob", size), picture(1)) }
+            for other in 0..<300 { try generationStore.put(imageKey("other \(other)", 7), picture(2)) }
+            #expect(try generationStore.imageKeys(of: OpaqueID("bob")).map { Set($0.map(\.size)) } == [0, 64, 4_096])
+            try generationStore.drop(imageKey("bob", 64)) { true }
+            #expect(try generationStore.imageKeys(of: OpaqueID("bob")).map { Set($0.map(\.size)) } == [0, 4_096])
             #expect(
-                try store.commitLogin(Owner(uid: 7, user: OpaqueID("eve")), .plain).slots(of: OpaqueID("bob")) == [])
-            _ = try vault.remove([OpaqueID("bob")])
-            #expect(try vault.slots(of: OpaqueID("bob")) == [])
-            #expect(try vault.slots(of: OpaqueID("other 1")) == [slot("other 1", 7)])
-            vault.close()
-            #expect(throws: StoreError.closed) { try vault.slots(of: OpaqueID("other 1")) }
+                try store.commitLogin(Owner(uid: 7, user: OpaqueID("eve")), .plain).imageKeys(of: OpaqueID("bob")) == []
+            )
+            _ = try generationStore.remove([OpaqueID("bob")])
+            #expect(try generationStore.imageKeys(of: OpaqueID("bob")) == [])
+            #expect(try generationStore.imageKeys(of: OpaqueID("other 1")) == [imageKey("other 1", 7)])
+            generationStore.close()
+            #expect(throws: StoreError.closed) { try generationStore.imageKeys(of: OpaqueID("other 1")) }
         }
     }
 
@@ -29,8 +30,8 @@ import ThumbnailCache
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob", 64), picture(1))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob", 64), picture(1))
             let entry = try #require(tree.entries.first)
             let bucket = URL(fileURLWithPath: entry).deletingLastPathComponent()
             for number in 0..<10_000 {
@@ -38,7 +39,7 @@ import ThumbnailCache
                 try #require(FileManager.default.createFile(atPath: bucket.path + "/" + name, contents: nil))
             }
             system.heal()
-            _ = try vault.slots(of: OpaqueID("bob"))
+            _ = try generationStore.imageKeys(of: OpaqueID("bob"))
             // A call gives some 300 names.
             #expect((1...16).contains(system.count(of: .list)))
         }
@@ -48,14 +49,14 @@ import ThumbnailCache
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob", 64), picture(1))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob", 64), picture(1))
             for code in [EIO, EMFILE] {
                 system.plan { call, _, _ in call == .list ? .fail(code) : nil }
-                #expect(try vault.slots(of: OpaqueID("bob")) == nil)
+                #expect(try generationStore.imageKeys(of: OpaqueID("bob")) == nil)
             }
             system.heal()
-            #expect(try vault.slots(of: OpaqueID("bob")) == [slot("bob", 64)])
+            #expect(try generationStore.imageKeys(of: OpaqueID("bob")) == [imageKey("bob", 64)])
         }
     }
 }

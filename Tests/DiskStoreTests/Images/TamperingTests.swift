@@ -1,7 +1,7 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Testing
-import ThumbnailCache
 
 private func write(_ bytes: [UInt8], to path: String) throws {
     try Data(bytes).write(to: URL(fileURLWithPath: path))
@@ -14,75 +14,75 @@ private func contents(of path: String) throws -> [UInt8] {
 @Test func `F10, I5: an entry cut off at any length is a miss, removed and counted`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(1, count: 100))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(1, count: 100))
         // Keeps the bucket in its place.
-        try vault.put(slot("bob", 1), picture(1))
+        try generationStore.put(imageKey("bob", 1), picture(1))
         let path = try #require(tree.entries.first)
         let whole = try contents(of: path)
         for length in 0..<whole.count {
             try write(Array(whole[..<length]), to: path)
-            #expect(try vault.bytes(slot("bob")) == nil)
+            #expect(try generationStore.bytes(imageKey("bob")) == nil)
             #expect(!FileManager.default.fileExists(atPath: path), "cut at \(length)")
             #expect(store.counters[.rejectedEntries] == length + 1)
         }
         try write(whole + [0], to: path)
-        #expect(try vault.bytes(slot("bob")) == nil)
+        #expect(try generationStore.bytes(imageKey("bob")) == nil)
         try write(whole, to: path)
-        #expect(try vault.bytes(slot("bob")) == picture(1, count: 100).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(1, count: 100).content)
     }
 }
 
 @Test func `F11, I5: an entry with any bit flipped is a miss, removed and counted`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(1, count: 40, url: "u"))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(1, count: 40, url: "u"))
         // Keeps the bucket in its place.
-        try vault.put(slot("bob", 1), picture(1))
+        try generationStore.put(imageKey("bob", 1), picture(1))
         let path = try #require(tree.entries.first)
         let whole = try contents(of: path)
         for bit in 0..<(whole.count * 8) {
             var flipped = whole
             flipped[bit / 8] ^= 1 << UInt8(bit % 8)
             try write(flipped, to: path)
-            #expect(try vault.bytes(slot("bob")) == nil)
+            #expect(try generationStore.bytes(imageKey("bob")) == nil)
             #expect(!FileManager.default.fileExists(atPath: path), "bit \(bit)")
         }
         #expect(store.counters[.rejectedEntries] == whole.count * 8)
         try write(whole, to: path)
-        #expect(try vault.bytes(slot("bob")) != nil)
+        #expect(try generationStore.bytes(imageKey("bob")) != nil)
     }
 }
 
 @Test func `F12: an entry copied to another profile, size, user, uid or generation is a miss`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob", 64), picture(1))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob", 64), picture(1))
         let original = try contents(of: try #require(tree.entries.first))
 
         /// Where an entry lies that is written now.
-        func placeOfNext(_ vault: any ImageVault, _ slot: Slot) throws -> String {
+        func placeOfNext(_ generationStore: any GenerationStore, _ imageKey: ImageKey) throws -> String {
             let before = Set(tree.entries)
-            try vault.put(slot, picture(9))
+            try generationStore.put(imageKey, picture(9))
             return try #require(Set(tree.entries).subtracting(before).first)
         }
-        let others: [(any ImageVault, Slot)] = [
-            (vault, slot("eve", 64)),
-            (vault, slot("bob", 65)),
-            (vault, slot("bob")),
-            (try store.commitLogin(bob, .plain), slot("bob", 64)),
-            (try store.commitLogin(Owner(uid: 1001, user: alice.user), .plain), slot("bob", 64)),
+        let others: [(any GenerationStore, ImageKey)] = [
+            (generationStore, imageKey("eve", 64)),
+            (generationStore, imageKey("bob", 65)),
+            (generationStore, imageKey("bob")),
+            (try store.commitLogin(bob, .plain), imageKey("bob", 64)),
+            (try store.commitLogin(Owner(uid: 1001, user: alice.user), .plain), imageKey("bob", 64)),
         ]
-        for (index, (other, slot)) in others.enumerated() {
-            try write(original, to: try placeOfNext(other, slot))
-            #expect(try other.bytes(slot) == nil, "case \(index)")
+        for (index, (other, imageKey)) in others.enumerated() {
+            try write(original, to: try placeOfNext(other, imageKey))
+            #expect(try other.bytes(imageKey) == nil, "case \(index)")
         }
-        vault.close()
+        generationStore.close()
         let renewed = try store.commitPurge(alice)
-        try write(original, to: try placeOfNext(renewed, slot("bob", 64)))
-        #expect(try renewed.bytes(slot("bob", 64)) == nil)
+        try write(original, to: try placeOfNext(renewed, imageKey("bob", 64)))
+        #expect(try renewed.bytes(imageKey("bob", 64)) == nil)
         #expect(store.counters[.rejectedEntries] == others.count + 1)
     }
 }
@@ -91,18 +91,18 @@ private func contents(of path: String) throws -> [UInt8] {
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(1))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(1))
         // The read of the old entry fails; before it is removed, a writer is done.
         let isDue = Once()
         system.plan { call, _, _ in
             guard call == .read, isDue.take() else { return nil }
-            #expect(throws: Never.self) { try vault.put(slot("bob"), picture(2)) }
+            #expect(throws: Never.self) { try generationStore.put(imageKey("bob"), picture(2)) }
             return .fail(EIO)
         }
-        #expect(try vault.bytes(slot("bob")) == nil)
-        #expect(try vault.bytes(slot("bob")) == picture(2).content)
-        #expect(vault.usage?.images == 1)
+        #expect(try generationStore.bytes(imageKey("bob")) == nil)
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(2).content)
+        #expect(generationStore.usage?.images == 1)
     }
 }
 
@@ -110,13 +110,13 @@ private func contents(of path: String) throws -> [UInt8] {
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(1))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(1))
         system.plan { call, _, _ in call == .read ? .fail(EIO) : nil }
-        #expect(try vault.bytes(slot("bob")) == nil)
+        #expect(try generationStore.bytes(imageKey("bob")) == nil)
         #expect(tree.entries.isEmpty)
         #expect(store.counters[.rejectedEntries] == 1)
-        #expect(vault.usage?.images == 0)
+        #expect(generationStore.usage?.images == 0)
     }
 }
 
@@ -125,13 +125,13 @@ func `I9: an entry that cannot be opened now is a miss, but stays`(code: Int32) 
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(1))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(1))
         system.plan { call, _, _ in call == .open ? .fail(code) : nil }
-        #expect(try vault.bytes(slot("bob")) == nil)
+        #expect(try generationStore.bytes(imageKey("bob")) == nil)
         #expect(store.counters[.failedReads] == 1)
         system.heal()
-        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
         #expect(store.counters[.rejectedEntries] == 0)
     }
 }
@@ -140,10 +140,10 @@ func `I9: an entry that cannot be opened now is a miss, but stays`(code: Int32) 
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(1))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(1))
         system.plan { call, _, ofKind in call == .open && ofKind == 1 ? .fail(EMFILE) : nil }
-        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
     }
 }
 
@@ -156,16 +156,16 @@ func `I9: an entry that cannot be opened now is a miss, but stays`(code: Int32) 
         return ofKind % 3 == 0 ? .fail(EINTR) : .short
     }
     try tree.withStore(system: system) { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(1))
-        #expect(try vault.bytes(slot("bob")) == picture(1).content)
-        vault.close()
-        try store.commitPurge(alice).put(slot("bob"), picture(2))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(1))
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+        generationStore.close()
+        try store.commitPurge(alice).put(imageKey("bob"), picture(2))
         store.maintain()
     }
     try tree.withStore(system: system) { store in
         let login = try #require(try store.load(alice))
-        #expect(try login.vault.bytes(slot("bob")) == picture(2).content)
+        #expect(try login.generationStore.bytes(imageKey("bob")) == picture(2).content)
         try store.commitLogout(alice)
         #expect(tree.keyFiles.isEmpty)
     }

@@ -1,5 +1,5 @@
+import CacheCore
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 
@@ -93,7 +93,7 @@ import ThumbnailCache
 }
 
 @Test func `the least recently used of a sample go, no more than a quarter of it unless it is all there is`() throws {
-    let profile = try #require(SealedName(hex: [UInt8](repeating: UInt8(ascii: "a"), count: 64)))
+    let profile = try #require(HashedName(hex: [UInt8](repeating: UInt8(ascii: "a"), count: 64)))
     let sample = (0..<8).map { index in
         Eviction.Candidate(
             address: EntryAddress(profile: profile, code: UInt16(index)), size: 10,
@@ -113,7 +113,7 @@ import ThumbnailCache
 }
 
 @Test func `renditions go before sources, unless a source has been unused for a week longer`() throws {
-    let profile = try #require(SealedName(hex: [UInt8](repeating: UInt8(ascii: "a"), count: 64)))
+    let profile = try #require(HashedName(hex: [UInt8](repeating: UInt8(ascii: "a"), count: 64)))
     func candidate(_ code: UInt16, hours: Int64, isRendition: Bool) -> Eviction.Candidate {
         var candidate = Eviction.Candidate(
             address: EntryAddress(profile: profile, code: code), size: 10,
@@ -148,7 +148,7 @@ import ThumbnailCache
 func `the image without a size is the source of all, and of a style also that of its size`(
     _ row: (source: UInt16, other: UInt16, isSource: Bool)
 ) {
-    #expect(Slot.canBeSource(row.source, of: row.other) == row.isSource)
+    #expect(ImageKey.canBeSource(row.source, of: row.other) == row.isSource)
 }
 
 @Test func `F14: a use is noted at most hourly, and again after the clock was set back`() {

@@ -1,8 +1,8 @@
+import CacheCore
 import DiskStore
 import Glibc
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 /// A purge of a profile while an image of it is on its way to the disk (F78).
 @Suite struct WriteUnderWayTests {
@@ -25,8 +25,8 @@ import ThumbnailCache
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            for name in ["bob", "eve"] { try vault.put(slot(name), picture(1)) }
+            let generationStore = try store.commitLogin(alice, .plain)
+            for name in ["bob", "eve"] { try generationStore.put(imageKey(name), picture(1)) }
             let isPurged = NIOLockedValueBox(false)
             let left = NIOLockedValueBox(0)
             let opens = NIOLockedValueBox(0)
@@ -45,25 +45,26 @@ import ThumbnailCache
                     case .betweenTheBytes: call == .write && ofKind == 2
                     }
                 if isNow, once.take() {
-                    expectSuccess { _ = try vault.remove([OpaqueID("bob")]) }
+                    expectSuccess { _ = try generationStore.remove([OpaqueID("bob")]) }
                     isPurged.withLockedValue { $0 = true }
                     left.withLockedValue { $0 += tree.temporaries.map(Self.size).reduce(0, +) }
                     return nil
                 }
                 return call == .write ? .short : nil
             }
-            let isPlaced = try vault.write(
-                slot("bob"), picture(2), isCurrent: { isUnheard || !isPurged.withLockedValue { $0 } }, committed: {})
+            let isPlaced = try generationStore.write(
+                imageKey("bob"), picture(2), isCurrent: { isUnheard || !isPurged.withLockedValue { $0 } }, committed: {}
+            )
             system.heal()
             #expect(!once.take())
             #expect(!isPlaced)
             #expect(left.withLockedValue { $0 } == 0)
             #expect(tree.temporaries.isEmpty)
-            #expect(try vault.bytes(slot("bob")) == nil)
+            #expect(try generationStore.bytes(imageKey("bob")) == nil)
             // Others' go on.
-            #expect(try vault.bytes(slot("eve")) == picture(1).content)
-            try vault.put(slot("bob"), picture(3))
-            #expect(try vault.bytes(slot("bob")) == picture(3).content)
+            #expect(try generationStore.bytes(imageKey("eve")) == picture(1).content)
+            try generationStore.put(imageKey("bob"), picture(3))
+            #expect(try generationStore.bytes(imageKey("bob")) == picture(3).content)
         }
     }
 
@@ -71,17 +72,17 @@ import ThumbnailCache
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
+            let generationStore = try store.commitLogin(alice, .plain)
             let once = Once()
             system.plan { call, _, _ in
                 if call == .write, once.take() {
-                    expectSuccess { _ = try vault.remove([OpaqueID("eve")]) }
+                    expectSuccess { _ = try generationStore.remove([OpaqueID("eve")]) }
                 }
                 return nil
             }
-            try vault.put(slot("bob"), picture(2))
+            try generationStore.put(imageKey("bob"), picture(2))
             #expect(!once.take())
-            #expect(try vault.bytes(slot("bob")) == picture(2).content)
+            #expect(try generationStore.bytes(imageKey("bob")) == picture(2).content)
         }
     }
 
@@ -91,15 +92,15 @@ import ThumbnailCache
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(1))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(1))
             // The older image, swapped out, cannot be unlinked nor moved.
             system.plan { call, _, _ in [.unlink, .rename].contains(call) ? .fail(EIO) : nil }
-            try vault.put(slot("bob"), picture(2))
+            try generationStore.put(imageKey("bob"), picture(2))
             #expect(tree.temporaries.count == 1)
-            #expect(throws: StoreError.self) { _ = try vault.remove([OpaqueID("bob")]) }
+            #expect(throws: StoreError.self) { _ = try generationStore.remove([OpaqueID("bob")]) }
             system.heal()
-            _ = try vault.remove([OpaqueID("bob")])
+            _ = try generationStore.remove([OpaqueID("bob")])
             #expect(tree.entries.isEmpty)
             #expect(tree.temporaries.isEmpty)
         }

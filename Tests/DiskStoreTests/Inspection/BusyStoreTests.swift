@@ -1,9 +1,9 @@
+import CacheCore
 import DiskStore
 import Foundation
 import NIOConcurrencyHelpers
 import Synchronization
 import Testing
-import ThumbnailCache
 
 /// An inspection beside a daemon that works.
 @Test func `F41: a busy store is never said to be broken`() throws {
@@ -18,18 +18,22 @@ import ThumbnailCache
             {
                 let owner = owners[index]
                 while !isDone.load(ordering: .acquiring) {
-                    var vault = try store.commitLogin(owner, .plain)
-                    for number in 0..<6 { try vault.put(slot("\(number)", 64), picture(UInt8(number), count: 20_000)) }
-                    try vault.remove([OpaqueID("1")])
-                    vault.close()
+                    var generationStore = try store.commitLogin(owner, .plain)
+                    for number in 0..<6 {
+                        try generationStore.put(imageKey("\(number)", 64), picture(UInt8(number), count: 20_000))
+                    }
+                    try generationStore.remove([OpaqueID("1")])
+                    generationStore.close()
                     let renewed = try store.commitPurge(owner)
-                    vault.discard()
-                    vault = renewed
+                    generationStore.discard()
+                    generationStore = renewed
                     try store.commitSessions(owner, .plain)
-                    for number in 0..<6 { try vault.put(slot("\(number % 2)", 64), picture(UInt8(number))) }
-                    vault.close()
+                    for number in 0..<6 {
+                        try generationStore.put(imageKey("\(number % 2)", 64), picture(UInt8(number)))
+                    }
+                    generationStore.close()
                     try store.commitLogout(owner)
-                    vault.discard()
+                    generationStore.discard()
                     rounds.withLockedValue { $0[index] += 1 }
                 }
             }

@@ -1,8 +1,8 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Glibc
 import Testing
-import ThumbnailCache
 
 /// One harm each, done to a store on disk, and what an inspection finds.
 private struct Harm: Sendable, CustomTestStringConvertible {
@@ -191,8 +191,8 @@ private let harms = [
     private static func tree() throws -> TestTree {
         let tree = try TestTree()
         try tree.withStore { store in
-            let vault = try store.commitLogin(alice, .plain)
-            for profile in 0..<6 { try vault.put(slot("\(profile)", 64), picture(UInt8(profile))) }
+            let generationStore = try store.commitLogin(alice, .plain)
+            for profile in 0..<6 { try generationStore.put(imageKey("\(profile)", 64), picture(UInt8(profile))) }
         }
         return tree
     }

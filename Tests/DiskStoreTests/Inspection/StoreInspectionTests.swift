@@ -1,9 +1,9 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Glibc
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 /// What an inspection says of stores that nobody harmed, and what it never does.
 @Suite struct StoreInspectionTests {
@@ -14,15 +14,17 @@ import ThumbnailCache
     /// Three log-ins and some images, what a purge and a log-out leave in the trash, and a marker.
     private func fill(_ store: DiskStore) throws {
         for (number, owner) in [alice, bob, carol].enumerated() {
-            let vault = try store.commitLogin(owner, .plain)
-            for profile in 0..<20 { try vault.put(slot("\(profile)", 64), picture(UInt8(number), count: 3_000)) }
-            try vault.put(slot("0", 64), picture(9, url: "https://example.org/9"))
+            let generationStore = try store.commitLogin(owner, .plain)
+            for profile in 0..<20 {
+                try generationStore.put(imageKey("\(profile)", 64), picture(UInt8(number), count: 3_000))
+            }
+            try generationStore.put(imageKey("0", 64), picture(9, url: "https://example.org/9"))
         }
-        let vault = try #require(try store.load(bob)).vault
-        vault.close()
+        let generationStore = try #require(try store.load(bob)).generationStore
+        generationStore.close()
         let renewed = try store.commitPurge(bob)
-        vault.discard()
-        try renewed.put(slot("after", 0), picture(1))
+        generationStore.discard()
+        try renewed.put(imageKey("after", 0), picture(1))
         try store.commitSessions(carol, .plain)
     }
 
@@ -62,7 +64,7 @@ import ThumbnailCache
             configuration.stateDirectory = tree.root + "/all" + state
             configuration.pendingLogouts = tree.root + "/all/" + pending
             try tree.withStore(configuration) { store in
-                try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+                try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
                 mkdir(tree.root + "/all/" + pending, 0o750)
                 #expect(try tree.inspection(configuration).report().problems(in: tree) == [])
                 try plant(tree.root + "/all/stranger")

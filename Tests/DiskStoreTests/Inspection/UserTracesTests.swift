@@ -1,8 +1,8 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Glibc
 import Testing
-import ThumbnailCache
 
 /// Whether somebody was forgotten.
 @Suite struct UserTracesTests {
@@ -26,9 +26,9 @@ import ThumbnailCache
         try tree.withStore(configuration) { store in
             #expect(try traces(of: alice, anyUID: true).isNothing)
             for owner in [alice, bob, Owner(uid: 1001, user: alice.user)] {
-                let vault = try store.commitLogin(owner, .plain)
-                for number in 0..<5 { try vault.put(slot("\(number)"), picture(1)) }
-                vault.close()
+                let generationStore = try store.commitLogin(owner, .plain)
+                for number in 0..<5 { try generationStore.put(imageKey("\(number)"), picture(1)) }
+                generationStore.close()
             }
             #expect(kinds(try traces(of: alice)) == ["images", "key", "session"])
             #expect(try traces(of: alice).held.images == 5)
@@ -36,7 +36,7 @@ import ThumbnailCache
             #expect(uids.sorted() == [1000, 1000, 1000, 1001, 1001, 1001])
 
             try store.commitLogout(alice)
-            try store.load(alice)?.vault.discard()
+            try store.load(alice)?.generationStore.discard()
             store.maintain()
             #expect(try traces(of: Owner(uid: 1001, user: alice.user)).traces.count == 3)
             #expect(try traces(of: bob).traces.count == 3)
@@ -54,9 +54,9 @@ import ThumbnailCache
             let tree = try TestTree()
             let system = FaultySystem()
             let store = try tree.open(system: system)
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(1))
-            vault.close()
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(1))
+            generationStore.close()
             system.plan { _, number, _ in number == call ? .die : nil }
             var hasReceipt = true
             do { try store.commitLogout(alice) } catch { hasReceipt = false }
@@ -111,9 +111,9 @@ import ThumbnailCache
     @Test func `F51: beside what was made under another key of names, nobody is said to be gone`() throws {
         try tree.withStore(configuration) { store in
             for owner in [alice, bob] {
-                let vault = try store.commitLogin(owner, .plain)
-                try vault.put(slot("bob"), picture(1))
-                vault.close()
+                let generationStore = try store.commitLogin(owner, .plain)
+                try generationStore.put(imageKey("bob"), picture(1))
+                generationStore.close()
             }
         }
         let other = try TestTree()
@@ -134,7 +134,7 @@ import ThumbnailCache
     @Test(arguments: ["state/keys", "state/keys/1000", "state/sessions/1000", "cache/users", "cache/users/1000"])
     func `F24: where a link leads elsewhere nothing is followed, and nobody is said to be gone`(place: String) throws {
         try tree.withStore(configuration) { store in
-            try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+            try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
         }
         let path = "\(tree.root)/\(place)"
         try FileManager.default.moveItem(atPath: path, toPath: tree.root + "/elsewhere")
@@ -148,11 +148,11 @@ import ThumbnailCache
     @Test func `I3: images that go to the trash a moment behind the receipt are no trace`() throws {
         let store = try tree.open(configuration)
         defer { store.shutdown() }
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(1))
-        vault.close()
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(1))
+        generationStore.close()
         try store.commitLogout(alice)
-        let inspection = try tree.inspection(configuration) { look in if look == 2 { vault.discard() } }
+        let inspection = try tree.inspection(configuration) { look in if look == 2 { generationStore.discard() } }
         let found = try inspection.traces(of: alice.user, uid: nil)
         #expect(found.isNothing)
         #expect(found.trash.images == 1)

@@ -4,7 +4,7 @@ import Testing
 
 @Test func `names are read as they were written, and in no other spelling`() throws {
     let digits = "0123456789abcdef00ff00ff00ff00ff0123456789abcdef00ff00ff00ff00ff"
-    let profile = try #require(SealedName(hex: Array(digits.utf8)))
+    let profile = try #require(HashedName(hex: Array(digits.utf8)))
     #expect(profile.fileName.text == digits)
     #expect(profile.bucket == 0x01)
     for size in [0, 1, 9, 10, 64, 99, 100, 999, 1000, 4096, 9999, 10_000, 65_535] as [UInt16] {

@@ -1,11 +1,11 @@
+import CacheCore
 import Foundation
 import Glibc
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 
-/// Markers of log-outs on disk, which are removed when they are honoured (F46).
+/// Markers of log-outs on disk, which are removed when they are processed (F46).
 @Suite struct PendingMarkerTests {
     private let tree: TestTree
     private let directory: String

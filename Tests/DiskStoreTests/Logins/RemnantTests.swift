@@ -1,9 +1,9 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Glibc
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 /// Keeps a second name for every key file that ever stands among the keys of a uid, so that what becomes of its bytes
 /// can be seen after the store has let go of it.
@@ -45,7 +45,7 @@ private final class KeyWitness: Sendable {
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
-            try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+            try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
             let old = URL(fileURLWithPath: tree.root + "/old")
             try FileManager.default.linkItem(atPath: try #require(tree.keyFiles.first), toPath: old.path)
             let before = try Data(contentsOf: old)
@@ -182,9 +182,9 @@ private final class KeyWitness: Sendable {
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(1))
-            vault.close()
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(1))
+            generationStore.close()
             // The first one writes the new key file.
             system.plan { call, _, ofKind in call == .write && ofKind > 1 ? .fail(EIO) : nil }
             #expect(throws: StoreError.self) { _ = try store.commitPurge(alice) }
@@ -192,7 +192,7 @@ private final class KeyWitness: Sendable {
             system.heal()
             let renewed = try store.commitPurge(alice)
             #expect(tree.keyFiles.count == 1)
-            #expect(try renewed.bytes(slot("bob")) == nil)
+            #expect(try renewed.bytes(imageKey("bob")) == nil)
         }
     }
 }

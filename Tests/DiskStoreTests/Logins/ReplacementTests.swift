@@ -1,19 +1,20 @@
+import CacheCore
 import DiskStore
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 /// Reads an image of alice's while something happens to its entry, between its being opened and being looked at.
 /// - Returns: what was read, and how many entries were taken for bad.
 private func read(
-    _ times: Int = 1, while body: @escaping @Sendable (_ vault: any ImageVault, _ round: Int) throws -> Void
+    _ times: Int = 1,
+    while body: @escaping @Sendable (_ generationStore: any GenerationStore, _ round: Int) throws -> Void
 ) throws -> (bytes: [UInt8]?, rejected: Int) {
     let tree = try TestTree()
     let system = FaultySystem()
     var seen: (bytes: [UInt8]?, rejected: Int) = (nil, 0)
     try tree.withStore(system: system) { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(0))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(0))
         let failures = NIOLockedValueBox<[any Error]>([])
         let rounds = NIOLockedValueBox(0)
         system.plan { call, _, _ in
@@ -24,13 +25,13 @@ private func read(
                 return rounds
             }
             do {
-                if let round { try body(vault, round) }
+                if let round { try body(generationStore, round) }
             } catch {
                 failures.withLockedValue { $0.append(error) }
             }
             return nil
         }
-        let bytes = try vault.bytes(slot("bob"))
+        let bytes = try generationStore.bytes(imageKey("bob"))
         system.heal()
         if let failure = failures.withLockedValue({ $0.first }) { throw failure }
         seen = (bytes, store.counters[.rejectedEntries])
@@ -39,19 +40,21 @@ private func read(
 }
 
 @Test func `I5, I7: a read that meets a replacement gives the new image, and nothing was bad`() throws {
-    let read = try read { vault, _ in try vault.put(slot("bob"), picture(1)) }
+    let read = try read { generationStore, _ in try generationStore.put(imageKey("bob"), picture(1)) }
     #expect(read.bytes == picture(1).content)
     #expect(read.rejected == 0)
 }
 
 @Test func `I5: a read that meets a removal is a miss, and nothing was bad`() throws {
-    let read = try read { vault, _ in _ = try vault.remove([OpaqueID("bob")]) }
+    let read = try read { generationStore, _ in _ = try generationStore.remove([OpaqueID("bob")]) }
     #expect(read.bytes == nil)
     #expect(read.rejected == 0)
 }
 
 @Test func `I8: a read that meets one replacement after another gives up with a miss`() throws {
-    let read = try read(1_000) { vault, round in try vault.put(slot("bob"), picture(UInt8(round & 0xFF))) }
+    let read = try read(1_000) { generationStore, round in
+        try generationStore.put(imageKey("bob"), picture(UInt8(round & 0xFF)))
+    }
     #expect(read.bytes == nil)
     #expect(read.rejected == 0)
 }
@@ -60,17 +63,17 @@ private func read(
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("bob"), picture(0))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("bob"), picture(0))
         system.plan { call, _, _ in call == .exchange ? .dieAfter : nil }
-        #expect(throws: (any Error).self) { try vault.put(slot("bob"), picture(1)) }
+        #expect(throws: (any Error).self) { try generationStore.put(imageKey("bob"), picture(1)) }
     }
     #expect(tree.temporaries.count == 1)
     // Before any maintenance has come round.
     try tree.withStore { store in
-        let vault = try #require(try store.load(alice)).vault
-        #expect(try vault.bytes(slot("bob")) == picture(1).content)
-        _ = try vault.remove([OpaqueID("bob")])
+        let generationStore = try #require(try store.load(alice)).generationStore
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+        _ = try generationStore.remove([OpaqueID("bob")])
         #expect(tree.temporaries.isEmpty && tree.entries.isEmpty)
     }
 }

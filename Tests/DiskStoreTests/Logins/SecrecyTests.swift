@@ -1,9 +1,9 @@
+import CacheCore
 import DiskStore
 import Foundation
 import LinuxSupport
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 /// Real random bytes, remembered.
 private final class RememberedRandom: RandomSource {
@@ -26,9 +26,9 @@ private final class RememberedRandom: RandomSource {
     let record = LoginRecord(
         sessions: [OpaqueID("session-of-alice")], origin: "origin-name", token: Secret(Array("token-of-alice".utf8)),
         loggedInAt: 1_700_000_000)
-    let vault = try store.commitLogin(alice, record)
-    try vault.put(slot("profile-of-bob", 64), picture(1, url: "https://example.org/profile-of-bob"))
-    try vault.put(slot("profile-of-bob"), picture(2))
+    let generationStore = try store.commitLogin(alice, record)
+    try generationStore.put(imageKey("profile-of-bob", 64), picture(1, url: "https://example.org/profile-of-bob"))
+    try generationStore.put(imageKey("profile-of-bob"), picture(2))
     try store.commitSessions(alice, record)
     store.maintain()
 
@@ -59,9 +59,9 @@ private final class RememberedRandom: RandomSource {
     let random = RememberedRandom()
     let store = try tree.open(random: random)
     defer { store.shutdown() }
-    let vault = try store.commitLogin(alice, .plain)
-    try vault.put(slot("bob"), picture(1))
-    vault.close()
+    let generationStore = try store.commitLogin(alice, .plain)
+    try generationStore.put(imageKey("bob"), picture(1))
+    generationStore.close()
     let purged = random.keys[1]
     _ = try store.commitPurge(alice)
     func isAnywhere(_ key: [UInt8]) throws -> Bool {

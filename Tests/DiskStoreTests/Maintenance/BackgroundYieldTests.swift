@@ -1,8 +1,8 @@
+import CacheCore
 import Dispatch
 import Foundation
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 
@@ -11,12 +11,12 @@ import ThumbnailCache
     /// A user's images, given to the trash by a purge.
     private func purge(
         _ images: Int, of owner: Owner, in store: DiskStore, each image: Image = picture(1)
-    ) throws -> any ImageVault {
-        let vault = try store.commitLogin(owner, .plain)
-        for number in 0..<images { try vault.put(slot("\(number)"), image) }
-        vault.close()
+    ) throws -> any GenerationStore {
+        let generationStore = try store.commitLogin(owner, .plain)
+        for number in 0..<images { try generationStore.put(imageKey("\(number)"), image) }
+        generationStore.close()
         let renewed = try store.commitPurge(owner)
-        vault.discard()
+        generationStore.discard()
         return renewed
     }
 
@@ -57,10 +57,10 @@ import ThumbnailCache
                         return turns
                     }
                     guard turn % 10 == 1 else { return }
-                    let vault = try store.commitLogin(bob, .plain)
-                    try vault.put(slot("eve"), picture(2))
-                    #expect(try vault.bytes(slot("eve")) == picture(2).content)
-                    vault.close()
+                    let generationStore = try store.commitLogin(bob, .plain)
+                    try generationStore.put(imageKey("eve"), picture(2))
+                    #expect(try generationStore.bytes(imageKey("eve")) == picture(2).content)
+                    generationStore.close()
                     let renewed = try store.commitPurge(bob)
                     renewed.close()
                     try store.commitLogout(bob)
@@ -94,7 +94,7 @@ import ThumbnailCache
             // The sweep is over: from here on only the trash is left to yield from.
             store.maintain()
             let renewed = try purge(30, of: alice, in: store, each: image)
-            for number in 0..<10 { try renewed.put(slot("\(number)"), image) }
+            for number in 0..<10 { try renewed.put(imageKey("\(number)"), image) }
             look.withLockedValue {
                 $0 = {
                     if store.images.trash.isAwaited { stoodInTheWay.withLockedValue { $0 = true } }
@@ -114,7 +114,7 @@ import ThumbnailCache
             both.enter()
             Thread.detachNewThread {
                 // The store is full: this one image more has to wait for a turn at the trash.
-                do { try renewed.put(slot("one more"), image) } catch { failure.withLockedValue { $0 = error } }
+                do { try renewed.put(imageKey("one more"), image) } catch { failure.withLockedValue { $0 = error } }
                 both.leave()
             }
             try eventually { store.images.trash.isAwaited }
@@ -132,13 +132,13 @@ import ThumbnailCache
     {
         let tree = try TestTree()
         try tree.withStore { store in
-            let vault = try #require(try store.commitLogin(alice, .plain) as? Vault)
-            for number in 0..<50 { try vault.put(slot("\(number)"), picture(1)) }
-            let key = DirectoryCache.Key(generation: vault.generation.number, bucket: nil)
-            vault.close()
+            let generationStore = try #require(try store.commitLogin(alice, .plain) as? DiskGenerationStore)
+            for number in 0..<50 { try generationStore.put(imageKey("\(number)"), picture(1)) }
+            let key = DirectoryCache.Key(generation: generationStore.generation.number, bucket: nil)
+            generationStore.close()
             _ = try store.commitPurge(alice)
             #expect(store.images.disk.directories[key] != nil)
-            vault.discard()
+            generationStore.discard()
             #expect(store.images.disk.directories[key] == nil)
         }
     }

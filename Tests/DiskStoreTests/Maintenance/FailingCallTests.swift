@@ -1,8 +1,8 @@
+import CacheCore
 import Foundation
 import Glibc
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 
@@ -56,12 +56,12 @@ import ThumbnailCache
         let calls = Recorder()
         let system = FaultySystem(over: ForgetfulSystem(start))
         try scene.withStore(system) { store in
-            let vault = try scene.prepare(store)
+            let generationStore = try scene.prepare(store)
             system.plan { call, _, _ in
                 calls.note(call)
                 return nil
             }
-            try scene.operation(store, vault) {}
+            try scene.operation(store, generationStore) {}
             system.heal()
         }
         #expect(!calls.calls.isEmpty)
@@ -85,17 +85,17 @@ import ThumbnailCache
             what: "\(scene), \(failure)")
         do {
             try scene.withStore(system) { store in
-                let vault = try scene.prepare(store)
+                let generationStore = try scene.prepare(store)
                 system.plan(failure.plan())
                 do {
-                    try scene.operation(store, vault) { outcome.isDone = true }
+                    try scene.operation(store, generationStore) { outcome.isDone = true }
                 } catch {
                     #expect(error is StoreError, outcome.what)
                 }
                 system.heal()
                 if failure.isLie { return }
                 try scene.checkAll(store, outcome)
-                if !outcome.isDone { try scene.operation(store, vault) { outcome.isDone = true } }
+                if !outcome.isDone { try scene.operation(store, generationStore) { outcome.isDone = true } }
                 try scene.checkAll(store, outcome)
                 // It costs more than all the rest. A failure for good leaves more behind than one.
                 guard isThorough || failure.extent == .all || failure.number % 2 == 0 else { return }

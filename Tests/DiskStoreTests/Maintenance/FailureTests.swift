@@ -1,7 +1,7 @@
+import CacheCore
 import DiskStore
 import Glibc
 import Testing
-import ThumbnailCache
 
 @Test func `F7: after an fsync that failed the directory is changed anew before the next`() throws {
     let tree = try TestTree()
@@ -34,21 +34,21 @@ import ThumbnailCache
         tree.files(under: tree.state + "/keys").contains { $0.hasSuffix("/reserve") }
     }
     try tree.withStore(system: system) { store in
-        for owner in [alice, bob] { try store.commitLogin(owner, .plain).put(slot("bob"), picture(1)) }
+        for owner in [alice, bob] { try store.commitLogin(owner, .plain).put(imageKey("bob"), picture(1)) }
         store.maintain()
         #expect(hasReserve())
         system.plan { call, _, _ in call == .write && hasReserve() ? .fail(ENOSPC) : nil }
-        let vault = try #require(try store.load(alice)).vault
-        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+        let generationStore = try #require(try store.load(alice)).generationStore
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
         #expect(throws: StoreError.noSpace("writing an image: pwrite: ENOSPC (No space left on device)")) {
-            try vault.put(slot("eve"), picture(2))
+            try generationStore.put(imageKey("eve"), picture(2))
         }
         #expect(throws: StoreError.noSpace("logging in: pwrite: ENOSPC (No space left on device)")) {
             _ = try store.commitLogin(carol, .plain)
         }
         #expect(hasReserve())
-        vault.close()
-        #expect(try store.commitPurge(alice).bytes(slot("bob")) == nil)
+        generationStore.close()
+        #expect(try store.commitPurge(alice).bytes(imageKey("bob")) == nil)
         try store.commitLogout(bob)
         #expect(try store.users(of: 1000) == [alice.user])
         #expect(!hasReserve())
@@ -63,14 +63,14 @@ import ThumbnailCache
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
-        let vault = try store.commitLogin(alice, .plain)
-        for number in 0..<10 { try vault.put(slot("\(number)"), picture(1)) }
+        let generationStore = try store.commitLogin(alice, .plain)
+        for number in 0..<10 { try generationStore.put(imageKey("\(number)"), picture(1)) }
         system.plan { call, _, _ in call == .write && tree.files(under: tree.cache).count > 5 ? .fail(ENOSPC) : nil }
-        vault.close()
+        generationStore.close()
         let renewed = try store.commitPurge(alice)
-        try renewed.put(slot("new"), picture(2))
-        #expect(try renewed.bytes(slot("new")) == picture(2).content)
-        vault.discard()
+        try renewed.put(imageKey("new"), picture(2))
+        #expect(try renewed.bytes(imageKey("new")) == picture(2).content)
+        generationStore.discard()
         #expect(tree.entries.count == 1)
     }
 }

@@ -1,8 +1,8 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Glibc
 import Testing
-import ThumbnailCache
 
 /// A namespace in which anybody may mount.
 private let mountNamespace =
@@ -85,22 +85,22 @@ private func fillUp(_ tree: TestTree) throws {
                 store.maintain()
                 let ofAlice = try store.commitLogin(alice, .plain)
                 let ofBob = try store.commitLogin(bob, .plain)
-                try ofBob.put(slot("bob"), picture(1))
+                try ofBob.put(imageKey("bob"), picture(1))
                 // More than fits: the user's own oldest images make room.
                 let large = picture(2, count: 60_000)
-                for number in 0..<300 { try ofAlice.put(slot("\(number)"), large) }
+                for number in 0..<300 { try ofAlice.put(imageKey("\(number)"), large) }
                 kept = tree.entries.count
                 #expect(kept < 301)
                 #expect(store.counters[.evictedImages] > 0)
                 try fillUp(tree)
-                #expect(try ofBob.bytes(slot("bob")) == picture(1).content)
+                #expect(try ofBob.bytes(imageKey("bob")) == picture(1).content)
                 let huge = picture(3, count: 500_000)
                 do {
-                    for number in 0..<20 { try ofBob.put(slot("\(number)"), huge) }
+                    for number in 0..<20 { try ofBob.put(imageKey("\(number)"), huge) }
                     // Short of inodes alone, an image of the user's own makes room, with the directory that it was
                     // alone in.
                     #expect(options.contains("nr_inodes"))
-                    #expect(try ofBob.bytes(slot("19")) == huge.content)
+                    #expect(try ofBob.bytes(imageKey("19")) == huge.content)
                 } catch {
                     #expect(error is StoreError)
                 }
@@ -115,11 +115,11 @@ private func fillUp(_ tree: TestTree) throws {
                 #expect(try store.users(of: 1000) == [alice.user])
                 store.maintain()
                 #expect(tree.entries.isEmpty)
-                try renewed.put(slot("new"), picture(4))
+                try renewed.put(imageKey("new"), picture(4))
             }
             try tree.withStore { store in
-                let vault = try #require(try store.load(alice)).vault
-                #expect(try vault.bytes(slot("new")) == picture(4).content)
+                let generationStore = try #require(try store.load(alice)).generationStore
+                #expect(try generationStore.bytes(imageKey("new")) == picture(4).content)
                 #expect(try store.load(bob) == nil)
             }
         }

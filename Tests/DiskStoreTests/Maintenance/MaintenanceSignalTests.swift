@@ -1,7 +1,7 @@
+import CacheCore
 import Glibc
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 
@@ -52,14 +52,14 @@ import ThumbnailCache
         try tree.withStore(system: system) { store in
             let signal = store.maintenance.signal
             func next() -> MaintenanceSignal.Next { signal.next(at: begin, retryPause: .seconds(60)) }
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(1))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(1))
             store.maintain()
             _ = next()
             #expect(next() == .sleepUntilWoken)
-            vault.close()
+            generationStore.close()
             try store.commitLogout(alice)
-            vault.discard()
+            generationStore.discard()
             #expect(next() == .run)
             system.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
             store.maintain()

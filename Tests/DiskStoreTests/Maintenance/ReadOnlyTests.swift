@@ -1,10 +1,10 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Glibc
 import Logging
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 /// A file system on which nothing can be changed any more (F74, F76), or nothing without room (F77).
 @Suite struct ReadOnlyTests {
@@ -41,17 +41,17 @@ import ThumbnailCache
     @Test func `F76: on a disk that has become read-only a user who was not yet named is served`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            for owner in [alice, carol] { try store.commitLogin(owner, .plain).put(slot("bob"), picture(1)) }
+            for owner in [alice, carol] { try store.commitLogin(owner, .plain).put(imageKey("bob"), picture(1)) }
         }
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
             system.setReadOnly()
-            let vault = try #require(try store.load(alice)).vault
-            #expect(try vault.bytes(slot("bob")) == picture(1).content)
+            let generationStore = try #require(try store.load(alice)).generationStore
+            #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
             #expect(try store.users(of: 1001) == [carol.user])
             // What has to be durable is not, and says so.
             #expect(throws: StoreError.self) { try store.commitLogout(carol) }
-            #expect(throws: StoreError.self) { _ = try vault.remove([OpaqueID("bob")]) }
+            #expect(throws: StoreError.self) { _ = try generationStore.remove([OpaqueID("bob")]) }
         }
     }
 
@@ -59,7 +59,7 @@ import ThumbnailCache
         let tree = try TestTree()
         try tree.withStore { store in
             try store.recordBoot("one", endsLogins: true)
-            try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+            try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
         }
         let system = FaultySystem()
         system.setReadOnly()
@@ -67,8 +67,8 @@ import ThumbnailCache
             try store.recordBoot("one", endsLogins: true)
             store.maintain()
             #expect(try store.users(of: 1000) == [alice.user])
-            let vault = try #require(try store.load(alice)).vault
-            #expect(try vault.bytes(slot("bob")) == picture(1).content)
+            let generationStore = try #require(try store.load(alice)).generationStore
+            #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
             #expect(throws: StoreError.self) { _ = try store.commitLogin(bob, .plain) }
             // One daemon per store, here too.
             #expect(throws: StoreStartError.self) {
@@ -96,14 +96,14 @@ import ThumbnailCache
     @Test func `F77: a start on a disk that has no room, not even to write in place, is a start`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+            try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
             store.maintain()
         }
         let system = FaultySystem()
         system.plan { call, _, _ in call == .write ? .fail(ENOSPC) : nil }
         try tree.withStore(system: system) { store in
-            let vault = try #require(try store.load(alice)).vault
-            #expect(try vault.bytes(slot("bob")) == picture(1).content)
+            let generationStore = try #require(try store.load(alice)).generationStore
+            #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
         }
     }
 }

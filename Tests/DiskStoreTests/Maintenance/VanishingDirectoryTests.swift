@@ -1,7 +1,7 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Testing
-import ThumbnailCache
 
 /// A log-out takes the directory of a uid away, with the last user of it, while somebody lists what is in it; and
 /// somebody empties the cache by hand (F73).
@@ -69,7 +69,7 @@ import ThumbnailCache
         while isReached {
             moment += 1
             let tree = try TestTree()
-            try tree.withStore { try $0.commitLogin(alice, .plain).put(slot("bob"), picture(1)) }
+            try tree.withStore { try $0.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
             let system = FaultySystem()
             try tree.withStore(system: system) { store in
                 let once = Once()
@@ -83,9 +83,9 @@ import ThumbnailCache
                 system.heal()
                 store.maintain()
                 #expect(store.isCounted)
-                let vault = try #require(try store.load(alice)).vault
-                try vault.put(slot("bob"), picture(2))
-                #expect(try vault.bytes(slot("bob")) == picture(2).content)
+                let generationStore = try #require(try store.load(alice)).generationStore
+                try generationStore.put(imageKey("bob"), picture(2))
+                #expect(try generationStore.bytes(imageKey("bob")) == picture(2).content)
             }
         }
         #expect(moment > 2)

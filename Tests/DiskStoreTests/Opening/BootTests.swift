@@ -1,15 +1,15 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Glibc
 import Testing
-import ThumbnailCache
 
 /// A boot as everybody's log-out.
 @Suite struct BootTests {
     private static let boots = (1...3).map { "0000000\($0)-5f82-4e11-aebf-3676ccdeafe4" }
 
     private func fill(_ store: DiskStore) throws {
-        for owner in [alice, bob, carol] { try store.commitLogin(owner, .plain).put(slot("bob"), picture(1)) }
+        for owner in [alice, bob, carol] { try store.commitLogin(owner, .plain).put(imageKey("bob"), picture(1)) }
     }
 
     private func loggedIn(_ store: DiskStore) throws -> Int {
@@ -25,7 +25,7 @@ import ThumbnailCache
         try tree.withStore { store in
             try store.recordBoot(Self.boots[0], endsLogins: true)
             #expect(try loggedIn(store) == 3)
-            #expect(try store.load(alice)?.vault.bytes(slot("bob")) == picture(1).content)
+            #expect(try store.load(alice)?.generationStore.bytes(imageKey("bob")) == picture(1).content)
         }
         try tree.withStore { store in
             try store.recordBoot(Self.boots[1], endsLogins: true)

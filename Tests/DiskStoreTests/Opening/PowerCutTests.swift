@@ -1,6 +1,6 @@
+import CacheCore
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 
@@ -93,10 +93,10 @@ import ThumbnailCache
         for cut in first...disk.changes {
             let left = ForgetfulSystem(disk.volume(cutBehind: cut, survival, operation: first))
             try scene.withStore(left) { store in
-                try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+                try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
                 store.maintain()
             }
-            let found = try scene.withStore(left) { try $0.load(alice)?.vault.bytes(slot("bob")) }
+            let found = try scene.withStore(left) { try $0.load(alice)?.generationStore.bytes(imageKey("bob")) }
             #expect(found == picture(1).content)
         }
     }

@@ -1,8 +1,8 @@
+import CacheCore
 import DiskStore
 import Foundation
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 private func failure(_ body: () throws -> Void) -> String? {
     do {
@@ -68,7 +68,7 @@ private func failure(_ body: () throws -> Void) -> String? {
 @Test(arguments: ["wrong size", "damaged", "mode", "link", "directory", "empty"])
 func `F51: a names.key that is wrong stops the start, says what is wrong, and nothing is lost`(how: String) throws {
     let tree = try TestTree()
-    try tree.withStore { store in try store.commitLogin(alice, .plain).put(slot("bob"), picture(1)) }
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
     let path = tree.state + "/names.key"
     let good = try Data(contentsOf: URL(fileURLWithPath: path))
     let expected: String
@@ -102,14 +102,14 @@ func `F51: a names.key that is wrong stops the start, says what is wrong, and no
     try good.write(to: URL(fileURLWithPath: path))
     #expect(chmod(path, 0o600) == 0)
     try tree.withStore { store in
-        let vault = try #require(try store.load(alice)).vault
-        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+        let generationStore = try #require(try store.load(alice)).generationStore
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
     }
 }
 
 @Test func `F51: with names.key gone everybody is logged out, the keys first, and a new one is made`() throws {
     let tree = try TestTree()
-    try tree.withStore { store in try store.commitLogin(alice, .plain).put(slot("bob"), picture(1)) }
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
     try FileManager.default.removeItem(atPath: tree.state + "/names.key")
     try tree.withStore { store in
         #expect(tree.keyFiles.isEmpty)
@@ -119,7 +119,7 @@ func `F51: a names.key that is wrong stops the start, says what is wrong, and no
         #expect(tree.entries.isEmpty)
         #expect(tree.sessionFiles.isEmpty)
         #expect(tree.files(under: tree.cache + "/trash").isEmpty)
-        try store.commitLogin(alice, .plain).put(slot("bob"), picture(2))
+        try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(2))
     }
     try tree.withStore { store in
         let found = try store.users(of: 1000) == [alice.user]
@@ -148,7 +148,7 @@ func `F51: a names.key that is wrong stops the start, says what is wrong, and no
 func `F51: a damaged key file logs its user out and nobody else`(how: String) throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        for owner in [alice, bob, carol] { try store.commitLogin(owner, .plain).put(slot("bob"), picture(1)) }
+        for owner in [alice, bob, carol] { try store.commitLogin(owner, .plain).put(imageKey("bob"), picture(1)) }
     }
     let ofUID = tree.files(under: tree.state + "/keys/1000")
     let ofOther = tree.files(under: tree.state + "/keys/1001")
@@ -170,8 +170,8 @@ func `F51: a damaged key file logs its user out and nobody else`(how: String) th
         store.maintain()
         #expect(tree.entries.count == 2)
         #expect(tree.sessionFiles.count == 2)
-        let vault = try #require(try store.load(carol)).vault
-        #expect(try vault.bytes(slot("bob")) == picture(1).content)
+        let generationStore = try #require(try store.load(carol)).generationStore
+        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
     }
 }
 
@@ -179,7 +179,7 @@ func `F51: a damaged key file logs its user out and nobody else`(how: String) th
 func `a session file that cannot be trusted ends the log-in durably`(how: String) throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        for owner in [alice, bob] { try store.commitLogin(owner, .plain).put(slot("bob"), picture(1)) }
+        for owner in [alice, bob] { try store.commitLogin(owner, .plain).put(imageKey("bob"), picture(1)) }
     }
     let path = URL(fileURLWithPath: tree.sessionFiles[0])
     var bytes = try Data(contentsOf: path)
@@ -203,7 +203,9 @@ func `a session file that cannot be trusted ends the log-in durably`(how: String
     let tree = try TestTree()
     let ofConnections = LoginRecord(sessions: [], loggedInAt: 1)
     try tree.withStore { store in
-        for owner in [alice, bob, carol] { try store.commitLogin(owner, ofConnections).put(slot("bob"), picture(1)) }
+        for owner in [alice, bob, carol] {
+            try store.commitLogin(owner, ofConnections).put(imageKey("bob"), picture(1))
+        }
         store.maintain()
         #expect(try store.load(alice) != nil)
         #expect(tree.keyFiles.count == 3)
@@ -212,7 +214,7 @@ func `a session file that cannot be trusted ends the log-in durably`(how: String
         #expect(try store.load(alice) == nil)
         #expect(tree.keyFiles.count == 2)
         // One that comes back before the sweep is not swept.
-        try store.commitLogin(bob, ofConnections).put(slot("eve"), picture(2))
+        try store.commitLogin(bob, ofConnections).put(imageKey("eve"), picture(2))
         store.maintain()
         #expect(tree.keyFiles.count == 1)
         #expect(try store.users(of: 1000) == [bob.user])
@@ -224,7 +226,7 @@ func `a session file that cannot be trusted ends the log-in durably`(how: String
 
 @Test func `a store of a newer format is refused; images of an unknown one are thrown away, log-ins stay`() throws {
     let tree = try TestTree()
-    try tree.withStore { store in try store.commitLogin(alice, .plain).put(slot("bob"), picture(1)) }
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
     let path = URL(fileURLWithPath: tree.cache + "/VERSION")
     #expect(try String(contentsOf: path, encoding: .utf8) == "thumbcached 1\n")
     try Data("thumbcached 2\n".utf8).write(to: path)
@@ -234,9 +236,9 @@ func `a session file that cannot be trusted ends the log-in durably`(how: String
     for unknown in ["thumbcached 0\n", "", "something else", "thumbcached -1\n"] {
         try Data(unknown.utf8).write(to: path)
         try tree.withStore { store in
-            let vault = try #require(try store.load(alice)).vault
-            #expect(try vault.bytes(slot("bob")) == nil)
-            try vault.put(slot("bob"), picture(1))
+            let generationStore = try #require(try store.load(alice)).generationStore
+            #expect(try generationStore.bytes(imageKey("bob")) == nil)
+            try generationStore.put(imageKey("bob"), picture(1))
             store.maintain()
             #expect(tree.entries.count == 1)
             #expect(tree.files(under: tree.cache + "/trash").isEmpty)
@@ -248,7 +250,7 @@ func `a session file that cannot be trusted ends the log-in durably`(how: String
     let tree = try TestTree()
     let configuration = tree.configuration(keys: .runtime)
     try tree.withStore(configuration) { store in
-        try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+        try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
         #expect(tree.files(under: tree.state + "/keys").isEmpty)
         #expect(!FileManager.default.fileExists(atPath: tree.state + "/names.key"))
     }
@@ -272,7 +274,7 @@ func `F51: keys left where the configuration no longer looks are destroyed`(firs
     let tree = try TestTree()
     let second: DiskStoreConfiguration.KeyStorage = first == .disk ? .runtime : .disk
     try tree.withStore(tree.configuration(keys: first)) { store in
-        try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+        try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
     }
     let keys = tree.files(under: (first == .disk ? tree.state : tree.runtime) + "/keys")
         .filter { !$0.hasSuffix("/reserve") }
@@ -304,7 +306,7 @@ func `F51: keys left where the configuration no longer looks are destroyed`(firs
 @Test func `everything is made for its owner's eyes only`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+        try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
         let all = try #require(FileManager.default.enumerator(atPath: tree.root)?.allObjects as? [String])
         for path in all {
             var status = stat()

@@ -1,7 +1,7 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Glibc
-import ThumbnailCache
 
 extension TestTree {
     /// Looks the store over.

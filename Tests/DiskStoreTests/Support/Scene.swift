@@ -1,6 +1,6 @@
+import CacheCore
 import Logging
 import Testing
-import ThumbnailCache
 
 @testable import DiskStore
 
@@ -33,9 +33,9 @@ struct Scene: CustomTestStringConvertible, Sendable {
     /// Brings a new store to where the operation begins.
     var before: @Sendable (DiskStore) throws -> Void = logInAlice
     /// What whoever asks for the operation has at hand.
-    var prepare: @Sendable (DiskStore) throws -> (any ImageVault)? = { try $0.load(alice)?.vault }
+    var prepare: @Sendable (DiskStore) throws -> (any GenerationStore)? = { try $0.load(alice)?.generationStore }
     /// The operation. Throws when it fails or dies; calls `receipt` when it has promised what it promises.
-    let operation: @Sendable (DiskStore, (any ImageVault)?, _ receipt: () -> Void) throws -> Void
+    let operation: @Sendable (DiskStore, (any GenerationStore)?, _ receipt: () -> Void) throws -> Void
     /// What the store then says, now and after a restart.
     let check: @Sendable (DiskStore, Outcome) throws -> Void
 
@@ -75,7 +75,7 @@ struct Scene: CustomTestStringConvertible, Sendable {
         try check(store, outcome)
         if isOfEverybody { return }
         let other = try #require(try store.load(carol), outcome.what)
-        #expect(outcome.allows(try other.vault.bytes(slot("bob")), 77), outcome.what)
+        #expect(outcome.allows(try other.generationStore.bytes(imageKey("bob")), 77), outcome.what)
     }
 }
 
@@ -111,21 +111,21 @@ extension ForgetfulSystem {
     }
 }
 
-private let images = [slot("bob"), slot("bob", 64), slot("eve")]
+private let images = [imageKey("bob"), imageKey("bob", 64), imageKey("eve")]
 
 private func logInCarol(_ store: DiskStore) throws {
-    try store.commitLogin(carol, .plain).put(slot("bob"), picture(77))
+    try store.commitLogin(carol, .plain).put(imageKey("bob"), picture(77))
 }
 
 private func logInAlice(_ store: DiskStore) throws {
-    let vault = try store.commitLogin(alice, .plain)
-    for (index, slot) in images.enumerated() { try vault.put(slot, picture(UInt8(index))) }
+    let generationStore = try store.commitLogin(alice, .plain)
+    for (index, imageKey) in images.enumerated() { try generationStore.put(imageKey, picture(UInt8(index))) }
     try logInCarol(store)
 }
 
 private func found(_ store: DiskStore, _ outcome: Scene.Outcome) throws -> [[UInt8]?] {
     let login = try #require(try store.load(alice), outcome.what)
-    return try images.map { try login.vault.bytes($0) }
+    return try images.map { try login.generationStore.bytes($0) }
 }
 
 /// As they were before the operation.
@@ -135,15 +135,15 @@ private func expectAll(_ store: DiskStore, _ outcome: Scene.Outcome) throws {
     }
 }
 
-private func closed(_ store: DiskStore) throws -> (any ImageVault)? {
-    let vault = try store.load(alice)?.vault
-    vault?.close()
-    return vault
+private func closed(_ store: DiskStore) throws -> (any GenerationStore)? {
+    let generationStore = try store.load(alice)?.generationStore
+    generationStore?.close()
+    return generationStore
 }
 
 extension Scene {
     static let all = [
-        login, sessions, purge, logout, profiles, put, eviction, sweep, honouring, boot,
+        login, sessions, purge, logout, profiles, put, eviction, sweep, processing, boot,
     ]
 
     static let login = Scene(
@@ -185,7 +185,7 @@ extension Scene {
             let renewed = try store.commitPurge(alice)
             receipt()
             old?.discard()
-            try renewed.put(slot("bob"), picture(99))
+            try renewed.put(imageKey("bob"), picture(99))
         },
         check: { store, outcome in
             let found = try found(store, outcome)
@@ -213,8 +213,8 @@ extension Scene {
 
     static let profiles = Scene(
         testDescription: "PURGE of profiles",
-        operation: { _, vault, receipt in
-            _ = try #require(vault).remove([OpaqueID("bob"), OpaqueID("nobody")])
+        operation: { _, generationStore, receipt in
+            _ = try #require(generationStore).remove([OpaqueID("bob"), OpaqueID("nobody")])
             receipt()
         },
         check: { store, outcome in
@@ -228,23 +228,25 @@ extension Scene {
 
     static let get = Scene(
         testDescription: "GET", isRead: true,
-        operation: { _, vault, receipt in
-            _ = vault?.readCached(slot("bob"), framing: .bare)
-            for slot in images { _ = try vault?.bytes(slot) }
+        operation: { _, generationStore, receipt in
+            _ = generationStore?.readCached(imageKey("bob"), framing: .bare)
+            for imageKey in images { _ = try generationStore?.bytes(imageKey) }
             receipt()
         },
         check: expectAll)
 
     static let put = Scene(
         testDescription: "PUT",
-        operation: { _, vault, receipt in
-            try vault?.put(slot("bob"), picture(50))
-            try vault?.put(slot("new"), picture(51))
+        operation: { _, generationStore, receipt in
+            try generationStore?.put(imageKey("bob"), picture(50))
+            try generationStore?.put(imageKey("new"), picture(51))
             receipt()
         },
         check: { store, outcome in
-            let vault = try #require(try store.load(alice), outcome.what).vault
-            let (replaced, added) = (try vault.bytes(slot("bob")), try vault.bytes(slot("new")))
+            let generationStore = try #require(try store.load(alice), outcome.what).generationStore
+            let (replaced, added) = (
+                try generationStore.bytes(imageKey("bob")), try generationStore.bytes(imageKey("new"))
+            )
             #expect(outcome.allows(replaced, 0, 50), outcome.what)
             #expect(outcome.allows(added, 51, nil), outcome.what)
             guard outcome.isDone, !outcome.mayLoseImages else { return }
@@ -254,15 +256,15 @@ extension Scene {
     /// Room for three images, of which one makes place for another.
     static let eviction = Scene(
         testDescription: "eviction", userQuota: 30_000,
-        operation: { _, vault, receipt in
-            try vault?.put(slot("new"), picture(51))
+        operation: { _, generationStore, receipt in
+            try generationStore?.put(imageKey("new"), picture(51))
             receipt()
         },
         check: { store, outcome in
             var outcome = outcome
             outcome.mayLoseImages = true
             try expectAll(store, outcome)
-            let added = try #require(try store.load(alice), outcome.what).vault.bytes(slot("new"))
+            let added = try #require(try store.load(alice), outcome.what).generationStore.bytes(imageKey("new"))
             #expect(outcome.allows(added, 51), outcome.what)
         })
 
@@ -271,10 +273,10 @@ extension Scene {
         testDescription: "the sweep after a start", isMaintenance: true,
         before: { store in
             let held = LoginRecord(sessions: [], loggedInAt: 1)
-            let vault = try store.commitLogin(bob, held)
-            try vault.put(slot("bob"), picture(3))
-            vault.close()
-            try store.commitPurge(bob).put(slot("eve"), picture(4))
+            let generationStore = try store.commitLogin(bob, held)
+            try generationStore.put(imageKey("bob"), picture(3))
+            generationStore.close()
+            try store.commitPurge(bob).put(imageKey("eve"), picture(4))
             try logInAlice(store)
         },
         prepare: { _ in nil },
@@ -288,7 +290,7 @@ extension Scene {
         })
 
     /// As ``PendingLogouts`` does it.
-    static let honouring = Scene(
+    static let processing = Scene(
         testDescription: "the honouring of a marker", prepare: { _ in nil },
         operation: { store, _, receipt in
             let markers = try #require(store.logoutMarkers)

@@ -1,3 +1,4 @@
+import CacheCore
 import DiskStore
 import Foundation
 import Glibc
@@ -6,7 +7,6 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
-import ThumbnailCache
 
 /// A store's directories, new and empty, gone with the last reference; and stores that live in them.
 final class TestTree: Sendable {
@@ -135,8 +135,8 @@ let alice = Owner(uid: 1000, user: OpaqueID("alice@example.org"))
 let bob = Owner(uid: 1000, user: OpaqueID("bob@example.org"))
 let carol = Owner(uid: 1001, user: OpaqueID("carol@example.org"))
 
-func slot(_ profile: String, _ size: UInt16 = 0) -> Slot {
-    Slot(profile: OpaqueID(profile), size: size)
+func imageKey(_ profile: String, _ size: UInt16 = 0) -> ImageKey {
+    ImageKey(profile: OpaqueID(profile), size: size)
 }
 
 extension LoginRecord {
@@ -155,11 +155,11 @@ func picture(_ seed: UInt8, count: Int = 1000, url: String? = nil) -> Image {
         bytes: ImageBytes(copying: bytes, framing: .bare))
 }
 
-extension ImageVault {
+extension GenerationStore {
     @discardableResult
-    func put(_ slot: Slot, _ image: Image) throws -> Bool {
-        defer { makeRoom(keeping: image.record.rendered == nil ? slot : nil) }
-        return try write(slot, image, isCurrent: { true }, committed: {})
+    func put(_ imageKey: ImageKey, _ image: Image) throws -> Bool {
+        defer { makeRoom(keeping: image.record.rendered == nil ? imageKey : nil) }
+        return try write(imageKey, image, isCurrent: { true }, committed: {})
     }
 
     @discardableResult
@@ -167,8 +167,8 @@ extension ImageVault {
         try remove(profiles, fence: fence, removed: { _ in })
     }
 
-    func bytes(_ slot: Slot) throws -> [UInt8]? {
-        try read(slot, framing: .bare).map { Array($0.bytes.image.readableBytesView) }
+    func bytes(_ imageKey: ImageKey) throws -> [UInt8]? {
+        try read(imageKey, framing: .bare).map { Array($0.bytes.image.readableBytesView) }
     }
 }
 

@@ -1,10 +1,10 @@
+import CacheCore
 import DiskStore
 import Glibc
 import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
-import ThumbnailCache
 
 /// Looks that never wait: on an event loop, at what the kernel holds in memory.
 @Suite struct CachedReadTests {
@@ -15,23 +15,23 @@ import ThumbnailCache
         tree = try TestTree()
     }
 
-    /// A vault with bob's picture in it, and its directories open.
-    private func withVault(_ body: (any ImageVault) throws -> Void) throws {
+    /// A generation store with bob's picture in it, and its directories open.
+    private func withGenerationStore(_ body: (any GenerationStore) throws -> Void) throws {
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(1))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(1))
             system.heal()
-            try body(vault)
+            try body(generationStore)
         }
     }
 
-    private func readCached(_ vault: any ImageVault, _ profile: String = "bob") -> [UInt8]? {
-        vault.readCached(slot(profile), framing: .bare).image.map(\.content)
+    private func readCached(_ generationStore: any GenerationStore, _ profile: String = "bob") -> [UInt8]? {
+        generationStore.readCached(imageKey(profile), framing: .bare).image.map(\.content)
     }
 
     @Test func `I5: an image in the page cache is read and verified, with record and frame`() throws {
-        try withVault { vault in
-            let found = try #require(vault.readCached(slot("bob"), framing: .bulk).image)
+        try withGenerationStore { generationStore in
+            let found = try #require(generationStore.readCached(imageKey("bob"), framing: .bulk).image)
             #expect(found.record == picture(1).record && found.content == picture(1).content)
             #expect(
                 Array(found.bytes.framed.readableBytesView)
@@ -42,34 +42,34 @@ import ThumbnailCache
 
     @Test(arguments: [SystemCall.openCached, .readCached])
     func `F8: what is not in memory is nothing, and is neither rejected nor removed`(_ call: SystemCall) throws {
-        try withVault { vault in
+        try withGenerationStore { generationStore in
             system.plan { made, _, _ in made == call ? .fail(EAGAIN) : nil }
-            #expect(readCached(vault) == nil)
+            #expect(readCached(generationStore) == nil)
             // Another time it may be.
             system.heal()
-            #expect(readCached(vault) == picture(1).content)
+            #expect(readCached(generationStore) == picture(1).content)
         }
     }
 
     @Test func `what is in memory in part only is nothing`() throws {
-        try withVault { vault in
+        try withGenerationStore { generationStore in
             system.plan { made, _, _ in made == .readCached ? .short : nil }
-            #expect(readCached(vault) == nil)
+            #expect(readCached(generationStore) == nil)
             system.heal()
-            let waited = try vault.bytes(slot("bob"))
+            let waited = try generationStore.bytes(imageKey("bob"))
             #expect(waited == picture(1).content)
         }
     }
 
     @Test(arguments: [EOPNOTSUPP, ENOSYS, EINVAL, EPERM])
     func `a kernel or file system that cannot tell is not asked again`(_ code: Int32) throws {
-        try withVault { vault in
+        try withGenerationStore { generationStore in
             system.plan { made, _, _ in made == .readCached ? .fail(code) : nil }
-            #expect(readCached(vault) == nil)
+            #expect(readCached(generationStore) == nil)
             system.heal()
-            #expect(readCached(vault) == nil)
+            #expect(readCached(generationStore) == nil)
             #expect(system.calls == 0)
-            let waited = try vault.bytes(slot("bob"))
+            let waited = try generationStore.bytes(imageKey("bob"))
             #expect(waited == picture(1).content)
         }
     }
@@ -77,7 +77,7 @@ import ThumbnailCache
     @Test func `F24: neither an entry nor a bucket that is a link is followed`() throws {
         let machine = LinuxFileSystem()
         try tree.withStore(system: machine) { store in
-            try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+            try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
         }
         let entry = try #require(tree.entries.first).split(separator: "/").map(String.init)
         let generation = "/" + entry.dropLast(2).joined(separator: "/")
@@ -97,9 +97,9 @@ import ThumbnailCache
         }
     }
 
-    /// What can be told of a slot, in a word.
-    private func told(_ vault: any ImageVault, _ profile: String, size: UInt16 = 0) -> String {
-        switch vault.readCached(slot(profile, size), framing: .bare) {
+    /// What can be told of a image key, in a word.
+    private func told(_ generationStore: any GenerationStore, _ profile: String, size: UInt16 = 0) -> String {
+        switch generationStore.readCached(imageKey(profile, size), framing: .bare) {
         case .image: "image"
         case .nothing: "nothing"
         case .unknown: "unknown"
@@ -108,16 +108,16 @@ import ThumbnailCache
 
     @Test func `where nothing was ever put there is nothing, and nobody need ask the disk`() throws {
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
+            let generationStore = try store.commitLogin(alice, .plain)
             system.heal()
-            #expect(told(vault, "bob") == "nothing" && system.calls == 0)
-            try vault.put(slot("bob"), picture(1))
-            #expect(told(vault, "bob") == "image")
+            #expect(told(generationStore, "bob") == "nothing" && system.calls == 0)
+            try generationStore.put(imageKey("bob"), picture(1))
+            #expect(told(generationStore, "bob") == "image")
             // Another size is in the same one of 256 places, another profile hardly ever.
-            #expect(told(vault, "bob", size: 64) == "unknown")
-            #expect((0..<400).count { told(vault, "\($0)") == "nothing" } > 300)
-            _ = try vault.remove([OpaqueID("bob")])
-            #expect(told(vault, "bob") == "unknown")
+            #expect(told(generationStore, "bob", size: 64) == "unknown")
+            #expect((0..<400).count { told(generationStore, "\($0)") == "nothing" } > 300)
+            _ = try generationStore.remove([OpaqueID("bob")])
+            #expect(told(generationStore, "bob") == "unknown")
         }
     }
 
@@ -126,41 +126,41 @@ import ThumbnailCache
     {
         try tree.withStore(system: system) { store in
             try store.commitLogin(alice, LoginRecord(sessions: [OpaqueID("kept")], loggedInAt: 0)).put(
-                slot("bob"), picture(1))
+                imageKey("bob"), picture(1))
         }
         try tree.withStore(system: system) { store in
-            let vault = try #require(try store.load(alice)).vault
-            #expect(told(vault, "nobody") == "unknown")
-            vault.close()
+            let generationStore = try #require(try store.load(alice)).generationStore
+            #expect(told(generationStore, "nobody") == "unknown")
+            generationStore.close()
             #expect(told(try store.commitPurge(alice), "nobody") == "nothing")
         }
     }
 
     @Test func `I7: before an image appears it is no longer said that there is none`() throws {
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
+            let generationStore = try store.commitLogin(alice, .plain)
             let seen = NIOLockedValueBox<[String]>([])
             system.plan { call, _, _ in
-                if call == .rename { seen.withLockedValue { $0.append(told(vault, "bob")) } }
+                if call == .rename { seen.withLockedValue { $0.append(told(generationStore, "bob")) } }
                 return nil
             }
-            try vault.put(slot("bob"), picture(1))
+            try generationStore.put(imageKey("bob"), picture(1))
             #expect(seen.withLockedValue { $0 } == ["unknown"])
         }
     }
 
-    @Test func `I3: of a closed vault nothing is said, not even that it is empty`() throws {
+    @Test func `I3: of a closed generationStore nothing is said, not even that it is empty`() throws {
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            vault.close()
-            #expect(told(vault, "bob") == "unknown")
+            let generationStore = try store.commitLogin(alice, .plain)
+            generationStore.close()
+            #expect(told(generationStore, "bob") == "unknown")
         }
     }
 
     @Test func `I5: a bad entry is left to a look that may wait, which rejects it`() throws {
         try tree.withStore(system: system) { store in
-            let vault = try store.commitLogin(alice, .plain)
-            try vault.put(slot("bob"), picture(1))
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), picture(1))
             let path = try #require(tree.entries.first)
             let file = open(path, O_RDWR)
             defer { close(file) }
@@ -169,37 +169,37 @@ import ThumbnailCache
             #expect(pread(file, &byte, 1, 100) == 1)
             byte ^= 1
             #expect(pwrite(file, &byte, 1, 100) == 1)
-            #expect(readCached(vault) == nil)
+            #expect(readCached(generationStore) == nil)
             #expect(tree.entries == [path] && store.counters[.rejectedEntries] == 0)
-            let waited = try vault.bytes(slot("bob"))
+            let waited = try generationStore.bytes(imageKey("bob"))
             #expect(waited == nil)
             #expect(tree.entries == [] && store.counters[.rejectedEntries] == 1)
         }
     }
 
     @Test func `an image that takes long to open is left to the pool`() throws {
-        try withVault { vault in
-            try vault.put(slot("carol"), picture(2, count: 1 << 20))
-            #expect(readCached(vault, "carol") == nil)
+        try withGenerationStore { generationStore in
+            try generationStore.put(imageKey("carol"), picture(2, count: 1 << 20))
+            #expect(readCached(generationStore, "carol") == nil)
         }
     }
 
     @Test func `a use that is to be noted is left to a look that may wait, and then it need not be`() throws {
-        try withVault { vault in
+        try withGenerationStore { generationStore in
             tree.clock.withLockedValue { $0 += 7_200 }
-            #expect(readCached(vault) == nil)
+            #expect(readCached(generationStore) == nil)
             #expect(system.count(of: .touch) == 0)
-            let waited = try vault.bytes(slot("bob"))
+            let waited = try generationStore.bytes(imageKey("bob"))
             #expect(waited == picture(1).content)
             #expect(system.count(of: .touch) == 1)
-            #expect(readCached(vault) == picture(1).content)
+            #expect(readCached(generationStore) == picture(1).content)
         }
     }
 
-    @Test func `I3: a closed vault shows nothing`() throws {
-        try withVault { vault in
-            vault.close()
-            #expect(readCached(vault) == nil)
+    @Test func `I3: a closed generationStore shows nothing`() throws {
+        try withGenerationStore { generationStore in
+            generationStore.close()
+            #expect(readCached(generationStore) == nil)
             #expect(system.calls == 0)
         }
     }
@@ -207,7 +207,7 @@ import ThumbnailCache
     @Test func `the machine's own calls give the bytes, or say that they would have to wait`() throws {
         let machine = LinuxFileSystem()
         try tree.withStore(system: machine) { store in
-            try store.commitLogin(alice, .plain).put(slot("bob"), picture(1))
+            try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
         }
         let path = try #require(tree.entries.first)
         let end = try #require(path.lastIndex(of: "/"))

@@ -1,11 +1,11 @@
+import CacheCore
 import DiskStore
 import Foundation
 import NIOConcurrencyHelpers
 import Synchronization
 import Testing
-import ThumbnailCache
 
-/// True while the vault is open; what else it throws is a failure.
+/// True while the generation store is open; what else it throws is a failure.
 private func whileOpen(_ body: () throws -> Void) throws -> Bool {
     do {
         try body()
@@ -29,13 +29,15 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
                 var number = worker
                 while !isDone.load(ordering: .relaxed) {
                     number += 1
-                    let (vault, now) = current.withLockedValue { ($0, epoch.load(ordering: .relaxed)) }
+                    let (generationStore, now) = current.withLockedValue { ($0, epoch.load(ordering: .relaxed)) }
                     _ = try whileOpen {
-                        let slot = slot("\(number % 60)")
-                        try vault.put(slot, picture(UInt8(now)))
-                        if let found = try vault.bytes(slot) { #expect(found == picture(UInt8(now)).content) }
+                        let imageKey = imageKey("\(number % 60)")
+                        try generationStore.put(imageKey, picture(UInt8(now)))
+                        if let found = try generationStore.bytes(imageKey) {
+                            #expect(found == picture(UInt8(now)).content)
+                        }
                         if number % 7 == 0 {
-                            _ = try vault.remove([OpaqueID("\(number % 60)")])
+                            _ = try generationStore.remove([OpaqueID("\(number % 60)")])
                         }
                     }
                 }
@@ -56,9 +58,9 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
             isDone.store(true, ordering: .relaxed)
         }
         try atOnce(workers + [purger])
-        let vault = current.withLockedValue { $0 }
+        let generationStore = current.withLockedValue { $0 }
         store.maintain()
-        #expect(vault.usage?.images == tree.entries.count)
+        #expect(generationStore.usage?.images == tree.entries.count)
         #expect(store.usageTotal.images == tree.entries.count)
         #expect(store.counters[.rejectedEntries] == 0)
         #expect(store.counters[.failedReads] == 0)
@@ -69,13 +71,13 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
 @Test func `F56: closing waits for the write that has begun, and nothing begins after`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
+        let generationStore = try store.commitLogin(alice, .plain)
         let isInside = DispatchSemaphore(value: 0)
         let mayGoOn = DispatchSemaphore(value: 0)
         let order = NIOLockedValueBox<[String]>([])
         try atOnce([
             {
-                _ = try vault.write(slot("bob"), picture(1)) {
+                _ = try generationStore.write(imageKey("bob"), picture(1)) {
                     isInside.signal()
                     mayGoOn.wait()
                     return true
@@ -87,46 +89,48 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
                 isInside.wait()
                 try atOnce([
                     {
-                        vault.close()
+                        generationStore.close()
                         order.withLockedValue { $0.append("closed") }
                     },
                     {
                         // The gate closes at some point while the write is held inside.
-                        while try whileOpen({ _ = try vault.bytes(slot("eve")) }) {}
+                        while try whileOpen({ _ = try generationStore.bytes(imageKey("eve")) }) {}
                         mayGoOn.signal()
                     },
                 ])
             },
         ])
         #expect(order.withLockedValue { $0 } == ["written", "closed"])
-        vault.close()
+        generationStore.close()
     }
 }
 
 @Test func `I3: a write that began before a removal does not appear after it`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        let vault = try store.commitLogin(alice, .plain)
+        let generationStore = try store.commitLogin(alice, .plain)
         let fenced = Atomic<Int>(0)
         try atOnce(
             (0..<4).map { worker in
                 {
                     for round in 0..<200 {
                         let seen = fenced.load(ordering: .acquiring)
-                        _ = try vault.write(
-                            slot("bob", UInt16(worker)), picture(UInt8(truncatingIfNeeded: round)),
+                        _ = try generationStore.write(
+                            imageKey("bob", UInt16(worker)), picture(UInt8(truncatingIfNeeded: round)),
                             isCurrent: { fenced.load(ordering: .acquiring) == seen }, committed: {})
                     }
                 }
             } + [
                 {
                     for _ in 0..<50 {
-                        _ = try vault.remove([OpaqueID("bob")]) { _ in fenced.add(1, ordering: .acquiringAndReleasing) }
+                        _ = try generationStore.remove([OpaqueID("bob")]) { _ in
+                            fenced.add(1, ordering: .acquiringAndReleasing)
+                        }
                     }
                 }
             ])
-        #expect(vault.usage?.images == tree.entries.count)
-        _ = try vault.remove([OpaqueID("bob")]) { _ in fenced.add(1, ordering: .acquiringAndReleasing) }
+        #expect(generationStore.usage?.images == tree.entries.count)
+        _ = try generationStore.remove([OpaqueID("bob")]) { _ in fenced.add(1, ordering: .acquiringAndReleasing) }
         #expect(tree.entries.isEmpty)
     }
 }
@@ -135,11 +139,11 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
     let tree = try TestTree()
     try tree.withStore { store in
         try store.start()
-        let vault = try store.commitLogin(alice, .plain)
-        for number in 0..<200 { try vault.put(slot("\(number)"), picture(1)) }
-        vault.close()
+        let generationStore = try store.commitLogin(alice, .plain)
+        for number in 0..<200 { try generationStore.put(imageKey("\(number)"), picture(1)) }
+        generationStore.close()
         try store.commitLogout(alice)
-        vault.discard()
+        generationStore.discard()
         // Whether the thread got to it before it ends or not: what is left is done here.
         store.shutdown()
     }
@@ -172,11 +176,11 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
         let descriptors = system.descriptors
-        let vault = try store.commitLogin(alice, .plain)
-        try vault.put(slot("0"), picture(0))
+        let generationStore = try store.commitLogin(alice, .plain)
+        try generationStore.put(imageKey("0"), picture(0))
         let writing = Atomic<Int>(2)
         @Sendable func readCached(_ number: Int) -> [UInt8]? {
-            vault.readCached(slot("\(number)"), framing: .bare).image.map(\.content)
+            generationStore.readCached(imageKey("\(number)"), framing: .bare).image.map(\.content)
         }
         // Each has images of its own, so that it knows what must be there.
         let writers: [@Sendable () throws -> Void] = (0..<2).map { writer in
@@ -184,10 +188,10 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
                 defer { writing.subtract(1, ordering: .relaxed) }
                 for round in 0..<400 {
                     let number = writer * 4 + round % 4
-                    try vault.put(slot("\(number)"), picture(UInt8(round & 0xFF)))
+                    try generationStore.put(imageKey("\(number)"), picture(UInt8(round & 0xFF)))
                     for _ in 0..<3 { #expect(readCached(number) == picture(UInt8(round & 0xFF)).content) }
                     guard round % 3 == 0 else { continue }
-                    _ = try vault.remove([OpaqueID("\(number)")])
+                    _ = try generationStore.remove([OpaqueID("\(number)")])
                     for _ in 0..<2 { #expect(readCached(number) == nil) }
                 }
             }
@@ -202,9 +206,9 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
             }
         }
         try atOnce(writers + readers)
-        vault.close()
+        generationStore.close()
         // Its directories go when it is given up.
-        vault.discard()
+        generationStore.discard()
         #expect(system.descriptors == descriptors)
         #expect(store.counters[.rejectedEntries] == 0)
     }

@@ -53,8 +53,8 @@ extension EndToEnd {
                     #expect(seen.text.contains(line), "\(line)\n\(seen.everything)")
                 }
                 let json = try doctor(machine, daemon, ["--json"], configuration: broken)
-                let findings = try JSONSerialization.jsonObject(with: Data(json.output)) as? [[String: Any]]
-                #expect(json.status == 1 && findings?.contains { $0["verdict"] as? String == "wrong" } == true)
+                let diagnostics = try JSONSerialization.jsonObject(with: Data(json.output)) as? [[String: Any]]
+                #expect(json.status == 1 && diagnostics?.contains { $0["verdict"] as? String == "wrong" } == true)
                 try daemon.stop()
                 let without = try doctor(machine, daemon)
                 #expect(without.status == 1 && without.text.contains("wrong    socket         no daemon at"))

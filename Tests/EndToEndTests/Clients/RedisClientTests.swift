@@ -167,11 +167,11 @@ extension EndToEnd {
                     // So that it is gone for the daemon, too, before it comes back.
                     try daemon.takeUpEverythingSent()
                 }
-                let patient = try daemon.connect()
-                try patient.send("GET", "alice", "bob")
+                let context = try daemon.connect()
+                try context.send("GET", "alice", "bob")
                 try daemon.takeUpEverythingSent()
                 origin.open("gate")
-                #expect(try patient.receive() == .bulk(picture))
+                #expect(try context.receive() == .bulk(picture))
                 #expect(origin.requests.count == 1)
             }
         }

@@ -38,9 +38,11 @@ extension EndToEnd {
         }
 
         @Test(arguments: [SIGTERM, SIGKILL])
-        func `I4, F46: a log-out while the daemon is down is honoured before the next start serves the first who calls`(
-            signal: CInt
-        ) throws {
+        func
+            `I4, F46: a log-out while the daemon is down is processed before the next start serves the first who calls`(
+                signal: CInt
+            ) throws
+        {
             try withMachine { machine in
                 let daemon = try daemonWithAlice(machine)
                 if signal == SIGKILL { daemon.kill() } else { try daemon.stop() }
@@ -71,7 +73,7 @@ extension EndToEnd {
 
         @Test
         func
-            `F46: a daemon that is stopped while the hook waits honours the marker when it goes on, without a restart`()
+            `F46: a daemon that is stopped while the hook waits processes the marker when it goes on, without a restart`()
             throws
         {
             try withMachine { machine in
@@ -100,7 +102,7 @@ extension EndToEnd {
             }
         }
 
-        @Test func `a log-out that is done leaves no marker, and none is honoured against who logs in at once`() throws
+        @Test func `a log-out that is done leaves no marker, and none is processed against who logs in at once`() throws
         {
             try withMachine { machine in
                 let daemon = try daemonWithAlice(machine)
@@ -115,7 +117,7 @@ extension EndToEnd {
             }
         }
 
-        @Test func `a marker that lies there when its uid logs in is honoured first, and never against that log-in`()
+        @Test func `a marker that lies there when its uid logs in is processed first, and never against that log-in`()
             throws
         {
             try withMachine { machine in

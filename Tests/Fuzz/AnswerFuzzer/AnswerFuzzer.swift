@@ -1,5 +1,5 @@
+@testable import CacheCore
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// Feeds the reader of an origin's answers with lines and a body that anybody may have written, and what it keeps of
 /// the header to the rules of freshness. Nothing may trap, no image is larger than it may be, and no time lies outside

@@ -1,5 +1,5 @@
+import CacheCore
 import ProgramSupport
-import ThumbnailCache
 
 @testable import thumbcached
 

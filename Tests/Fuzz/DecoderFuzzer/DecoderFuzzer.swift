@@ -1,5 +1,4 @@
 import NIOCore
-import RESP
 import ThumbcacheProtocol
 
 /// F22: whatever arrives, and however it is cut, is read or refused, never trapped on; and the cutting changes nothing.

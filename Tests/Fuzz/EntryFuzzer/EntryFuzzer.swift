@@ -1,5 +1,5 @@
+import CacheCore
 import DiskStore
-import ThumbnailCache
 
 /// Feeds the decoders of everything that the store reads from disk with bytes that anybody may have written. What
 /// decodes must encode to the same bytes again, but for the version, where there is an encoder without a key; nothing

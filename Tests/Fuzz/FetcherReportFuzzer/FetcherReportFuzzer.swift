@@ -1,9 +1,9 @@
+import CacheCore
 import LinuxSupport
 import NIOCore
-import RESP
-import ThumbnailCache
+import ThumbcacheProtocol
 
-@testable import FetcherProtocol
+@testable import HelperProtocol
 
 /// I8, I11: whatever a fetcher that somebody has broken into says, nothing traps, and what is taken for a message is
 /// within bounds and written the same again. The first byte says in which pieces the rest comes.

@@ -1,5 +1,5 @@
+import CacheCore
 import NIOCore
-import ThumbnailCache
 
 /// F38: whatever a stranger calls an image, the sniffer answers or refuses: it never traps, and never lets a
 /// dimension through that is zero or over the limit.

@@ -1,5 +1,5 @@
+import CacheCore
 import LinuxSupport
-import ThumbnailCache
 
 @testable import ImageFetcher
 

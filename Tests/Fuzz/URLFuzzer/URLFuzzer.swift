@@ -1,8 +1,8 @@
 import NIOCore
 
+@testable import CacheCore
 @testable import ImageFetcher
 @testable import Origins
-@testable import ThumbnailCache
 
 /// Takes four lines for a URL that a client names, an `allow` entry, an origin's template and a profile, which goes on
 /// to the end. Nothing may trap; the one form of a URL is its own one form; what an entry allows, or a template makes,

@@ -1,8 +1,8 @@
 import NIOCore
 import Testing
 
+@testable import CacheCore
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// The circuit breaker as a value: no sockets, no clock, no dice (F37).
 @Suite struct CircuitBreakerTests {

@@ -1,9 +1,9 @@
-import FetcherProtocol
+import HelperProtocol
 import NIOCore
 import Testing
 
+@testable import CacheCore
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// Who may ask which host, as a value: no sockets, no clock, no dice.
 @Suite struct CircuitBreakersTests {

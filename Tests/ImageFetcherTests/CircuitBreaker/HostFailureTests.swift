@@ -1,9 +1,9 @@
 import NIOCore
 import Testing
 
-@testable import FetcherProtocol
+@testable import CacheCore
+@testable import HelperProtocol
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// An origin that fails, seen from it: how often it is asked, and who waits for it meanwhile.
 @Suite struct HostFailureTests {

@@ -2,9 +2,9 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-@testable import FetcherProtocol
+@testable import CacheCore
+@testable import HelperProtocol
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// The one request that finds out whether a host is back: for all whether it can be reached, for a uid whether it
 /// answers.

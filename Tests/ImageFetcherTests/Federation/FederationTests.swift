@@ -3,10 +3,10 @@ import LinuxSupport
 import NIOConcurrencyHelpers
 import Testing
 
-@testable import FetcherProtocol
+@testable import CacheCore
+@testable import HelperProtocol
 @testable import ImageFetcher
 @testable import Origins
-@testable import ThumbnailCache
 
 /// Downloads whose host the domain of the address names: a real name server and a real server with TLS, on loopback.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct FederationTests {
@@ -38,7 +38,7 @@ import Testing
     ) async -> DownloadOutcome {
         do {
             return try await fetcher.fetch(target, of: origin, token: token, condition: condition)
-        } catch let failure as DownloadFailure {
+        } catch let failure as CacheFailure {
             return .failed(failure)
         } catch {
             Issue.record(error)
@@ -308,7 +308,7 @@ import Testing
         } _: { world in
             var world = world
             world.origin.allow = ["https://images.example:\(world.nginx.securePort)/"]
-            world.origin.then = [OriginLink(url: world.federated("/{profile}"))]
+            world.origin.then = [Upstream(url: world.federated("/{profile}"))]
             world.origin.then[0].allowPrivateAddresses = true
             for domain in ["own.example", "friends.example"] {
                 let outcome = await world.fetch(domain)
@@ -353,7 +353,7 @@ import Testing
         } _: { world in
             var world = world
             // The host is another link's, which is shown the token.
-            world.origin.then = [OriginLink(url: world.federated("/{profile}"))]
+            world.origin.then = [Upstream(url: world.federated("/{profile}"))]
             world.origin.then[0].showsToken = true
             for path in ["/avatar/token", "/avatar/outward"] {
                 let outcome = await world.fetch("friends.example", path, token: Secret("secret".utf8))

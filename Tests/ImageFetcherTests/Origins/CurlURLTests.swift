@@ -1,8 +1,8 @@
 import Testing
 
+@testable import CacheCore
 @testable import ImageFetcher
 @testable import Origins
-@testable import ThumbnailCache
 
 /// URLs as libcurl takes them apart: those that redirects name, and all others a second time.
 @Suite struct CurlURLTests {

@@ -1,6 +1,6 @@
+import CacheCore
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
 @testable import Origins
@@ -80,10 +80,11 @@ import ThumbnailCache
                     "http://cdn.example.org", "http://cdn.example.org:\(listener.port)", "http://public.example:0080/a",
                 ])
             origin.allowPrivateAddresses = false
-            let slot = Slot(profile: OpaqueID("bob"), size: 0)
+            let imageKey = ImageKey(profile: OpaqueID("bob"), size: 0)
             for url in urls {
-                #expect(throws: TargetError.self, "\(url)") {
-                    try OriginRules(origin).target(origin: origin, user: OpaqueID("alice"), slot: slot, url: url)
+                #expect(throws: CacheFailure.self, "\(url)") {
+                    try OriginRules(origin).target(
+                        origin: origin, user: OpaqueID("alice"), imageKey: imageKey, url: url)
                 }
             }
         }

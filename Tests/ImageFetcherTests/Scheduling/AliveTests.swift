@@ -2,8 +2,8 @@ import Logging
 import NIOConcurrencyHelpers
 import Testing
 
+@testable import CacheCore
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// Signs of life of the fetcher's thread, which systemd's watchdog rests on (F48).
 @Suite(.timeLimit(.minutes(5))) struct AliveTests {

@@ -3,9 +3,9 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-@testable import FetcherProtocol
+@testable import CacheCore
+@testable import HelperProtocol
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 @Suite struct CancelTests {
     /// Starts a download whose outcome is recorded.
@@ -45,7 +45,7 @@ import Testing
             handle.cancel()
             handle.cancel()
             await ended.opened()
-            // The slot is free again, and the fetcher as good as before.
+            // The image key is free again, and the fetcher as good as before.
             let after = try await fetcher.fetch(server.url("/b"))
             #expect(after.kind == "image")
             #expect(fetcher.statistics.inFlight == 0 && fetcher.statistics[.cancelled] == 1)
@@ -138,7 +138,7 @@ import Testing
             cancelled.cancel()
             fetcher.shutdown()
             #expect(outcomes.withLockedValue { $0 } == Array(repeating: "shuttingDown", count: 5))
-            #expect(throws: DownloadFailure.shuttingDown) { try start(fetcher, server.url("/a"), into: outcomes) }
+            #expect(throws: CacheFailure.shuttingDown) { try start(fetcher, server.url("/a"), into: outcomes) }
             fetcher.shutdown()
             let statistics = fetcher.statistics
             #expect(statistics.inFlight == 0 && statistics.queued == 0)
@@ -148,7 +148,7 @@ import Testing
     @Test func `a fetcher that was never started takes nothing and can be shut down`() throws {
         let fetcher = CurlImageFetcher(configuration: .init(), log: Logger(label: "tests"))
         let outcomes = NIOLockedValueBox<[String]>([])
-        #expect(throws: DownloadFailure.shuttingDown) { try start(fetcher, "http://127.0.0.1:1/", into: outcomes) }
+        #expect(throws: CacheFailure.shuttingDown) { try start(fetcher, "http://127.0.0.1:1/", into: outcomes) }
         fetcher.shutdown()
         #expect(throws: FetcherError.self) { try fetcher.start() }
     }

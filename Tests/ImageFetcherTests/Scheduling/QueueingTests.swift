@@ -3,9 +3,9 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-@testable import FetcherProtocol
+@testable import CacheCore
+@testable import HelperProtocol
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// The limits and turns of ``TransferQueue``, seen from an origin.
 @Suite struct QueueingTests {
@@ -127,7 +127,7 @@ import Testing
             await #expect {
                 try await fetcher.fetch(server.url("/b"), uid: 1)
             } throws: { error in
-                if case .busy? = error as? DownloadFailure { true } else { false }
+                if case .busy? = error as? CacheFailure { true } else { false }
             }
             let other = try await fetcher.fetch(server.url("/c"), uid: 2)
             #expect(other.kind == "image")

@@ -2,9 +2,9 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-@testable import FetcherProtocol
+@testable import CacheCore
+@testable import HelperProtocol
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 @Suite struct StressTests {
     @Test(arguments: [false, true])

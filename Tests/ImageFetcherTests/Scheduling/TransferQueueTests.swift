@@ -50,7 +50,7 @@ import Testing
     }
 
     @Test func `I8, F20: uids take turns at one origin whatever is going on at another`() throws {
-        // Both uids want both origins, each of which serves one at a time, and their slots fall free in turn.
+        // Both uids want both origins, each of which serves one at a time, and their image keys fall free in turn.
         var queue = try queue(
             (0..<20).flatMap { number in
                 let id = UInt64(number) * 4

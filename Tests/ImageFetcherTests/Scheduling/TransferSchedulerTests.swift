@@ -3,9 +3,9 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-@testable import FetcherProtocol
+@testable import CacheCore
+@testable import HelperProtocol
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// When the fetcher's thread is woken up, and when it need not be.
 @Suite struct TransferSchedulerTests {

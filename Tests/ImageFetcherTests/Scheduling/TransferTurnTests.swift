@@ -3,8 +3,8 @@ import NIOCore
 import SocketLoops
 import Testing
 
+@testable import CacheCore
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// How the downloads' loop shares out its time.
 @Suite(.timeLimit(.minutes(5))) struct TransferTurnTests {

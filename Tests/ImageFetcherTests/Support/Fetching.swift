@@ -5,9 +5,9 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
+@testable import CacheCore
 @testable import ImageFetcher
 @testable import Origins
-@testable import ThumbnailCache
 
 /// Runs `body` with a fetcher that is started and, at the end, shut down.
 func withFetcher(
@@ -103,7 +103,7 @@ extension CurlImageFetcher {
         do {
             return try await fetch(
                 url, of: origin, uid: uid, isNamedByClient: isNamedByClient, token: token.map { Secret($0.utf8) })
-        } catch let failure as DownloadFailure {
+        } catch let failure as CacheFailure {
             return .failed(failure)
         } catch {
             Issue.record(error)
@@ -117,7 +117,7 @@ extension DownloadOutcome {
     var isRejected: Bool { sentence.contains("is not asked for") || sentence.contains("one request is finding out") }
 
     var image: DownloadedImage? { if case .image(let image) = self { image } else { nil } }
-    var failure: DownloadFailure? {
+    var failure: CacheFailure? {
         switch self {
         case .failed(let failure), .unusable(let failure, _): failure
         case .image, .missing, .notModified: nil

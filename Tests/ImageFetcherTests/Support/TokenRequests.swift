@@ -1,8 +1,8 @@
 import LinuxSupport
 import Testing
 
+@testable import CacheCore
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 extension TokenRequest {
     static func to(
@@ -21,7 +21,7 @@ extension CurlImageFetcher {
     func token(
         _ url: String, origin: String = "test", refresh: String = "r1", secret: String? = nil,
         private allowPrivateAddresses: Bool = true, timeout: Int64 = 600_000, caFile: String = ""
-    ) async throws -> Result<TokenGrant, TokenFailure> {
+    ) async throws -> Result<TokenGrant, TransferFailure> {
         let request = TokenRequest.to(
             url, origin: origin, refresh: refresh, secret: secret, private: allowPrivateAddresses, timeout: timeout,
             caFile: caFile)
@@ -29,11 +29,11 @@ extension CurlImageFetcher {
     }
 
     /// The same; one that is not sent, because a breaker is open, ends like one that is found so when its turn comes.
-    func token(_ request: TokenRequest) async throws -> Result<TokenGrant, TokenFailure> {
+    func token(_ request: TokenRequest) async throws -> Result<TokenGrant, TransferFailure> {
         try await withCheckedThrowingContinuation { continuation in
             do {
                 _ = try self.refresh(request) { continuation.resume(returning: $0) }
-            } catch TokenFailure.notAsked(let sentence) {
+            } catch TransferFailure.notAsked(let sentence) {
                 continuation.resume(returning: .failure(.notAsked(sentence)))
             } catch {
                 continuation.resume(throwing: error)
@@ -42,7 +42,7 @@ extension CurlImageFetcher {
     }
 }
 
-extension Result<TokenGrant, TokenFailure> {
+extension Result<TokenGrant, TransferFailure> {
     var kind: String {
         switch self {
         case .success: "grant"
@@ -69,7 +69,7 @@ extension Result<TokenGrant, TokenFailure> {
 }
 
 func check(
-    _ outcome: Result<TokenGrant, TokenFailure>, _ kind: String, _ location: SourceLocation = #_sourceLocation
+    _ outcome: Result<TokenGrant, TransferFailure>, _ kind: String, _ location: SourceLocation = #_sourceLocation
 ) {
     #expect(outcome.kind == kind, "\(outcome)", sourceLocation: location)
 }

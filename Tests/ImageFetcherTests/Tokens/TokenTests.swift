@@ -2,9 +2,9 @@ import Foundation
 import LinuxSupport
 import Testing
 
+@testable import CacheCore
 @testable import ImageFetcher
 @testable import Origins
-@testable import ThumbnailCache
 
 /// Refreshes against a real token endpoint on loopback.
 @Suite(.timeLimit(.minutes(5))) struct TokenTests {
@@ -241,7 +241,7 @@ import Testing
             fetcher.shutdown()
             let told = try await outcome
             #expect(told == .failure(.shuttingDown))
-            await #expect(throws: TokenFailure.shuttingDown) { try await fetcher.token(server.url) }
+            await #expect(throws: TransferFailure.shuttingDown) { try await fetcher.token(server.url) }
         }
     }
 

@@ -3,8 +3,8 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
+@testable import CacheCore
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// Which token requests are sent, when, and for how long each may take.
 @Suite(.timeLimit(.minutes(5))) struct TokenTurnTests {
@@ -73,7 +73,7 @@ import Testing
         try await withFetcher {
             $0.draw = { $0.upperBound }
         } _: { fetcher in
-            func ask(as name: String, uid: UInt32 = 1) async throws -> Result<TokenGrant, TokenFailure> {
+            func ask(as name: String, uid: UInt32 = 1) async throws -> Result<TokenGrant, TransferFailure> {
                 var origin = Origin.test(name)
                 (origin.breaker.failures, origin.breaker.backoff) = (failures, 600_000)
                 (origin.breaker.backoffMax, origin.breaker.retryAfterMax) = (600_000, 600_000)
@@ -143,7 +143,7 @@ import Testing
                 if count == 101 { all.open() }
             }
             for _ in 0..<100 { _ = try fetcher.refresh(.to(server.url, uid: 1)) { _ in ended(1) } }
-            #expect(throws: TokenFailure.self) { _ = try fetcher.refresh(.to(server.url, uid: 1)) { _ in } }
+            #expect(throws: TransferFailure.self) { _ = try fetcher.refresh(.to(server.url, uid: 1)) { _ in } }
             _ = try fetcher.refresh(.to(server.url, uid: 2)) { _ in ended(2) }
             open.open()
             await all.opened()

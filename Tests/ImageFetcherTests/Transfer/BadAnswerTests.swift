@@ -1,9 +1,9 @@
+import CacheCore
 import Glibc
 import NIOCore
 import Testing
-import ThumbnailCache
 
-@testable import FetcherProtocol
+@testable import HelperProtocol
 @testable import ImageFetcher
 
 /// An origin that is broken, or wants harm.

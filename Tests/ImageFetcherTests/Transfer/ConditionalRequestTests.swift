@@ -1,9 +1,9 @@
 import NIOCore
 import Testing
 
-@testable import FetcherProtocol
+@testable import CacheCore
+@testable import HelperProtocol
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// RFC 9110 section 13.1, RFC 9111 section 4.3.1.
 @Suite struct ConditionalRequestTests {

@@ -3,9 +3,9 @@ import LinuxSupport
 import NIOConcurrencyHelpers
 import Testing
 
-@testable import FetcherProtocol
+@testable import CacheCore
+@testable import HelperProtocol
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// Names that cannot be found, for a fetcher whose threads are confined as the program is: what it must not do is no
 /// sign that it lacks something.

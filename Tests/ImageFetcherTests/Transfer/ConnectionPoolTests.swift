@@ -1,6 +1,6 @@
+import CacheCore
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
 

@@ -1,13 +1,13 @@
+import CacheCore
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
 
 /// Fields whose value goes on in a line that begins with a blank (RFC 9112 section 5.2), of which libcurl hands over
 /// line by line.
 @Suite struct FoldedFieldTests {
-    private func read(_ lines: [String]) -> (fields: [String: [String]]?, failure: DownloadFailure?) {
+    private func read(_ lines: [String]) -> (fields: [String: [String]]?, failure: CacheFailure?) {
         var reader = ResponseReader(host: "a.example", framing: .bare, limits: .init(image: 1_000))
         for line in ["HTTP/1.1 200 OK"] + lines + [""] {
             guard Array((line + "\r\n").utf8).withUnsafeBytes({ reader.header($0) }) else { break }

@@ -2,8 +2,8 @@ import LinuxSupport
 import NIOConcurrencyHelpers
 import Testing
 
+@testable import CacheCore
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// Answers whose first header line is the continuation of none. With a handle that had been used before, libcurl 7.88
 /// wrote to memory that it had freed.

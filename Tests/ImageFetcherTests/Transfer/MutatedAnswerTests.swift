@@ -1,7 +1,7 @@
+import CacheCore
 import Glibc
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
 

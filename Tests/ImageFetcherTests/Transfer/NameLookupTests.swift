@@ -2,9 +2,9 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-@testable import FetcherProtocol
+@testable import CacheCore
+@testable import HelperProtocol
 @testable import ImageFetcher
-@testable import ThumbnailCache
 
 /// How many names are looked up at once, those among them that nobody waits for any more.
 @Suite(.timeLimit(.minutes(5))) struct NameLookupTests {

@@ -1,6 +1,6 @@
+import CacheCore
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
 

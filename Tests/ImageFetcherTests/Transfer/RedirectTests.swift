@@ -1,9 +1,9 @@
+import CacheCore
 import LinuxSupport
 import NIOCore
 import Testing
-import ThumbnailCache
 
-@testable import FetcherProtocol
+@testable import HelperProtocol
 @testable import ImageFetcher
 @testable import Origins
 

@@ -1,6 +1,6 @@
+import CacheCore
 import NIOCore
 import Testing
-import ThumbnailCache
 
 @testable import ImageFetcher
 
@@ -20,7 +20,7 @@ import ThumbnailCache
         [UInt8](repeating: 7, count: count).withUnsafeBytes { reader.body($0) }
     }
 
-    private func failure(_ reader: inout ResponseReader, isWhole: Bool = true) -> DownloadFailure? {
+    private func failure(_ reader: inout ResponseReader, isWhole: Bool = true) -> CacheFailure? {
         switch reader.verdict(isWhole: isWhole) {
         case .failed(let failure)?, .unusable(let failure, _)?: failure
         default: nil

@@ -1,8 +1,8 @@
+import CacheCore
 import NIOCore
 import Testing
-import ThumbnailCache
 
-@testable import FetcherProtocol
+@testable import HelperProtocol
 @testable import ImageFetcher
 
 /// A request that is sent again: when, and how often. Every request is a GET, so that sending one twice changes nothing

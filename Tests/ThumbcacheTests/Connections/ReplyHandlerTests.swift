@@ -1,7 +1,7 @@
 import NIOCore
 import NIOEmbedded
-import RESP
 import Testing
+import ThumbcacheProtocol
 
 @testable @_spi(Wire) import Thumbcache
 

@@ -2,7 +2,7 @@ import Foundation
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
-import RESP
+import ThumbcacheProtocol
 
 @testable @_spi(Wire) import Thumbcache
 

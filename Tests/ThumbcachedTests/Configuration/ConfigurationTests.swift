@@ -8,7 +8,7 @@ import NIOCore
 import ProgramSupport
 import Testing
 
-@testable import ThumbnailCache
+@testable import CacheCore
 @testable import thumbcached
 
 @Suite struct ConfigurationTests {
@@ -202,12 +202,12 @@ import Testing
         expected.origins["work"]?.userAgent = "thumbcached (a@example.org)"
         expected.origins["work"]?.renditions = .never
         expected.origins["work"]?.showsToken = false
-        var company = OriginLink(url: "http://10.0.0.1/{profile}")
+        var company = Upstream(url: "http://10.0.0.1/{profile}")
         (company.allowPrivateAddresses, company.showsToken) = (true, true)
-        expected.origins["work"]?.then = [OriginLink(url: "https://second.example.org/{profile}"), company]
+        expected.origins["work"]?.then = [Upstream(url: "https://second.example.org/{profile}"), company]
         expected.origins["long"]?.federation = .libravatar
         expected.origins["long"]?.showsToken = false
-        expected.origins["long"]?.then = [OriginLink(url: "https://b.example/avatar/{profile_md5}")]
+        expected.origins["long"]?.then = [Upstream(url: "https://b.example/avatar/{profile_md5}")]
         expected.origins["long"]?.then[0].federation = .libravatar
         expected.origins["work"]?.tokenEndpoint = TokenEndpoint(url: "https://id.example.org/token", clientID: "c")
         expected.limits = .init(

@@ -1,7 +1,7 @@
+import CacheCore
 import CacheFakes
 import NIOConcurrencyHelpers
 import Testing
-import ThumbnailCache
 
 @testable import thumbcached
 

@@ -1,8 +1,8 @@
 import Testing
 
+@testable import CacheCore
 @testable import DaemonServer
-@testable import FetcherProtocol
-@testable import ThumbnailCache
+@testable import HelperProtocol
 @testable import thumbcached
 
 @Suite struct FetchInfoTests {

@@ -1,6 +1,6 @@
 import Foundation
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// Runs the built thumbcachectl against a daemon that a test plays by hand.
 ///

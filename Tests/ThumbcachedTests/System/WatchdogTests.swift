@@ -1,7 +1,7 @@
 import CacheFakes
-import FetcherClient
-import FetcherProtocol
 import Glibc
+import HelperClient
+import HelperProtocol
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
@@ -163,6 +163,6 @@ import Testing
 }
 
 /// A fetcher that cannot be had: the daemon lives on without.
-private struct NoFetcher: HelperLink {
+private struct NoFetcher: HelperConnector {
     func open() throws(SystemError) -> CInt { throw SystemError("connect", code: ENOENT) }
 }

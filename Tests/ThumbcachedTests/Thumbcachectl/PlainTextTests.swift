@@ -1,8 +1,8 @@
 import Foundation
 import NIOCore
-import RESP
 import Testing
 @_spi(Wire) import Thumbcache
+import ThumbcacheProtocol
 
 @testable import thumbcachectl
 

@@ -7,8 +7,8 @@ import Testing
 /// What `doctor` makes of what it finds.
 @Suite struct DoctorTests {
     @Test func `what is wrong decides the exit status, then what nobody could look at`() {
-        func status(_ findings: Finding...) -> thumbcachectl.ExitStatus? {
-            Diagnosis(findings: findings.map { ("a", $0) }).failure?.status
+        func status(_ diagnostics: Diagnostic...) -> thumbcachectl.ExitStatus? {
+            Diagnosis(diagnostics: diagnostics.map { ("a", $0) }).failure?.status
         }
         #expect(status() == nil)
         #expect(status(.ok("a"), .note("b")) == nil)
@@ -16,8 +16,10 @@ import Testing
         #expect(status(.unknown("b"), .wrong("c", "d"), .ok("a")) == .refused)
     }
 
-    @Test func `a finding has what to do below it, and nothing that a terminal obeys`() {
-        let diagnosis = Diagnosis(findings: [("socket", .wrong("no \u{1b}[2J", "mend\u{7} it")), ("keys", .ok("good"))])
+    @Test func `a diagnostic has what to do below it, and nothing that a terminal obeys`() {
+        let diagnosis = Diagnosis(diagnostics: [
+            ("socket", .wrong("no \u{1b}[2J", "mend\u{7} it")), ("keys", .ok("good")),
+        ])
         let plain = Terminal(1, isTerminal: false) { _ in nil }
         #expect(
             diagnosis.lines(on: plain) == [
@@ -60,9 +62,10 @@ import Testing
             var options = DaemonOptions()
             options.socket = socket
             let daemon = try InstalledDaemon(Environment { _ in nil }, options, configuration: configuration)
-            let origin = OriginsCheck.finding(of: "a", .failure(.server(.timeout, message: "")), log: daemon.fetcherLog)
-            let finding = Finding.unknown("x").with(daemon.accessAdvice)
-            return [daemon.reloadAdvice, daemon.startAdvice, finding.remedy ?? "", origin.remedy ?? ""]
+            let origin = OriginsCheck.diagnostic(
+                of: "a", .failure(.server(.timeout, message: "")), log: daemon.fetcherLog)
+            let diagnostic = Diagnostic.unknown("x").with(daemon.accessAdvice)
+            return [daemon.reloadAdvice, daemon.startAdvice, diagnostic.remedy ?? "", origin.remedy ?? ""]
         }
         for text in try advice("/run/user/1000/thumbcached/thumbcached.sock") {
             #expect(!text.contains("root") && !text.contains("journalctl -u"), "\(text)")
@@ -90,8 +93,8 @@ import Testing
             #expect(rule.look(at: "\(directory)/none", missing: .note("none")) == .note("none"))
             #expect(rule.look(at: "/dev/null/x", missing: .ok("")).verdict == .unknown)
             chmod(directory, 0o755)
-            let finding = rule.look(at: directory, missing: .ok(""))
-            #expect(finding.verdict == .wrong && finding.remedy == "chmod 0700 \(directory)")
+            let diagnostic = rule.look(at: directory, missing: .ok(""))
+            #expect(diagnostic.verdict == .wrong && diagnostic.remedy == "chmod 0700 \(directory)")
             chmod(directory, 0o700)
             #expect(rule.look(at: directory, missing: .note("")).verdict == .ok)
         }
@@ -119,13 +122,13 @@ import Testing
             ("thumbcached-renderer.socket", "loaded", "active", "enabled", 0),
             ("thumbcached-renderer.service", "loaded", "inactive", "static", 0),
         ]
-        #expect(UnitsCheck.findings(states(good)).map(\.verdict) == [.ok])
+        #expect(UnitsCheck.diagnostics(states(good)).map(\.verdict) == [.ok])
         let lean =
             good.dropLast(2) + [
                 ("thumbcached-renderer.socket", "not-found", "inactive", "", 0),
                 ("thumbcached-renderer.service", "not-found", "inactive", "", 0),
             ]
-        #expect(UnitsCheck.findings(states(Array(lean))).map(\.verdict) == [.note])
+        #expect(UnitsCheck.diagnostics(states(Array(lean))).map(\.verdict) == [.note])
         let bad = [
             ("thumbcached.socket", "loaded", "inactive", "disabled", 0),
             ("thumbcached-fetcher.socket", "not-found", "inactive", "", 0),
@@ -136,7 +139,7 @@ import Testing
             ("thumbcached-renderer.service", "error", "inactive", "", 0),
         ]
         #expect(
-            UnitsCheck.findings(states(bad)) == [
+            UnitsCheck.diagnostics(states(bad)) == [
                 .wrong("thumbcached.socket is not active", "systemctl start thumbcached.socket"),
                 .wrong(
                     "thumbcached.socket is not enabled: a boot would not start it",
@@ -156,21 +159,22 @@ import Testing
         let states = states([
             (units[0], "loaded", "active", "static", 0), (units[1], "loaded", "inactive", "static", 0),
         ])
-        #expect(HookCheck.findings([units[0]], states).map(\.verdict) == [.ok])
-        #expect(HookCheck.findings(units, states).map(\.remedy) == ["systemctl start thumbcached-logout@1001.service"])
+        #expect(HookCheck.diagnostics([units[0]], states).map(\.verdict) == [.ok])
+        #expect(
+            HookCheck.diagnostics(units, states).map(\.remedy) == ["systemctl start thumbcached-logout@1001.service"])
     }
 
     @Test(arguments: [
-        (ThumbcacheError.server(.origin, message: "503"), Finding.Verdict.wrong),
+        (ThumbcacheError.server(.origin, message: "503"), Diagnostic.Verdict.wrong),
         (.server(.origin, message: "the status was 403"), .note), (.server(.timeout, message: ""), .wrong),
         (.server(.denied, message: "a private address"), .wrong), (.server(.unauthorized, message: ""), .note),
         (.server(.badImage, message: ""), .note), (.server(.busy, message: ""), .unknown), (.timeout, .unknown),
     ])
     func `an origin that says no has answered; one that fails has not`(
-        _ error: ThumbcacheError, _ verdict: Finding.Verdict
+        _ error: ThumbcacheError, _ verdict: Diagnostic.Verdict
     ) {
-        #expect(OriginsCheck.finding(of: "a", .failure(error), log: "").verdict == verdict)
-        #expect(OriginsCheck.finding(of: "a", .success(false), log: "").verdict == .ok)
+        #expect(OriginsCheck.diagnostic(of: "a", .failure(error), log: "").verdict == verdict)
+        #expect(OriginsCheck.diagnostic(of: "a", .success(false), log: "").verdict == .ok)
     }
 
     @Test(arguments: [

@@ -17,7 +17,7 @@ enum Main {
         let root: any ParsableCommand.Type = isCalledByTool ? FleetRoot.self : RelayCommand.self
         do {
             var command = try root.parseAsRoot()
-            if let command = command as? any FleetCommand {
+            if let command = command as? any FleetSubcommand {
                 let status = try await command.run(in: environment)
                 fflush(nil)
                 // What runs yet has nothing to lose: the position is durable, or not there.
@@ -109,6 +109,6 @@ struct FleetRoot: ParsableCommand {
 }
 
 /// A subcommand. Returns its exit status.
-protocol FleetCommand: ParsableCommand {
+protocol FleetSubcommand: ParsableCommand {
     func run(in environment: [String: String]) async throws -> CInt
 }

@@ -9,8 +9,8 @@ import Testing
     private static let entry = StreamID(milliseconds: 900_000, sequence: 0)
     private static let name = PlayedStream.name(100_000)
 
-    private static let done = HostState(id: entry, time: now, incarnation: name, skipped: 0, process: "p")
-    private static let owing = HostState(id: .zero, time: now, incarnation: name, skipped: 0, process: "p")
+    private static let done = HostState(id: entry, time: now, streamIdentity: name, skipped: 0, process: "p")
+    private static let owing = HostState(id: .zero, time: now, streamIdentity: name, skipped: 0, process: "p")
 
     private static func seen(_ seconds: Int64, _ state: HostState) -> HostState {
         var state = state
@@ -19,10 +19,10 @@ import Testing
     }
 
     private func judge(
-        _ hosts: [HostState], incarnation: String? = name, liveOnly: Bool = false, window: Int = 30
+        _ hosts: [HostState], streamIdentity: String? = name, liveOnly: Bool = false, window: Int = 30
     ) -> String {
         let rows = hosts.enumerated().map { (host: "web-\($0 + 1)", state: $1) }
-        let table = HostTable(incarnation: incarnation, time: Self.now, states: rows)
+        let table = HostTable(streamIdentity: streamIdentity, time: Self.now, states: rows)
         let fleet = FleetView(table, publishedAt: 900_000)
         return switch Completion(fleet, Self.entry, window: window, liveOnly: liveOnly) {
         case .done: "done"
@@ -73,7 +73,7 @@ import Testing
         var state = Self.done
         (state.time, state.seen) = (time, time)
         let fleet = FleetView(
-            HostTable(incarnation: Self.name, time: Self.now, states: [("web-1", state)]), publishedAt: 0)
+            HostTable(streamIdentity: Self.name, time: Self.now, states: [("web-1", state)]), publishedAt: 0)
         #expect(!FleetTable(fleet.hosts, live: 30) { _ in "live" }.text.isEmpty)
         #expect(!fleet.hosts[0].isLive(within: 30))
     }
@@ -84,18 +84,18 @@ import Testing
     ) {
         let name = PlayedStream.name(UInt64(Self.now) - seconds * 1_000)
         var done = Self.done
-        done.incarnation = name
+        done.streamIdentity = name
         for liveOnly in [false, true] {
-            #expect(judge([done], incarnation: name, liveOnly: liveOnly).hasPrefix(outcome), "\(seconds)")
+            #expect(judge([done], streamIdentity: name, liveOnly: liveOnly).hasPrefix(outcome), "\(seconds)")
         }
     }
 
     @Test func `without a name, or with one from the future, nothing is done`() {
         let future = PlayedStream.name(UInt64(Self.now) + 60_000)
         var done = Self.done
-        done.incarnation = future
-        #expect(judge([done], incarnation: future).hasPrefix("pending: the stream"))
-        #expect(judge([Self.done], incarnation: nil).hasPrefix("pending: web-1"))
+        done.streamIdentity = future
+        #expect(judge([done], streamIdentity: future).hasPrefix("pending: the stream"))
+        #expect(judge([Self.done], streamIdentity: nil).hasPrefix("pending: web-1"))
     }
 
     @Test func `many names are shortened`() {

@@ -11,13 +11,13 @@ import Testing
 
     private func position(_ id: UInt64, count: Int, seen: Bool = true) -> Position {
         Position(
-            incarnation: ours, id: StreamID(milliseconds: id, sequence: 0), count: count, wasSeen: seen)
+            streamIdentity: ours, id: StreamID(milliseconds: id, sequence: 0), count: count, wasSeen: seen)
     }
 
     /// Entries 10, 20, 30, 40, named.
     private func stream() -> PlayedStream {
         var stream = PlayedStream()
-        stream.incarnation = ours
+        stream.streamIdentity = ours
         for time: Int64 in [10, 20, 30, 40] {
             stream.time = time
             stream.add("user\(time)")
@@ -38,10 +38,10 @@ import Testing
 
     @Test func `a stream without a name gets one, before anything else is believed of it`() {
         var stream = stream()
-        stream.incarnation = nil
+        stream.streamIdentity = nil
         #expect(decide(nil, stream) == "name")
         #expect(decide(position(20, count: 2), stream) == "name")
-        stream.incarnation = "somebody else's"
+        stream.streamIdentity = "somebody else's"
         #expect(decide(position(20, count: 2), stream) == "name")
     }
 
@@ -71,24 +71,24 @@ import Testing
     @Test func `without a position log-outs may have been missed, also those that nobody can see any more`() {
         #expect(decide(nil, stream()) == "noPosition then 40-0 4 true")
         var empty = PlayedStream()
-        empty.incarnation = ours
+        empty.streamIdentity = ours
         #expect(decide(nil, empty) == "noPosition then 0-0 0 false")
         #expect(decide(position(0, count: 0, seen: false), empty) == "wait")
     }
 
     @Test func `another name is another stream`() {
         var stream = stream()
-        stream.incarnation = PlayedStream.name(41)
+        stream.streamIdentity = PlayedStream.name(41)
         #expect(decide(position(40, count: 4), stream) == "otherStream then 40-0 4 true")
         stream.flush()
-        stream.incarnation = PlayedStream.name(41)
+        stream.streamIdentity = PlayedStream.name(41)
         #expect(decide(position(40, count: 4), stream) == "otherStream then 0-0 0 false")
     }
 
     @Test func `a name from before, or from before what was read, would be no news to others: it is replaced`() {
         var stream = stream()
         for name in [PlayedStream.name(0), PlayedStream.name(40), ours.replacingOccurrences(of: "a", with: "b")] {
-            stream.incarnation = name
+            stream.streamIdentity = name
             #expect(decide(position(40, count: 4), stream) == "name, earlierStream", "\(name)")
         }
         guard case .nameStream(40, _) = Decision(position(40, count: 4), stream.look(behind: .zero), .logoutAll) else {
@@ -100,14 +100,14 @@ import Testing
     @Test func `a new name is of now, is later than what it comes after, and there is none behind the last`() {
         let random = [UInt8](repeating: 7, count: 8)
         let digits = "0707070707070707"
-        #expect(Incarnation.name(after: 9, now: 5, random: random) == "000000000000000a" + digits)
-        #expect(Incarnation.name(after: 9, now: 32, random: random) == "0000000000000020" + digits)
-        #expect(Incarnation.name(after: 0, now: -1, random: random) == "0000000000000001" + digits)
+        #expect(StreamIdentity.name(after: 9, now: 5, random: random) == "000000000000000a" + digits)
+        #expect(StreamIdentity.name(after: 9, now: 32, random: random) == "0000000000000020" + digits)
+        #expect(StreamIdentity.name(after: 0, now: -1, random: random) == "0000000000000001" + digits)
         for moment in [UInt64(Int64.max) - 1, UInt64(Int64.max), .max - 1, .max] {
-            #expect(Incarnation.isOne(Incarnation.name(after: moment, now: .max, random: random)), "\(moment)")
+            #expect(StreamIdentity.isOne(StreamIdentity.name(after: moment, now: .max, random: random)), "\(moment)")
         }
-        #expect(!Incarnation.isOne("8000000000000000" + digits))
-        #expect(Incarnation.start(PlayedStream.name(7)) == 7)
+        #expect(!StreamIdentity.isOne("8000000000000000" + digits))
+        #expect(StreamIdentity.start(PlayedStream.name(7)) == 7)
     }
 
     @Test func `entries that were trimmed unread are missed, those that were trimmed behind the position are not`() {
@@ -164,7 +164,7 @@ import Testing
         stream.trim(to: 2)
         #expect(decide(position(10, count: 1), stream, policy) == "trimmed then 29-\(UInt64.max) 2 false")
         let behind = Position(
-            incarnation: ours, id: StreamID(milliseconds: 29, sequence: .max), count: 2, wasSeen: false)
+            streamIdentity: ours, id: StreamID(milliseconds: 29, sequence: .max), count: 2, wasSeen: false)
         #expect(decide(behind, stream, policy) == "30 40 then 40-0 4")
         #expect(decide(nil, stream, policy) == "noPosition then 29-\(UInt64.max) 2 false")
         // It may be trimmed once more, before it is read.
@@ -292,10 +292,10 @@ import Testing
         let (stream, far) = (stream(), UInt64(Int64.max))
         #expect(decide(position(far, count: 4), stream) == "noPosition then 40-0 4 true")
         var saved = position(40, count: 4)
-        saved.incarnation = PlayedStream.name(far)
+        saved.streamIdentity = PlayedStream.name(far)
         #expect(decide(saved, stream) == "noPosition then 40-0 4 true")
         var named = stream
-        named.incarnation = PlayedStream.name(far)
+        named.streamIdentity = PlayedStream.name(far)
         guard case .nameStream(1, nil) = Decision(position(1, count: 1), named.look(behind: .zero), .logoutAll) else {
             Issue.record("\(decide(position(1, count: 1), named))")
             return

@@ -1,8 +1,8 @@
 import Fleet
 import NIOCore
-import RESP
 import Testing
 @_spi(Wire) import Thumbcache
+import ThumbcacheProtocol
 
 @testable import thumbcached_relay
 
@@ -17,12 +17,12 @@ import Testing
         #expect((try? FleetStream.milliseconds(reply)) == time)
     }
 
-    private func order(_ words: [String]) throws -> Order {
+    private func order(_ words: [String]) throws -> FleetCommand {
         let words = words.map(ByteBuffer.init(string:))
         return try FleetEntry.order(stride(from: 0, to: words.count, by: 2).map { (words[$0], words[$0 + 1]) })
     }
 
-    static let orders: [([String], Order)] = [
+    static let orders: [([String], FleetCommand)] = [
         (["op", "logout", "user", "alice"], .logOut("alice", session: nil)),
         (["user", "alice", "session", "desk", "op", "logout"], .logOut("alice", session: "desk")),
         // A session may have any name.
@@ -37,7 +37,7 @@ import Testing
     ]
 
     @Test(arguments: orders)
-    func `an entry is an order, and an order makes the entry`(_ words: [String], _ expected: Order) throws {
+    func `an entry is an order, and an order makes the entry`(_ words: [String], _ expected: FleetCommand) throws {
         #expect(try order(words) == expected)
         #expect(try order(FleetEntry.words(expected).map { String(buffer: $0) }) == expected)
     }

@@ -7,7 +7,7 @@ import Testing
 
 @Suite struct PositionTests {
     static let position = Position(
-        incarnation: String(repeating: "1a", count: 16), id: StreamID(milliseconds: 17, sequence: 3), count: 42,
+        streamIdentity: String(repeating: "1a", count: 16), id: StreamID(milliseconds: 17, sequence: 3), count: 42,
         wasSeen: true, deleted: StreamID(milliseconds: 16, sequence: 2))
 
     @Test func `a position is what was written, and what is torn or odd is none`() {
@@ -50,7 +50,7 @@ import Testing
 
     @Test func `what a host has done is told by its id, by when it said so, and in which stream`() throws {
         let state = HostState(
-            id: StreamID(milliseconds: 9, sequence: 1), time: 100, incarnation: "x", skipped: 2, process: "p")
+            id: StreamID(milliseconds: 9, sequence: 1), time: 100, streamIdentity: "x", skipped: 2, process: "p")
         #expect(HostState(state.text) == state)
         for odd in ["", "9-1", "9-1 100 x", "9-1 100 x 0", "9 100 x 0 p", "9-1 soon x 0 p"] {
             #expect(HostState(odd) == nil)

@@ -1,7 +1,7 @@
 import LinuxSupport
 import NIOCore
-import RESP
 @_spi(Wire) import Thumbcache
+import ThumbcacheProtocol
 
 /// Why a server did not do what it was asked.
 package struct RedisError: Error, CustomStringConvertible {

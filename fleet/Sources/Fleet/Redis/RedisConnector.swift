@@ -3,8 +3,8 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 import NIOTLS
-import RESP
 @_spi(Wire) import Thumbcache
+import ThumbcacheProtocol
 
 /// Opens connections to the server that the settings name, or to the master that sentinels name.
 package struct RedisConnector: Sendable {

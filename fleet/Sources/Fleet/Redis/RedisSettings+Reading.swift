@@ -26,8 +26,8 @@ extension RedisSettings {
         ]
     }
 
-    private static func address(defaultPort: Int) -> SettingKind<RedisAddress> {
-        SettingKind<String>.text.map { text throws(SettingError) in
+    private static func address(defaultPort: Int) -> SettingParser<RedisAddress> {
+        SettingParser<String>.text.map { text throws(SettingError) in
             guard let address = RedisAddress(text, defaultPort: defaultPort) else {
                 let examples = "\"redis.example.org:\(defaultPort)\" or \"/run/redis/redis.sock\""
                 throw SettingError("\(quoted(text)) is no address: write \(examples)")
@@ -53,9 +53,9 @@ extension RedisSettings {
     }
 }
 
-extension SettingKind<String> {
+extension SettingParser<String> {
     /// Of visible ASCII, which shows in tables and in keys as it is.
-    package static func visibleName(of what: String) -> SettingKind<String> {
+    package static func visibleName(of what: String) -> SettingParser<String> {
         text.checked { name in
             let isRight = 1...255 ~= name.utf8.count && name.utf8.allSatisfy { 0x21...0x7E ~= $0 }
             return isRight

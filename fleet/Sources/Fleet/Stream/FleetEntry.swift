@@ -2,7 +2,7 @@ import NIOCore
 @_spi(Wire) import Thumbcache
 
 /// What an entry of the stream asks of every daemon.
-package enum Order: Sendable, Hashable {
+package enum FleetCommand: Sendable, Hashable {
     /// - Parameter session: nil for every session.
     case logOut(ThumbcacheID, session: ThumbcacheID?)
     /// - Parameter profiles: none: all that the user has.
@@ -31,7 +31,7 @@ package enum FleetEntry {
     private static let session = "session"
     private static let profile = "profile"
 
-    package static func order(_ fields: [(name: ByteBuffer, value: ByteBuffer)]) throws(EntryError) -> Order {
+    package static func order(_ fields: [(name: ByteBuffer, value: ByteBuffer)]) throws(EntryError) -> FleetCommand {
         var values: [String: [ByteBuffer]] = [:]
         for (name, value) in fields {
             let name = String(buffer: name)
@@ -50,7 +50,7 @@ package enum FleetEntry {
             return user
         }
         guard let operation = try one(operation) else { throw EntryError("lacks \(operation)") }
-        let order: Order
+        let order: FleetCommand
         switch String(buffer: operation) {
         case "logout":
             let session = try one(session)
@@ -84,13 +84,13 @@ package enum FleetEntry {
 
     /// Whether relays would do it; whatever they would skip is not to be published.
     /// - Throws: why they would not.
-    package static func check(_ order: Order) throws(EntryError) {
+    package static func check(_ order: FleetCommand) throws(EntryError) {
         let words = words(order)
         _ = try self.order(stride(from: 0, to: words.count, by: 2).map { (name: words[$0], value: words[$0 + 1]) })
     }
 
     /// The fields and values of an order, in turns, as XADD takes them.
-    package static func words(_ order: Order) -> [ByteBuffer] {
+    package static func words(_ order: FleetCommand) -> [ByteBuffer] {
         func text(_ words: String...) -> [ByteBuffer] { words.map(ByteBuffer.init(string:)) }
         switch order {
         case .logOut(let user, let session):

@@ -1,6 +1,6 @@
 import LinuxSupport
 import NIOCore
-import RESP
+import ThumbcacheProtocol
 
 /// The stream and the two keys beside it, on a connection: what fleet/docs/fleet.md says of them.
 package struct FleetStream: Sendable {
@@ -11,22 +11,22 @@ package struct FleetStream: Sendable {
 
     /// A hash: each host's position and when it had that.
     private var hosts: String { "\(name):hosts" }
-    /// A string: ``StreamLook/incarnation``.
-    private var incarnation: String { "\(name):incarnation" }
+    /// A string: ``StreamSnapshot/streamIdentity``.
+    private var streamIdentity: String { "\(name):incarnation" }
 
     /// Entries that one look takes.
     package static let mostEntries = 100
 
     /// All that is known of it at one moment, and the next entries behind a position.
-    package func look(behind position: StreamID) async throws(RedisError) -> StreamLook {
+    package func look(behind position: StreamID) async throws(RedisError) -> StreamSnapshot {
         let transaction = try await connection.call(together: [
-            ["MULTI"], ["GET", incarnation], ["XINFO", "STREAM", name],
+            ["MULTI"], ["GET", streamIdentity], ["XINFO", "STREAM", name],
             ["XRANGE", name, "\(position)", "\(position)"],
             ["XRANGE", name, "(\(position)", "+", "COUNT", "\(Self.mostEntries)"], ["TIME"], ["EXEC"],
         ])
         let replies = transaction.last?.elements ?? []
         guard replies.count == 5 else { throw RedisError("EXEC was not answered by what was asked for") }
-        var look = StreamLook(incarnation: replies[0].text, stream: nil, time: try Self.milliseconds(replies[4]))
+        var look = StreamSnapshot(streamIdentity: replies[0].text, stream: nil, time: try Self.milliseconds(replies[4]))
         switch replies[1] {
         case .error(_, "no such key"): break
         case .error(let code, let message): throw RedisError("XINFO STREAM \(name): \(oneLine("\(code) \(message)"))")
@@ -35,7 +35,7 @@ package struct FleetStream: Sendable {
         return look
     }
 
-    private func stream(_ info: Value, position: Value, entries: Value) throws(RedisError) -> StreamLook.Stream {
+    private func stream(_ info: Value, position: Value, entries: Value) throws(RedisError) -> StreamSnapshot.Stream {
         func id(_ value: Value?) throws(RedisError) -> StreamID? {
             guard let value, !value.isNull else { return nil }
             guard let id = (value.elements?.first ?? value).text.flatMap({ StreamID($0) }) else {
@@ -55,7 +55,7 @@ package struct FleetStream: Sendable {
         guard let found = position.elements, let next = entries.elements else {
             throw RedisError("XRANGE \(name) was not answered by entries")
         }
-        var stream = StreamLook.Stream(
+        var stream = StreamSnapshot.Stream(
             lastID: last, firstID: try id(info["first-entry"]), lastEntryID: try id(info["last-entry"]),
             lastDeletedID: lastDeleted, added: added, count: count, hasPosition: !found.isEmpty)
         for value in next {
@@ -69,15 +69,15 @@ package struct FleetStream: Sendable {
     /// - Parameter old: what it was called at the look.
     package func nameStream(_ name: String, insteadOf old: String?) async throws(RedisError) {
         // Of several relays that see the same one is first, and the others follow it.
-        try await connection.call("WATCH", incarnation)
-        let current = try await connection.call("GET", incarnation).text
+        try await connection.call("WATCH", streamIdentity)
+        let current = try await connection.call("GET", streamIdentity).text
         // Something else than a name of ours would be read as none for ever.
-        if let current, !Incarnation.isOne(current) {
+        if let current, !StreamIdentity.isOne(current) {
             throw RedisError(
-                "\(incarnation) is not a name that relays write; remove it with: redis-cli DEL \(incarnation)")
+                "\(streamIdentity) is not a name that relays write; remove it with: redis-cli DEL \(streamIdentity)")
         }
         try await connection.call("MULTI")
-        if current == old { try await connection.call("SET", incarnation, name) }
+        if current == old { try await connection.call("SET", streamIdentity, name) }
         try await connection.call("EXEC")
     }
 
@@ -106,7 +106,7 @@ package struct FleetStream: Sendable {
     /// from the name could lack the hosts that a FLUSHALL removed in between.
     package func hostTable() async throws(RedisError) -> HostTable {
         let transaction = try await connection.call(together: [
-            ["MULTI"], ["GET", incarnation], ["TIME"], ["HGETALL", hosts], ["EXEC"],
+            ["MULTI"], ["GET", streamIdentity], ["TIME"], ["HGETALL", hosts], ["EXEC"],
         ])
         let replies = transaction.last?.elements ?? []
         guard replies.count == 3 else { throw RedisError("EXEC was not answered by what was asked for") }
@@ -115,7 +115,7 @@ package struct FleetStream: Sendable {
         }
         let states = entries.map { ($0.key.text ?? "?", $0.value.text.flatMap { HostState($0) } ?? .unknown) }
         return HostTable(
-            incarnation: replies[0].text, time: try Self.milliseconds(replies[1]),
+            streamIdentity: replies[0].text, time: try Self.milliseconds(replies[1]),
             states: states.sorted { $0.0 < $1.0 })
     }
 
@@ -125,7 +125,7 @@ package struct FleetStream: Sendable {
 
     /// Adds an order.
     /// - Parameter keep: milliseconds for which entries are kept, about.
-    package func publish(_ order: Order, keep: Int64) async throws(RedisError) -> (id: StreamID, time: Int64) {
+    package func publish(_ order: FleetCommand, keep: Int64) async throws(RedisError) -> (id: StreamID, time: Int64) {
         let time = try Self.milliseconds(try await connection.call("TIME"))
         let oldest = max(0, time.saturatingSubtract(keep))
         let words = ["XADD", name, "MINID", "~", "\(oldest)", "*"].map(ByteBuffer.init(string:))
@@ -148,7 +148,7 @@ package struct FleetStream: Sendable {
     ///   - replicas: how many are to have it; nil for one, where the server has any.
     ///   - time: how long they may take.
     package func publish(
-        _ order: Order, keep: Int64, replicas: Int?, within time: Duration
+        _ order: FleetCommand, keep: Int64, replicas: Int?, within time: Duration
     ) async throws(RedisError) -> Publication {
         let hasReplicas = try await self.replicas() > 0
         let needed = replicas ?? (hasReplicas ? 1 : 0)
@@ -194,14 +194,14 @@ package struct FleetStream: Sendable {
 /// The table of hosts at one moment.
 package struct HostTable: Sendable {
     /// The stream's name; nil for none.
-    package let incarnation: String?
+    package let streamIdentity: String?
     /// Milliseconds since 1970, by the server's clock.
     package let time: Int64
     /// By name; also hosts that are gone for good.
     package let states: [(host: String, state: HostState)]
 
-    package init(incarnation: String?, time: Int64, states: [(host: String, state: HostState)]) {
-        (self.incarnation, self.time, self.states) = (incarnation, time, states)
+    package init(streamIdentity: String?, time: Int64, states: [(host: String, state: HostState)]) {
+        (self.streamIdentity, self.time, self.states) = (streamIdentity, time, states)
     }
 }
 
@@ -238,7 +238,7 @@ package struct HostState: Equatable, Sendable {
     package var id: StreamID
     /// Of the look after which it was so: milliseconds since 1970, by the server's clock.
     package var time: Int64
-    package var incarnation: String
+    package var streamIdentity: String
     /// Entries that were no orders, since the relay was started.
     package var skipped: Int
     /// Of the relay's process: two that call themselves by one name would each hide what the other owes.
@@ -247,16 +247,16 @@ package struct HostState: Equatable, Sendable {
     package var seen: Int64
 
     /// A row that cannot be read. The host is there, and has done nothing that is known.
-    package static let unknown = HostState(id: .zero, time: 0, incarnation: "-", skipped: 0, process: "-")
+    package static let unknown = HostState(id: .zero, time: 0, streamIdentity: "-", skipped: 0, process: "-")
 
     package var text: String {
-        "\(id) \(time) \(incarnation) \(skipped) \(process)" + (seen == time ? "" : " \(seen)")
+        "\(id) \(time) \(streamIdentity) \(skipped) \(process)" + (seen == time ? "" : " \(seen)")
     }
 
     package init(
-        id: StreamID, time: Int64, incarnation: String, skipped: Int, process: String, seen: Int64? = nil
+        id: StreamID, time: Int64, streamIdentity: String, skipped: Int, process: String, seen: Int64? = nil
     ) {
-        (self.id, self.time, self.incarnation, self.skipped) = (id, time, incarnation, skipped)
+        (self.id, self.time, self.streamIdentity, self.skipped) = (id, time, streamIdentity, skipped)
         (self.process, self.seen) = (process, seen ?? time)
     }
 
@@ -265,7 +265,7 @@ package struct HostState: Equatable, Sendable {
         guard words.count >= 5, let id = StreamID(words[0]), let time = Int64(words[1]), let skipped = Int(words[3])
         else { return nil }
         self.init(
-            id: id, time: time, incarnation: String(words[2]), skipped: skipped, process: String(words[4]),
+            id: id, time: time, streamIdentity: String(words[2]), skipped: skipped, process: String(words[4]),
             seen: words.count > 5 ? Int64(words[5]) : nil)
     }
 
@@ -273,7 +273,7 @@ package struct HostState: Equatable, Sendable {
     ///
     /// Said before the entry was there it says nothing of it, whatever the id: a stream that lost its end gives ids
     /// anew.
-    package func hasDone(_ entry: StreamID, publishedAt published: Int64, in incarnation: String?) -> Bool {
-        id >= entry && time >= published && self.incarnation == incarnation
+    package func hasDone(_ entry: StreamID, publishedAt published: Int64, in streamIdentity: String?) -> Bool {
+        id >= entry && time >= published && self.streamIdentity == streamIdentity
     }
 }

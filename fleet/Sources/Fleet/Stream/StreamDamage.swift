@@ -41,7 +41,7 @@ package struct StreamDamage: Equatable, Sendable {
     }
 }
 
-extension StreamLook {
+extension StreamSnapshot {
     /// Nil where the stream can be followed.
     package var damage: StreamDamage? {
         guard let stream else { return nil }

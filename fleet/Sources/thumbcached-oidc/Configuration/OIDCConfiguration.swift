@@ -35,7 +35,7 @@ extension OIDCConfiguration {
         [
             Setting("stream", \.stream.stream, .visibleName(of: "a key")),
             Setting("keep", \.stream.keep, .time(60_000...3650 * 86_400_000)),
-            Setting("replicas", \.stream.replicas, SettingKind<Int>.count(0...100).optional()),
+            Setting("replicas", \.stream.replicas, SettingParser<Int>.count(0...100).optional()),
             Setting("wait", \.stream.wait, .time(1_000...600_000)),
             Setting("oidc.issuer", \.rules.issuer, .webURL),
             Setting("oidc.client-id", \.rules.clientID, .text.checked { $0.isEmpty ? "is empty" : nil }),

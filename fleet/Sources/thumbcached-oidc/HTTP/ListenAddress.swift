@@ -31,9 +31,9 @@ enum ListenAddress: Equatable, Sendable, CustomStringConvertible {
     }
 }
 
-extension SettingKind<ListenAddress> {
+extension SettingParser<ListenAddress> {
     static var listen: Self {
-        SettingKind<String>.text.map { text throws(SettingError) in
+        SettingParser<String>.text.map { text throws(SettingError) in
             guard let address = ListenAddress(text) else {
                 throw SettingError(
                     "\(quoted(text)) is no address and port, and no path of a socket: write \"127.0.0.1:9421\", "

@@ -5,7 +5,7 @@ import Logging
 /// Who makes an order known to all machines.
 protocol OrderPublisher: Sendable {
     /// Returns when it is in the stream, with its id there.
-    func publish(_ order: Order) async throws(PublishFailure) -> String
+    func publish(_ order: FleetCommand) async throws(PublishFailure) -> String
 }
 
 /// Why an order may not be in the stream.
@@ -66,7 +66,7 @@ actor LogoutService {
         }
     }
 
-    private func order(_ token: LogoutToken) throws(LogoutFailure) -> Order {
+    private func order(_ token: LogoutToken) throws(LogoutFailure) -> FleetCommand {
         let userID: ThumbcacheID
         do throws(MissingClaim) {
             userID = try user.id(token)
@@ -79,7 +79,7 @@ actor LogoutService {
         } catch {
             // Section 2.4: without a sid it is every session of the user that ends.
         }
-        let order = Order.logOut(userID, session: sessionID)
+        let order = FleetCommand.logOut(userID, session: sessionID)
         do throws(EntryError) {
             try FleetEntry.check(order)
         } catch {

@@ -7,7 +7,7 @@ struct StreamPublisher: OrderPublisher {
     let connector: RedisConnector
     let settings: StreamSettings
 
-    func publish(_ order: Order) async throws(PublishFailure) -> String {
+    func publish(_ order: FleetCommand) async throws(PublishFailure) -> String {
         do throws(RedisError) {
             let connection = try await connector.connect()
             defer { connection.close() }

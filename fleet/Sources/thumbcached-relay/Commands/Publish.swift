@@ -3,7 +3,7 @@ import Fleet
 import NIOCore
 @_spi(Wire) import Thumbcache
 
-struct Logout: FleetCommand {
+struct Logout: FleetSubcommand {
     static let configuration = CommandConfiguration(
         abstract: "Log a user out on every host.",
         discussion: """
@@ -35,12 +35,12 @@ struct Logout: FleetCommand {
     }
 
     func run(in environment: [String: String]) async throws -> CInt {
-        let order = user.map { Order.logOut(ThumbcacheID($0), session: session.map { ThumbcacheID($0) }) }
+        let order = user.map { FleetCommand.logOut(ThumbcacheID($0), session: session.map { ThumbcacheID($0) }) }
         return try await options.publish(order ?? .logOutEverybody, file, environment)
     }
 }
 
-struct Purge: FleetCommand {
+struct Purge: FleetSubcommand {
     static let configuration = CommandConfiguration(
         abstract: "Remove a user's images, or those of some profiles, on every host.",
         discussion: "The user stays logged in. The exit status is that of logout.")
@@ -67,7 +67,7 @@ struct Purge: FleetCommand {
     }
 
     func run(in environment: [String: String]) async throws -> CInt {
-        let order = user.map { Order.purge(ThumbcacheID($0), profiles: profiles.map { ThumbcacheID($0) }) }
+        let order = user.map { FleetCommand.purge(ThumbcacheID($0), profiles: profiles.map { ThumbcacheID($0) }) }
         return try await options.publish(order ?? .purgeEverybody, file, environment)
     }
 }
@@ -113,7 +113,9 @@ struct PublishOptions: ParsableArguments {
     }
 
     /// Publishes, waits, and prints who has done it.
-    func publish(_ order: Order, _ file: ConfigurationOption, _ environment: [String: String]) async throws -> CInt {
+    func publish(_ order: FleetCommand, _ file: ConfigurationOption, _ environment: [String: String]) async throws
+        -> CInt
+    {
         do throws(EntryError) {
             try FleetEntry.check(order)
         } catch {

@@ -8,7 +8,7 @@ import ProgramSupport
 @_spi(Wire) import Thumbcache
 
 /// The relay itself.
-struct Run: FleetCommand {
+struct Run: FleetSubcommand {
     static let configuration = CommandConfiguration(
         abstract: "Follow the stream and forward its entries to the daemon of this host.",
         discussion: """

@@ -1,8 +1,8 @@
 import ArgumentParser
 import Fleet
-import RESP
+import ThumbcacheProtocol
 
-struct Status: FleetCommand {
+struct Status: FleetSubcommand {
     static let configuration = CommandConfiguration(
         abstract: "Show the hosts of the fleet: how far each has come, and when it was seen.")
 
@@ -26,7 +26,7 @@ struct Status: FleetCommand {
     }
 }
 
-struct Forget: FleetCommand {
+struct Forget: FleetSubcommand {
     static let configuration = CommandConfiguration(
         abstract: "Remove a host that is gone for good from the table of hosts.",
         discussion: """

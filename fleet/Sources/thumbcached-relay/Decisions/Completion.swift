@@ -1,6 +1,6 @@
 import Fleet
 import LinuxSupport
-import RESP
+import ThumbcacheProtocol
 
 /// Whether every host has done an entry, as far as the table of hosts proves it.
 ///
@@ -65,9 +65,9 @@ struct FleetView: Sendable, Equatable {
             let state = isPossible ? row : .unknown
             return FleetHost(
                 name: name, state: state, silence: max(0, table.time.saturatingSubtract(state.seen)),
-                incarnation: table.incarnation, published: published)
+                streamIdentity: table.streamIdentity, published: published)
         }
-        let start = table.incarnation.flatMap { Incarnation.isOne($0) ? Incarnation.start($0) : nil } ?? .max
+        let start = table.streamIdentity.flatMap { StreamIdentity.isOne($0) ? StreamIdentity.start($0) : nil } ?? .max
         age = max(0, table.time.saturatingSubtract(Int64(clamping: start)))
     }
 }
@@ -80,11 +80,11 @@ struct FleetHost: Sendable, Equatable {
     var silence: Int64
     /// Entries that it has yet to do; nil where that was not counted.
     var lag: Int?
-    var incarnation: String?
+    var streamIdentity: String?
     /// When the entry that is asked about was published.
     var published: Int64
 
     func isLive(within seconds: Int) -> Bool { silence <= Completion.milliseconds(seconds) }
 
-    func hasDone(_ entry: StreamID) -> Bool { state.hasDone(entry, publishedAt: published, in: incarnation) }
+    func hasDone(_ entry: StreamID) -> Bool { state.hasDone(entry, publishedAt: published, in: streamIdentity) }
 }

@@ -46,25 +46,25 @@ extension Decision {
     /// - Parameters:
     ///   - saved: the position that is on disk; nil where there is none.
     ///   - look: at the stream, and at what is behind the saved position.
-    init(_ saved: Position?, _ look: StreamLook, _ policy: GapPolicy) {
+    init(_ saved: Position?, _ look: StreamSnapshot, _ policy: GapPolicy) {
         if let damage = look.damage {
             self = .reject(damage)
             return
         }
         // A position or a name from the far future would force all later names to be later still.
         let saved = saved.flatMap { StreamDamage.isPossible($0.latest, at: look.time) ? $0 : nil }
-        guard let incarnation = look.incarnation, Incarnation.isOne(incarnation),
-            StreamDamage.isPossible(Incarnation.start(incarnation), at: look.time)
+        guard let streamIdentity = look.streamIdentity, StreamIdentity.isOne(streamIdentity),
+            StreamDamage.isPossible(StreamIdentity.start(streamIdentity), at: look.time)
         else {
             self = .nameStream(after: saved?.latest ?? 0, nil)
             return
         }
-        if let saved, let loss = Gap(losing: saved, look, incarnation) {
-            self = .nameStream(after: max(saved.latest, Incarnation.start(incarnation)), loss)
+        if let saved, let loss = Gap(losing: saved, look, streamIdentity) {
+            self = .nameStream(after: max(saved.latest, StreamIdentity.start(streamIdentity)), loss)
             return
         }
-        if let gap = Gap(saved, look, incarnation) {
-            self = .closeGap(gap, then: Position(behind: look, incarnation, policy))
+        if let gap = Gap(saved, look, streamIdentity) {
+            self = .closeGap(gap, then: Position(behind: look, streamIdentity, policy))
             return
         }
         guard let saved, let stream = look.stream, let last = stream.entries.last else {
@@ -86,12 +86,12 @@ extension Decision {
 extension Gap {
     /// Nil where nothing is missing, as far as can be known. What is not seen: that a stream lost its end, and entries
     /// that came then were trimmed unread, both between two looks. For that they would have to be trimmed by hand.
-    fileprivate init?(_ saved: Position?, _ look: StreamLook, _ incarnation: String) {
+    fileprivate init?(_ saved: Position?, _ look: StreamSnapshot, _ streamIdentity: String) {
         guard let saved else {
             self = .noPosition
             return
         }
-        if saved.incarnation != incarnation {
+        if saved.streamIdentity != streamIdentity {
             self = .otherStream
         } else if let stream = look.stream, stream.removed > saved.count {
             self = .trimmed
@@ -104,9 +104,9 @@ extension Gap {
 
     /// Why the stream no longer has what it had at the saved position; nil where it has, or where its
     /// name is later than all that is known here.
-    fileprivate init?(losing saved: Position, _ look: StreamLook, _ incarnation: String) {
-        guard saved.incarnation == incarnation else {
-            if Incarnation.start(incarnation) > saved.latest { return nil }
+    fileprivate init?(losing saved: Position, _ look: StreamSnapshot, _ streamIdentity: String) {
+        guard saved.streamIdentity == streamIdentity else {
+            if StreamIdentity.start(streamIdentity) > saved.latest { return nil }
             self = .earlierStream
             return
         }
@@ -130,7 +130,7 @@ extension Gap {
     }
 }
 
-extension StreamLook.Stream {
+extension StreamSnapshot.Stream {
     /// Whether XDEL removed an entry that the relay had not read.
     fileprivate func hasDeletedUnread(_ saved: Position) -> Bool {
         if lastDeletedID > max(saved.id, saved.deleted) { return true }
@@ -142,22 +142,22 @@ extension StreamLook.Stream {
 
 extension Position {
     /// Nothing that is known here is from later, by the server's clock.
-    fileprivate var latest: UInt64 { max(Incarnation.start(incarnation), id.milliseconds) }
+    fileprivate var latest: UInt64 { max(StreamIdentity.start(streamIdentity), id.milliseconds) }
 
     /// Where to go on behind a gap. When everybody is logged out, whatever the stream had at the look is done. Else all
     /// that is still there is carried out: what was done before is done once more.
-    fileprivate init(behind look: StreamLook, _ incarnation: String, _ policy: GapPolicy) {
+    fileprivate init(behind look: StreamSnapshot, _ streamIdentity: String, _ policy: GapPolicy) {
         guard let stream = look.stream else {
-            self.init(incarnation: incarnation, id: .zero, count: 0, wasSeen: false)
+            self.init(streamIdentity: streamIdentity, id: .zero, count: 0, wasSeen: false)
             return
         }
         if policy != .logoutAll, let first = stream.firstID {
             self.init(
-                incarnation: incarnation, id: first.predecessor, count: stream.removed, wasSeen: false,
+                streamIdentity: streamIdentity, id: first.predecessor, count: stream.removed, wasSeen: false,
                 deleted: stream.lastDeletedID)
         } else {
             self.init(
-                incarnation: incarnation, id: stream.lastID, count: stream.added, wasSeen: stream.hasLast,
+                streamIdentity: streamIdentity, id: stream.lastID, count: stream.added, wasSeen: stream.hasLast,
                 deleted: stream.lastDeletedID)
         }
     }

@@ -3,14 +3,14 @@ import Fleet
 /// How far a relay has come in which stream: everything up to there is done, or accounted for. It is written only
 /// behind the daemon's receipt.
 struct Position: Equatable, Sendable {
-    /// ``StreamLook/incarnation``
-    var incarnation: String
+    /// ``StreamSnapshot/streamIdentity``
+    var streamIdentity: String
     var id: StreamID
     /// How many entries the stream had ever got up to there: whether one behind it is gone is told by that.
     var count: Int
     /// Whether an entry of that id was there. If so, and it is neither there nor was removed, the stream is another.
     var wasSeen: Bool
-    /// ``StreamLook/Stream/lastDeletedID`` at the last gap: what was deleted up to there is accounted for.
+    /// ``StreamSnapshot/Stream/lastDeletedID`` at the last gap: what was deleted up to there is accounted for.
     var deleted = StreamID.zero
 }
 
@@ -19,7 +19,7 @@ extension Position {
     private static let firstLine = "thumbcached-relay 2"
 
     var text: String {
-        "\(Self.firstLine)\nincarnation \(incarnation)\nid \(id)\ncount \(count)\nseen \(wasSeen ? 1 : 0)\n"
+        "\(Self.firstLine)\nincarnation \(streamIdentity)\nid \(id)\ncount \(count)\nseen \(wasSeen ? 1 : 0)\n"
             + "deleted \(deleted)\n"
     }
 
@@ -30,7 +30,7 @@ extension Position {
         func value(_ line: Int, _ name: String) -> Substring? {
             lines[line].hasPrefix(name + " ") ? lines[line].dropFirst(name.count + 1) : nil
         }
-        guard let incarnation = value(1, "incarnation"), Incarnation.isOne(incarnation),
+        guard let streamIdentity = value(1, "incarnation"), StreamIdentity.isOne(streamIdentity),
             // A server's clock cannot show a later moment.
             let id = value(2, "id").flatMap({ StreamID($0) }), id.milliseconds <= UInt64(Int64.max),
             let count = value(3, "count").flatMap({ Int($0) }), count >= 0,
@@ -38,6 +38,6 @@ extension Position {
             let deleted = value(5, "deleted").flatMap({ StreamID($0) })
         else { return nil }
         self.init(
-            incarnation: String(incarnation), id: id, count: count, wasSeen: seen == "1", deleted: deleted)
+            streamIdentity: String(streamIdentity), id: id, count: count, wasSeen: seen == "1", deleted: deleted)
     }
 }

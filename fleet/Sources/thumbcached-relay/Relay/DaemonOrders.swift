@@ -1,7 +1,7 @@
 import Fleet
 import LinuxSupport
-import RESP
 @_spi(Wire) import Thumbcache
+import ThumbcacheProtocol
 
 /// Why an order has no receipt: it is to be tried again.
 struct OrderTrouble: Error, CustomStringConvertible {
@@ -9,17 +9,17 @@ struct OrderTrouble: Error, CustomStringConvertible {
 }
 
 /// Who carries out orders.
-protocol OrderTaker: Sendable {
+protocol CommandSink: Sendable {
     /// Returns behind the receipt.
     /// - Returns: why the daemon never will, such as an id that is longer than it takes; nil where it has.
-    func carryOut(_ order: Order) async throws(OrderTrouble) -> String?
+    func carryOut(_ order: FleetCommand) async throws(OrderTrouble) -> String?
 }
 
 /// The daemon of this machine, whose admin this program has to be (`access.admins`).
-struct DaemonOrders: OrderTaker {
+struct DaemonOrders: CommandSink {
     let client: ThumbcacheClient
 
-    func carryOut(_ order: Order) async throws(OrderTrouble) -> String? {
+    func carryOut(_ order: FleetCommand) async throws(OrderTrouble) -> String? {
         do throws(ThumbcacheError) {
             switch order {
             case .logOut(let user, let session): _ = try await client.logOutInEveryUID(user, session: session)

@@ -11,7 +11,7 @@ import Logging
 struct Relay {
     private let configuration: RelayConfiguration
     private let connector: RedisConnector
-    private let orders: any OrderTaker
+    private let orders: any CommandSink
     private let file: PositionFile
     private let log: Logger
     /// Milliseconds of a clock that nobody sets and that does not stop while the machine sleeps.
@@ -36,7 +36,7 @@ struct Relay {
     private static let backoff = Backoff(first: .milliseconds(100), longest: .seconds(5))
 
     init(
-        _ configuration: RelayConfiguration, connector: RedisConnector, orders: any OrderTaker, file: PositionFile,
+        _ configuration: RelayConfiguration, connector: RedisConnector, orders: any CommandSink, file: PositionFile,
         log: Logger, now: @escaping @Sendable () -> Int64
     ) throws {
         (self.configuration, self.connector, self.orders) = (configuration, connector, orders)
@@ -88,8 +88,8 @@ struct Relay {
                         metadata: ["why": "\(loss.rawValue)"])
                 }
                 let random = (0..<8).map { _ in UInt8.random(in: .min ... .max) }
-                let name = Incarnation.name(after: moment, now: look.time, random: random)
-                try await stream.nameStream(name, insteadOf: look.incarnation)
+                let name = StreamIdentity.name(after: moment, now: look.time, random: random)
+                try await stream.nameStream(name, insteadOf: look.streamIdentity)
             case .closeGap(let gap, let then):
                 // The table may have lost this host. A publisher must not take the others for the whole fleet.
                 try await acknowledge(stream, look, at: .zero)
@@ -120,7 +120,7 @@ struct Relay {
         try await stream.wait(behind: saved?.id ?? .zero, .milliseconds(configuration.heartbeat))
     }
 
-    private mutating func acknowledge(_ stream: FleetStream, _ look: StreamLook, at id: StreamID)
+    private mutating func acknowledge(_ stream: FleetStream, _ look: StreamSnapshot, at id: StreamID)
         async throws(RedisError)
     {
         let before = try await stream.acknowledge(host: configuration.host, state(look, at: id))
@@ -132,15 +132,15 @@ struct Relay {
         hasAcknowledged = true
     }
 
-    private func state(_ look: StreamLook, at id: StreamID) -> HostState {
+    private func state(_ look: StreamSnapshot, at id: StreamID) -> HostState {
         // A name that is not one of ours could have any length and any characters.
-        let incarnation = look.incarnation.flatMap { Incarnation.isOne($0) ? $0 : nil } ?? "-"
-        return HostState(id: id, time: look.time, incarnation: incarnation, skipped: skipped, process: process)
+        let streamIdentity = look.streamIdentity.flatMap { StreamIdentity.isOne($0) ? $0 : nil } ?? "-"
+        return HostState(id: id, time: look.time, streamIdentity: streamIdentity, skipped: skipped, process: process)
     }
 
     /// Works, and meanwhile repeats the host's row: a host with a slow logout must not look like one that is away.
     private mutating func showingBusy(
-        _ stream: FleetStream, _ look: StreamLook, at id: StreamID, _ work: (inout Relay) async -> Bool
+        _ stream: FleetStream, _ look: StreamSnapshot, at id: StreamID, _ work: (inout Relay) async -> Bool
     ) async -> Bool {
         let heartbeat = Heartbeat(
             stream, host: configuration.host, state(look, at: id), every: configuration.heartbeat, log)
@@ -218,7 +218,7 @@ struct Relay {
     }
 
     /// There is no daemon that may refuse this one.
-    private func carryOutSurely(_ order: Order) async throws(OrderTrouble) {
+    private func carryOutSurely(_ order: FleetCommand) async throws(OrderTrouble) {
         if let reason = try await orders.carryOut(order) { throw OrderTrouble(description: reason) }
     }
 

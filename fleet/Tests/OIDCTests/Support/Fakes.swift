@@ -69,13 +69,13 @@ actor TestSource: KeyDownload {
 
 /// A stream. It keeps what is published, and answers when it is told to.
 actor TestPublisher: OrderPublisher {
-    private(set) var orders: [Order] = []
+    private(set) var orders: [FleetCommand] = []
     private var failure: PublishFailure?
     private var isGated = false
     private var gate: [CheckedContinuation<Void, Never>] = []
     private var asked: [CheckedContinuation<Void, Never>] = []
 
-    func publish(_ order: Order) async throws(PublishFailure) -> String {
+    func publish(_ order: FleetCommand) async throws(PublishFailure) -> String {
         if isGated {
             for waiter in asked { waiter.resume() }
             asked = []

@@ -55,7 +55,7 @@ struct PlayedFleet {
             for host in hosts.indices.shuffled(using: &random) { follow(host) }
         }
         let position = hosts[0].saved
-        return hosts.allSatisfy { $0.saved?.id == position?.id && $0.saved?.incarnation == stream.incarnation }
+        return hosts.allSatisfy { $0.saved?.id == position?.id && $0.saved?.streamIdentity == stream.streamIdentity }
     }
 
     /// What one host has done and another has not.
@@ -74,7 +74,7 @@ struct PlayedFleet {
             guard case .closeGap(_, let then) = Decision(nil, look, .logoutAll) else { return }
             hosts[host].saved = then
         case .nameStream(let moment, _):
-            stream.incarnation = Incarnation.name(after: moment, now: stream.time, random: random.bytes())
+            stream.streamIdentity = StreamIdentity.name(after: moment, now: stream.time, random: random.bytes())
         case .closeGap(_, let then):
             hosts[host].done.formUnion(published)
             if !dyingBeforeSaving { hosts[host].saved = then }

@@ -12,7 +12,7 @@ struct PlayedHost {
     private var random: SplitMix
     /// What was published, and who waits for it: nobody does any more when the server was another for a moment, since
     /// that breaks the connection on which he waits.
-    private var published: [(user: String, id: StreamID, time: Int64, incarnation: String?)] = []
+    private var published: [(user: String, id: StreamID, time: Int64, streamIdentity: String?)] = []
     private var done: Set<String> = []
     private(set) var lies: [String] = []
     /// Mistakes, for the tests of the test.
@@ -38,7 +38,7 @@ struct PlayedHost {
         switch Int.random(in: 0..<20, using: &random) {
         case 0..<6:
             let user = "user\(stream.time)-\(published.count)-\(done.count)"
-            published.append((user, stream.add(user), stream.time, stream.incarnation))
+            published.append((user, stream.add(user), stream.time, stream.streamIdentity))
         case 6..<13: follow()
         case 13: follow(dyingBeforeSaving: true)
         case 14 where isTrimmedByHand: stream.trim(to: Int.random(in: 0...3, using: &random))
@@ -77,7 +77,7 @@ struct PlayedHost {
         let look = stream.look(behind: saved?.id ?? .zero)
         switch Decision(saved, look, .logoutAll) {
         case .nameStream(let moment, _):
-            stream.incarnation = Incarnation.name(after: moment, now: stream.time, random: random.bytes())
+            stream.streamIdentity = StreamIdentity.name(after: moment, now: stream.time, random: random.bytes())
         case .closeGap(_, let then):
             if !ignoresGaps { done.formUnion(published.map(\.user)) }
             if dyingBeforeSaving { return }
@@ -95,12 +95,12 @@ struct PlayedHost {
         }
     }
 
-    private mutating func acknowledge(_ look: StreamLook) {
+    private mutating func acknowledge(_ look: StreamSnapshot) {
         guard let saved else { return }
         let state = HostState(
-            id: saved.id, time: look.time, incarnation: look.incarnation ?? "-", skipped: 0, process: "p")
+            id: saved.id, time: look.time, streamIdentity: look.streamIdentity ?? "-", skipped: 0, process: "p")
         for entry in published where !done.contains(entry.user) {
-            if state.hasDone(entry.id, publishedAt: entry.time, in: stream.incarnation) {
+            if state.hasDone(entry.id, publishedAt: entry.time, in: stream.streamIdentity) {
                 lies.append("\(entry.user) at \(entry.id) is said to be done by \(state.text)")
             }
         }

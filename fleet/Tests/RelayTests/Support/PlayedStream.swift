@@ -10,7 +10,7 @@ struct PlayedStream {
         var user: String
     }
 
-    var incarnation: String?
+    var streamIdentity: String?
     /// Nil where there is no such key.
     var entries: [Entry]?
     var lastID = StreamID.zero
@@ -67,14 +67,14 @@ struct PlayedStream {
 
     /// FLUSHALL
     mutating func flush() {
-        (incarnation, entries, added) = (nil, nil, 0)
+        (streamIdentity, entries, added) = (nil, nil, 0)
         (lastID, lastDeletedID) = (.zero, .zero)
     }
 
-    func look(behind position: StreamID) -> StreamLook {
-        var look = StreamLook(incarnation: incarnation, stream: nil, time: time)
+    func look(behind position: StreamID) -> StreamSnapshot {
+        var look = StreamSnapshot(streamIdentity: streamIdentity, stream: nil, time: time)
         guard let entries else { return look }
-        look.stream = StreamLook.Stream(
+        look.stream = StreamSnapshot.Stream(
             lastID: lastID, firstID: entries.first?.id, lastEntryID: entries.last?.id, lastDeletedID: lastDeletedID,
             added: added, count: entries.count, hasPosition: entries.contains { $0.id == position },
             entries: entries.filter { $0.id > position }.prefix(mostEntries).map {

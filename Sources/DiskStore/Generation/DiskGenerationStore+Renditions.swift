@@ -1,0 +1,42 @@
+import CacheCore
+import LinuxSupport
+
+extension DiskGenerationStore {
+    /// Costs a listing of the profile's bucket, and where there are more than `most`, a read of each.
+    func trimRenditions(of profile: OpaqueID, keeping imageKey: ImageKey, most: Int) throws {
+        try whileOpen {
+            try storeErrors("removing images that were made in other sizes") {
+                try withCipher { cipher in
+                    let name = try cipher.names.profileName(of: profile)
+                    let addresses = try files.addresses(of: name, in: generation).filter { $0.code != 0 }
+                    guard addresses.count > most else { return }
+                    // What was PUT in a size is no rendition.
+                    let renditions = try addresses.compactMap { address in try use(of: address, with: cipher) }
+                    let others = renditions.filter { $0.address.code != imageKey.code }.sorted {
+                        $0.lastUse < $1.lastUse
+                    }
+                    for (address, _, status) in others.prefix(max(0, renditions.count - most)) {
+                        try files.remove(address, of: generation) { $0.isSameFile(as: status) }
+                    }
+                }
+            }
+        }
+    }
+
+    /// When a rendition was last used, at a grain of an hour; nil for any other image, and for what is none.
+    private func use(
+        of address: EntryAddress, with cipher: EntryCipher
+    ) throws -> (address: EntryAddress, lastUse: Int64, status: FileStatus)? {
+        guard let bucket = try files.existingDirectory(of: generation, bucket: address.bucket) else { return nil }
+        do throws(SystemError) {
+            let file = try files.disk.open(address.fileName, in: bucket, for: .reading)
+            let status = try file.status()
+            // Without a note that it was used: nobody has asked for it.
+            let image = try read(file, status, at: address, with: cipher, framing: .bare)
+            return image?.record.rendered == nil ? nil : (address, status.modifiedSeconds, status)
+        } catch {
+            if error.isMissing { return nil }
+            throw error
+        }
+    }
+}

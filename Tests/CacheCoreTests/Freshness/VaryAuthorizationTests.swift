@@ -1,0 +1,282 @@
+import CacheFakes
+import NIOConcurrencyHelpers
+import Testing
+
+@testable import CacheCore
+
+/// RFC 9111 section 4.1 for the one field in which two requests for a URL can differ: what an answer that varies by
+/// Authorization was for, it is for no other token, but for those that a refresh made of it.
+@Suite(.timeLimit(.minutes(5))) struct VaryAuthorizationTests {
+    private static let varies = ["vary": ["Accept, authorization"], "etag": ["\"1\""]]
+
+    private static func daemon(memory: Int = 1 << 20) -> Daemon {
+        var origin = FakeWorld.origin
+        origin.tokenEndpoint = TokenEndpoint(url: "https://id.test/token", clientID: "c")
+        let daemon = Daemon(FakeWorld(memory: memory, settings: CacheSettings(origins: ["default": origin])))
+        show(varies, on: daemon)
+        return daemon
+    }
+
+    /// The origin answers every request with an image named after the token that it shows.
+    private static func show(_ headers: [String: [String]], on daemon: Daemon) {
+        daemon.fetcher.answer = { download in
+            SampleImage.downloaded(download.token?.text ?? "nobody", headers: headers)
+        }
+    }
+
+    /// With the memory tier, what must not be served lies in memory; without one, on disk.
+    @Test(arguments: [1 << 20, 0])
+    func `after a log-in with another token the picture of the first is not served`(memory: Int) async throws {
+        let daemon = Self.daemon(memory: memory)
+        daemon.store.isInPageCache = true
+        let held = memory == 0 ? "disk" : "memory"
+        try await daemon.logIn(.alice)
+        #expect(await daemon.get(.alice, "bob") == "nobody from origin")
+        #expect(await daemon.get(.alice, "bob") == "nobody from \(held)")
+        for token in ["a", "b", "a"] {
+            try await daemon.logIn(.alice, token: .init(token))
+            #expect(await daemon.get(.alice, "bob", cached: true) == "null")
+            #expect(await daemon.get(.alice, "bob") == "\(token) from origin")
+            // It is no longer what was asked about.
+            #expect(daemon.fetcher.downloads.last?.request.condition == nil)
+            #expect(await daemon.get(.alice, "bob") == "\(token) from \(held)")
+            // The same token once more, and none, change nothing.
+            try await daemon.logIn(.alice, token: .init(token))
+            try await daemon.logIn(.alice, session: "second")
+            #expect(await daemon.get(.alice, "bob") == "\(token) from \(held)")
+        }
+    }
+
+    @Test func `nor after a purge of others, a restart, or both`() async throws {
+        let daemon = Self.daemon()
+        try await daemon.logIn(.alice, token: .init("a"))
+        #expect(await daemon.get(.alice, "bob") == "a from origin")
+        let second = daemon.restarted()
+        Self.show(Self.varies, on: second)
+        #expect(await second.get(.alice, "bob") == "a from disk")
+        try await second.logIn(.alice, token: .init("b"))
+        _ = try await second.purge(.alice, "eve")
+        let third = second.restarted()
+        Self.show(Self.varies, on: third)
+        #expect(await third.get(.alice, "bob", cached: true) == "null")
+        #expect(await third.get(.alice, "bob") == "b from origin")
+        _ = try await third.purge(.alice)
+        #expect(await third.get(.alice, "bob") == "b from origin")
+        #expect(await third.get(.alice, "bob") == "b from memory")
+    }
+
+    @Test func `nor stale when the origin fails, nor where it has none for the other`() async throws {
+        let daemon = Self.daemon()
+        try await daemon.logIn(.alice, token: .init("a"))
+        #expect(await daemon.get(.alice, "bob") == "a from origin")
+        daemon.world.time.advance(seconds: 3_601)
+        try await daemon.logIn(.alice, token: .init("b"))
+        daemon.fetcher.answer = { _ in .failed(.origin("HTTP status 503")) }
+        #expect(await daemon.get(.alice, "bob") == "origin HTTP status 503")
+        daemon.fetcher.answer = { _ in .missing(ResponseHeaders()) }
+        #expect(await daemon.get(.alice, "bob") == "null")
+        #expect(daemon.store.held(by: .alice) == [])
+    }
+
+    @Test func `a token that a refresh brought is of the same account`() async throws {
+        let daemon = Self.daemon()
+        try await daemon.logIn(.alice, refresh: .init("r1"))
+        daemon.world.tokens.answer = { _ in .success(.init("a1", lifetime: 100, refresh: "r2")) }
+        #expect(await daemon.get(.alice, "bob") == "a1 from origin")
+        daemon.world.time.advance(seconds: 100)
+        daemon.world.tokens.answer = { _ in .success(.init("a2", lifetime: 100)) }
+        #expect(await daemon.get(.alice, "eve") == "a2 from origin")
+        #expect(await daemon.get(.alice, "bob") == "a1 from memory")
+        let next = daemon.restarted()
+        next.world.time.now = daemon.world.time.now
+        #expect(await next.get(.alice, "bob") == "a1 from disk")
+        #expect(await next.get(.alice, "eve") == "a2 from disk")
+    }
+
+    @Test func `one that another refresh token brings is not, and what the old one brought is not shown any more`()
+        async throws
+    {
+        let daemon = Self.daemon()
+        try await daemon.logIn(.alice, refresh: .init("r1"))
+        daemon.world.tokens.answer = { request in .success(.init("by \(request.refreshToken.text)")) }
+        #expect(await daemon.get(.alice, "bob") == "by r1 from origin")
+        try await daemon.logIn(.alice, refresh: .init("r9"))
+        #expect(await daemon.get(.alice, "bob") == "by r9 from origin")
+        #expect(await daemon.get(.alice, "bob") == "by r9 from memory")
+    }
+
+    @Test func `a refresh token that is added to an access token changes nothing`() async throws {
+        let daemon = Self.daemon()
+        try await daemon.logIn(.alice, token: .init("a"))
+        #expect(await daemon.get(.alice, "bob") == "a from origin")
+        try await daemon.logIn(.alice, refresh: .init("r1"))
+        #expect(await daemon.get(.alice, "bob") == "a from memory")
+    }
+
+    /// From here on the origin refuses one token, and the token endpoint brings others.
+    private func refuse(_ refused: String, on daemon: Daemon) {
+        daemon.fetcher.answer = { download in
+            let token = download.token?.text ?? "nobody"
+            if token == refused { return .failed(.unauthorized("HTTP status 401")) }
+            return SampleImage.downloaded(token, headers: Self.varies)
+        }
+        daemon.world.tokens.answer = { request in .success(.init("by \(request.refreshToken.text)")) }
+    }
+
+    @Test func `what a refresh token brings that did not come with the access token is not of its family`() async throws
+    {
+        for isRestarted in [false, true] {
+            var daemon = Self.daemon()
+            try await daemon.logIn(.alice, token: .init("a"))
+            #expect(await daemon.get(.alice, "bob") == "a from origin")
+            try await daemon.logIn(.alice, refresh: .init("r of b"))
+            if isRestarted {
+                let settings = daemon.world.settings
+                daemon = daemon.restarted()
+                daemon.world.settings = settings
+            }
+            #expect(await daemon.get(.alice, "bob") == "a from \(isRestarted ? "disk" : "memory")")
+            refuse("a", on: daemon)
+            #expect(await daemon.get(.alice, "eve") == "by r of b from origin")
+            #expect(await daemon.get(.alice, "bob", cached: true) == "null")
+            #expect(await daemon.get(.alice, "bob") == "by r of b from origin")
+            #expect(await daemon.get(.alice, "bob") == "by r of b from memory")
+            #expect(await daemon.restarted().get(.alice, "bob") == "by r of b from disk")
+        }
+    }
+
+    @Test func `nor what one brings that was there before the access token`() async throws {
+        let daemon = Self.daemon()
+        try await daemon.logIn(.alice, token: .init("a"), refresh: .init("r of a"))
+        #expect(await daemon.get(.alice, "carol") == "a from origin")
+        try await daemon.logIn(.alice, token: .init("b"))
+        #expect(await daemon.get(.alice, "bob") == "b from origin")
+        refuse("b", on: daemon)
+        #expect(await daemon.get(.alice, "eve") == "by r of a from origin")
+        for profile in ["bob", "carol"] { #expect(await daemon.get(.alice, profile) == "by r of a from origin") }
+    }
+
+    @Test func `what one brings that came with the access token is`() async throws {
+        let daemon = Self.daemon()
+        try await daemon.logIn(.alice, token: .init("a"), refresh: .init("r"))
+        #expect(await daemon.get(.alice, "bob") == "a from origin")
+        refuse("a", on: daemon)
+        #expect(await daemon.get(.alice, "eve") == "by r from origin")
+        #expect(await daemon.get(.alice, "bob") == "a from memory")
+    }
+
+    @Test func `I6: a 404 that was judged while a LOGIN came is not believed of its token`() async throws {
+        let world = FakeWorld()
+        let atNextLook = NIOLockedValueBox<(@Sendable () -> Void)?>(nil)
+        let services = world.services.with {
+            atNextLook.withLockedValue { look in
+                defer { look = nil }
+                return look
+            }?()
+            return world.settings
+        }
+        let account = UserCache.Account(token: .init("a"))
+        let generationStore = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
+        let cache = UserCache(
+            owner: .alice, epoch: 1, generationStore: generationStore, account: account, services: services)
+        let answers = Answers()
+        cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob"))), resolve: answers.take)
+        atNextLook.withLockedValue {
+            $0 = {
+                var account = account
+                account.tokens.logIn(access: .init("b"), refresh: nil)
+                cache.update(account)
+            }
+        }
+        world.fetcher.downloads[0].end(.missing(ResponseHeaders()))
+        #expect(cache.account.token == .init("b") && answers.told == [])
+        try #require(world.fetcher.downloads.count == 2)
+        world.fetcher.downloads[1].end(SampleImage.downloaded("b"))
+        #expect(answers.told == ["b from origin"])
+    }
+
+    @Test func `I6: a download that showed the first token is done again with the other, also for who waits for it`()
+        async throws
+    {
+        let daemon = Self.daemon()
+        daemon.fetcher.answer = nil
+        try await daemon.logIn(.alice, token: .init("a"))
+        let cache = try await daemon.sessions.cache(.alice)
+        let answers = Answers()
+        let query = ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob")))
+        cache.get(query, resolve: answers.take)
+        try await daemon.logIn(.alice, token: .init("b"))
+        cache.get(query, resolve: answers.take)
+        Self.show(Self.varies, on: daemon)
+        daemon.fetcher.downloads[0].end(SampleImage.downloaded("a", headers: Self.varies))
+        #expect(answers.told == ["b from origin", "b from origin"])
+        #expect(daemon.fetcher.downloads.map(\.request.token) == [.init("a"), .init("b")])
+        #expect(await daemon.get(.alice, "bob") == "b from memory")
+    }
+
+    @Test func `a 304 and a 404 to the first token say nothing to the other`() async throws {
+        let daemon = Self.daemon()
+        try await daemon.logIn(.alice, token: .init("a"))
+        #expect(await daemon.get(.alice, "bob") == "a from origin")
+        daemon.fetcher.answer = nil
+        daemon.world.time.advance(seconds: 3_600)
+        #expect(await daemon.get(.alice, "bob") == "a from memory, stale")
+        let cache = try await daemon.sessions.cache(.alice)
+        let answers = Answers()
+        cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("eve"))), resolve: answers.take)
+        try await daemon.logIn(.alice, token: .init("b"))
+        Self.show(Self.varies, on: daemon)
+        daemon.fetcher.downloads[1].end(.notModified(ResponseHeaders(Self.varies)))
+        daemon.fetcher.downloads[2].end(.missing(ResponseHeaders(Self.varies)))
+        #expect(answers.told == ["b from origin"])
+        #expect(await daemon.get(.alice, "bob") == "b from memory")
+    }
+
+    @Test func `a 404 that is remembered was for the first token`() async throws {
+        let daemon = Self.daemon()
+        try await daemon.logIn(.alice, token: .init("a"))
+        daemon.fetcher.answer = { _ in .missing(ResponseHeaders()) }
+        #expect(await daemon.get(.alice, "bob") == "null")
+        Self.show(Self.varies, on: daemon)
+        #expect(await daemon.get(.alice, "bob") == "null")
+        try await daemon.logIn(.alice, token: .init("b"))
+        #expect(await daemon.get(.alice, "bob") == "b from origin")
+    }
+
+    @Test func `a redirect that varies by it holds for the image behind`() async throws {
+        let daemon = Self.daemon()
+        daemon.fetcher.answer = { download in
+            guard case .image(let image) = SampleImage.downloaded(download.token?.text ?? "nobody") else { return nil }
+            let headers = ResponseHeaders(redirects: [ResponseHeaders(["vary": ["Authorization"]])])
+            return .image(
+                DownloadedImage(
+                    bytes: image.bytes, shape: image.shape, headers: headers, redirectedTo: "https://cdn.test/1"))
+        }
+        try await daemon.logIn(.alice, token: .init("a"))
+        #expect(await daemon.get(.alice, "bob") == "a from origin")
+        try await daemon.logIn(.alice, token: .init("b"))
+        #expect(await daemon.get(.alice, "bob") == "b from origin")
+    }
+
+    @Test func `what varies by other fields, and what was PUT, is for every token`() async throws {
+        let daemon = Self.daemon()
+        Self.show(["vary": ["Accept, Authorization-Info, x-authorization"]], on: daemon)
+        try await daemon.logIn(.alice, token: .init("a"))
+        #expect(await daemon.get(.alice, "bob") == "a from origin")
+        try await daemon.put(.alice, "eve", "mine")
+        try await daemon.logIn(.alice, token: .init("b"))
+        #expect(await daemon.get(.alice, "bob") == "a from memory")
+        #expect(await daemon.get(.alice, "eve") == "mine from memory")
+    }
+}
+
+extension CacheServices {
+    /// The same with settings of a test's own.
+    fileprivate func with(settings: @escaping @Sendable () -> CacheSettings) -> CacheServices {
+        CacheServices(
+            store: store, fetcher: fetcher, tokens: tokens, memory: memory, budget: budget, disk: disk,
+            writes: writes, lifecycle: lifecycle, invalidations: invalidations, tasks: tasks, time: time,
+            framing: framing,
+            counters: counters, events: events, yield: yield, settings: settings)
+    }
+}

@@ -1,0 +1,47 @@
+import CacheFakes
+import Testing
+
+@testable import CacheCore
+
+/// What is found by image key and by profile (I3).
+@Suite struct MemoryTableTests {
+    private var table = MemoryTable()
+
+    private static func imageKey(_ profile: String, _ size: UInt16 = 0) -> ImageKey {
+        ImageKey(profile: OpaqueID(profile), size: size)
+    }
+
+    private mutating func add(_ profile: String, _ sizes: UInt16...) {
+        for size in sizes {
+            let served = ServedImage(.sample(profile), from: .memory, at: 0)
+            table.insert(MemoryEntry(served: served, imageKey: Self.imageKey(profile, size), uid: 1) { _ in })
+        }
+    }
+
+    private mutating func purge(_ profile: String) -> [UInt16] {
+        table.removeAll(of: OpaqueID(profile)).map(\.imageKey.size).sorted()
+    }
+
+    @Test mutating func `I3: a profile's entries are found in every size, whatever came and went before`() {
+        add("bob", 0, 64, 128)
+        add("eve", 64)
+        // Replaced, evicted, and put again.
+        add("bob", 64)
+        for size in [0, 128, 128] as [UInt16] { _ = table.remove(Self.imageKey("bob", size)) }
+        add("bob", 128, 256)
+        #expect(table.entries.count == 4)
+        #expect(purge("bob") == [64, 128, 256])
+        #expect(purge("bob") == [] && purge("nobody") == [])
+        #expect(table[Self.imageKey("bob", 64)] == nil && table[Self.imageKey("eve", 64)] != nil)
+        #expect(purge("eve") == [64])
+        #expect(table.entries.isEmpty)
+    }
+
+    @Test mutating func `I3: a profile that all was evicted of is found when it comes again`() {
+        add("bob", 0, 64)
+        #expect(table.remove(Self.imageKey("bob", 64)) != nil && table.remove(Self.imageKey("bob")) != nil)
+        #expect(table.remove(Self.imageKey("bob")) == nil)
+        add("bob", 32)
+        #expect(purge("bob") == [32])
+    }
+}

@@ -1,0 +1,36 @@
+import LinuxSupport
+import Logging
+import NIOConcurrencyHelpers
+import Testing
+
+@testable import CacheCore
+
+@Suite struct UIDLogTests {
+    @Test func `F80: the lines of an account are so many, whichever of its uids brings them about`() {
+        let lines = NIOLockedValueBox<[String]>([])
+        let log = UIDLog(Logger(label: "test") { _ in Lines(lines: lines) }) { $0 >= 100_000 ? 1000 : $0 }
+        for uid in 100_000..<100_100 as Range<UInt32> { log.write("line", uid: uid, [:], at: 0) }
+        log.write("line", uid: 1001, [:], at: 0)
+        #expect(lines.withLockedValue { $0.count } == UIDLog.most + 1)
+        log.write("line", uid: 100_000, [:], at: LineLimit<UInt32>.period)
+        let last = lines.withLockedValue { $0.suffix(2) }
+        #expect(last == ["more of this than was written uid=1000 unwritten=80", "line uid=100000"])
+    }
+}
+
+/// What is logged, a text for each line.
+private struct Lines: LogHandler {
+    let lines: NIOLockedValueBox<[String]>
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.trace
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+        let details = ["uid", "unwritten"].compactMap { key in event.metadata?[key].map { " \(key)=\($0)" } }.joined()
+        lines.withLockedValue { $0.append("\(event.message)\(details)") }
+    }
+}

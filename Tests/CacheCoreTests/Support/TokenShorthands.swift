@@ -1,0 +1,47 @@
+import LinuxSupport
+import NIOConcurrencyHelpers
+
+@testable import CacheCore
+
+extension LoginTokens {
+    static func of(_ access: String? = nil, _ refresh: String? = nil) -> LoginTokens {
+        LoginTokens(access: access.map { Secret($0.utf8) }, refresh: refresh.map { Secret($0.utf8) })
+    }
+}
+
+extension TokenGrant {
+    init(_ access: String, lifetime: Int64? = nil, refresh: String? = nil) {
+        self.init(
+            accessToken: Secret(access.utf8), lifetime: lifetime, refreshToken: refresh.map { Secret($0.utf8) })
+    }
+}
+
+extension UserCache.Account {
+    /// Of a log-in that nothing renews.
+    init(origin: String? = nil, token: Secret?) {
+        self.init(origin: origin, tokens: LoginTokens(access: token))
+    }
+}
+
+extension Secret {
+    convenience init(_ text: String) {
+        self.init(text.utf8)
+    }
+
+    var text: String { withBytes { String(decoding: $0, as: UTF8.self) } }
+}
+
+extension Answers {
+    /// Waits until so many have come.
+    func count(_ count: Int) async throws {
+        while told.count < count { try await turn() }
+    }
+}
+
+extension UserSessions {
+    /// Returns when what had been begun about an owner's log-in is done.
+    func refreshesEnded(_ owner: Owner) async {
+        while entry(owner)?.state.withLockedValue({ $0.service?.isIdle }) == false { await Task.yield() }
+        await entry(owner)?.lock.withLock {}
+    }
+}

@@ -1,0 +1,171 @@
+import Testing
+
+@testable import CacheCore
+
+@Suite struct SingleFlightTests {
+    private var bench = CoordinatorBench()
+
+    @Test
+    mutating func `I6: GETs of one missing image share one look on disk and one download, and are answered in order`() {
+        #expect(bench.get("a") == ["read"])
+        #expect(bench.get("b") == [])
+        #expect(bench.readEnds() == ["download \(CoordinatorBench.usual)"])
+        #expect(bench.starts() == [])
+        // Nobody can know yet that the disk has nothing: the third looks, then joins.
+        #expect(bench.get("c") == ["read"])
+        #expect(bench.readEnds() == [])
+        #expect(
+            bench.finishes(.image(.sample("one"), storable: true))
+                == ["a: one from origin", "b: one from origin", "c: one from origin", "store one"])
+        bench.coordinator.stored(bench.flight("store"))
+        #expect(bench.coordinator.isIdle)
+    }
+
+    @Test(arguments: [
+        (RequestCoordinator.DownloadResult.image(.sample("one"), storable: true), "one from origin"),
+        (.image(.sample("one"), storable: false), "one from origin"),
+        (.missing(until: CoordinatorBench.start + 300), "null"),
+        (.failed(.origin("status 500")), "origin status 500"),
+        (.failed(.timedOut("late")), "timeout"),
+    ])
+    func `I6: every waiter gets the one outcome, whatever it is`(
+        result: RequestCoordinator.DownloadResult, answer: String
+    ) {
+        var bench = CoordinatorBench()
+        _ = bench.get("a")
+        _ = bench.get("b")
+        _ = bench.readEnds()
+        #expect(bench.finishes(result)?.prefix(2) == ["a: \(answer)", "b: \(answer)"])
+    }
+
+    @Test mutating func `I6: different sizes of a profile are different flights`() {
+        let other = ImageKey(profile: CoordinatorBench.imageKey.profile, size: 32)
+        #expect(bench.get("a") == ["read"])
+        #expect(bench.get("b", imageKey: other) == ["read"])
+    }
+
+    @Test mutating func `I6: a waiter that leaves cancels nothing while another waits`() {
+        _ = bench.get("a")
+        _ = bench.get("b")
+        _ = bench.readEnds()
+        _ = bench.starts()
+        #expect(bench.leaves("a") == [])
+        #expect(bench.finishes(.image(.sample("one"), storable: false))?.first == "b: one from origin")
+    }
+
+    @Test mutating func `I6: one who leaves during the look on disk is not answered`() {
+        _ = bench.get("a")
+        _ = bench.get("b")
+        #expect(bench.leaves("a") == [])
+        #expect(bench.readEnds(.sample("kept")) == ["b: kept from disk"])
+        #expect(bench.coordinator.isIdle)
+    }
+
+    @Test mutating func `I6: the flight that the last waiter has left is cancelled after its grace`() {
+        _ = bench.get("a")
+        _ = bench.readEnds()
+        _ = bench.starts()
+        #expect(bench.leaves("a") == ["grace \(CoordinatorBench.usual)"])
+        #expect(bench.graceEnds() == ["cancel \(CoordinatorBench.usual)"])
+        #expect(bench.coordinator.isIdle)
+        // What it brings all the same reaches nobody.
+        #expect(bench.finishes(.image(.sample("late"), storable: true)) == nil)
+    }
+
+    @Test mutating func `F54: one who comes back within the grace finds the same flight`() {
+        _ = bench.get("a")
+        _ = bench.readEnds()
+        _ = bench.starts()
+        #expect(bench.expires("a") == ["a: timeout", "grace \(CoordinatorBench.usual)"])
+        #expect(bench.get("b") == ["read"])
+        #expect(bench.readEnds() == [])
+        #expect(bench.graceEnds() == [])
+        #expect(bench.finishes(.image(.sample("one"), storable: false))?.first == "b: one from origin")
+    }
+
+    @Test mutating func `F54: the grace begins anew each time the last waiter leaves`() {
+        _ = bench.get("a")
+        _ = bench.readEnds()
+        _ = bench.starts()
+        _ = bench.leaves("a")
+        let first = bench.lastGrace
+        _ = bench.get("b")
+        _ = bench.readEnds()
+        #expect(bench.leaves("b") == ["grace \(CoordinatorBench.usual)"])
+        // The first grace ends while the second has just begun.
+        #expect(bench.graceEnds(first) == [])
+        #expect(bench.graceEnds() == ["cancel \(CoordinatorBench.usual)"])
+    }
+
+    @Test mutating func `I6: a flight cancelled before the fetcher had it is stopped as soon as it has`() {
+        _ = bench.get("a")
+        _ = bench.readEnds()
+        #expect(bench.end().cancelled == 1)
+        #expect(bench.starts() == ["cancel \(CoordinatorBench.usual)"])
+    }
+
+    @Test mutating func `I6: the outcome of an old flight never reaches, ends or replaces a newer one`() {
+        _ = bench.get("a")
+        _ = bench.readEnds()
+        let old = bench.flight(CoordinatorBench.usual)
+        _ = bench.purge()
+        _ = bench.get("b")
+        _ = bench.readEnds()
+        #expect(bench.flight(CoordinatorBench.usual) != old)
+        #expect(bench.finishes(.image(.sample("old"), storable: true), flight: old) == nil)
+        #expect(bench.starts(flight: old) == ["cancel \(CoordinatorBench.usual)"])
+        #expect(bench.finishes(.image(.sample("new"), storable: false))?.first == "b: new from origin")
+    }
+
+    @Test mutating func `I6: an old look on disk never ends a newer one`() {
+        _ = bench.get("a")
+        let old = bench.flight("read")
+        _ = bench.purge()
+        _ = bench.get("b")
+        #expect(bench.readEnds(.sample("old"), flight: old) == nil)
+        #expect(bench.readEnds() == ["download \(CoordinatorBench.usual)"])
+    }
+
+    @Test mutating func `a waiter leaves once, and nobody leaves for it`() {
+        _ = bench.get("a")
+        _ = bench.readEnds()
+        #expect(bench.leaves("a") == ["grace \(CoordinatorBench.usual)"])
+        #expect(bench.leaves("a") == [])
+        #expect(bench.expires("a") == [])
+    }
+
+    @Test mutating func `F40: an invalidation answers all who wait and stops what flies`() {
+        _ = bench.get("a")
+        _ = bench.get("b")
+        _ = bench.readEnds()
+        _ = bench.starts()
+        _ = bench.get("c", url: "https://other.test/x")
+        let ended = bench.end()
+        #expect(ended.cancelled == 1)
+        #expect(
+            ended.effects == ["a: cancelled", "b: cancelled", "c: cancelled", "cancel \(CoordinatorBench.usual)"])
+        #expect(bench.coordinator.isIdle)
+    }
+
+    @Test mutating func `F40: a purge of a profile ends its flights in every size and nobody else's`() {
+        let other = ImageKey(profile: CoordinatorBench.imageKey.profile, size: 32)
+        let stranger = ImageKey(profile: .init("carol"), size: 64)
+        _ = bench.get("a")
+        _ = bench.get("b", imageKey: other)
+        _ = bench.get("c", imageKey: stranger)
+        #expect(Set(bench.purge().effects) == ["a: cancelled", "b: cancelled"])
+        #expect(bench.readEnds(.sample("kept")) == ["c: kept from disk"])
+    }
+
+    @Test mutating func `F40: what was downloaded but not yet stored when a purge came is not stored`() {
+        _ = bench.get("a")
+        _ = bench.readEnds()
+        _ = bench.finishes(.image(.sample("one"), storable: true))
+        let flight = bench.flight("store")
+        #expect(bench.coordinator.mayStore(flight))
+        _ = bench.purge()
+        #expect(!bench.coordinator.mayStore(flight))
+        bench.coordinator.stored(flight)
+        #expect(bench.coordinator.isIdle)
+    }
+}

@@ -1,0 +1,196 @@
+import CacheCore
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// One generation in memory, which keeps to what ``GenerationStore`` promises: it drains before it wipes, and asks
+/// `isCurrent` with its commit lock held.
+public final class FakeGenerationStore: GenerationStore {
+    private struct State {
+        var isClosed = false
+        var isWiped = false
+        var inFlight = 0
+    }
+
+    private let store: FakeStore
+    private let owner: Owner
+    private let generation: Int
+    private let state = NIOLockedValueBox(State())
+    /// Whether no work is in flight.
+    private let isQuiet = ConditionLock<Bool>(value: true)
+    private let commitLock = NIOLock()
+
+    init(store: FakeStore, owner: Owner, generation: Int) {
+        self.store = store
+        self.owner = owner
+        self.generation = generation
+    }
+
+    var isWiped: Bool { state.withLockedValue { $0.isWiped } }
+
+    public func read(_ imageKey: ImageKey, framing: ReplyFraming) throws -> Image? {
+        try work {
+            do {
+                if let late = try store.pass(.read) { throw late }
+            } catch {
+                // A read never fails: what cannot be read is a miss (I5).
+                return nil
+            }
+            return kept(imageKey, framing)
+        }
+    }
+
+    private func kept(_ imageKey: ImageKey, _ framing: ReplyFraming) -> Image? {
+        let kept = store.disk.contents.withLockedValue { $0.images[generation]?[imageKey] }
+        return kept.map { Image(record: $0.record, bytes: ImageBytes(copying: $0.bytes, framing: framing)) }
+    }
+
+    public func imageKeys(of profile: OpaqueID) throws -> [ImageKey]? {
+        try work {
+            do {
+                if let late = try store.pass(.sizes) { throw late }
+            } catch {
+                return nil
+            }
+            let images = store.disk.contents.withLockedValue { $0.images[generation] ?? [:] }
+            return images.keys.filter { $0.profile == profile }
+        }
+    }
+
+    public func readCached(_ imageKey: ImageKey, framing: ReplyFraming) -> CachedRead {
+        guard store.isInPageCache else { return .unknown }
+        do {
+            let (found, isEmpty) = try work {
+                let found = kept(imageKey, framing)
+                let isEmpty = store.disk.contents.withLockedValue { contents in
+                    contents.images[generation]?.keys.contains { $0.profile == imageKey.profile } != true
+                }
+                // Held here, it has seen what may be gone when it goes on.
+                if let late = try store.pass(.readCached) { throw late }
+                return (found, isEmpty)
+            }
+            store.note(.cachedReadEnded)
+            return found.map { .image($0) } ?? (isEmpty ? .nothing : .unknown)
+        } catch {
+            return .unknown
+        }
+    }
+
+    public func write(_ imageKey: ImageKey, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool
+    {
+        try work {
+            if let late = try store.pass(.seal) { throw late }
+            if let late = try store.pass(.appear) { throw late }
+            return commitLock.withLock {
+                guard isCurrent() else { return false }
+                let kept = FakeStore.Disk.Kept(record: image.record, bytes: image.bytes.image)
+                store.disk.contents.withLockedValue { $0.images[generation, default: [:]][imageKey.detached()] = kept }
+                committed()
+                return true
+            }
+        }
+    }
+
+    public func trimRenditions(of profile: OpaqueID, keeping imageKey: ImageKey, most: Int) throws {
+        try work {
+            store.disk.contents.withLockedValue { contents in
+                let images = contents.images[generation] ?? [:]
+                let renditions = images.filter { $0.key.profile == profile && $0.value.record.rendered != nil }.keys
+                for other in renditions.filter({ $0 != imageKey }).prefix(max(0, renditions.count - most)) {
+                    contents.images[generation]?[other] = nil
+                }
+            }
+        }
+    }
+
+    public func makeRoom(keeping imageKey: ImageKey?) { store.note(.makeRoom) }
+
+    public func remove(
+        _ profiles: [OpaqueID], fence: (OpaqueID) -> Void, removed: (OpaqueID) -> Void
+    ) throws -> Usage {
+        try work {
+            var usage = Usage()
+            for profile in profiles {
+                try commitLock.withLock {
+                    // The fence comes first, whatever happens to the entries.
+                    fence(profile)
+                    let late = try store.pass(.remove)
+                    store.disk.contents.withLockedValue { contents in
+                        for (imageKey, kept) in contents.images[generation] ?? [:] where imageKey.profile == profile {
+                            usage.images += 1
+                            usage.bytes += kept.bytes.readableBytes
+                            contents.images[generation]?[imageKey] = nil
+                        }
+                    }
+                    if let late { throw late }
+                    removed(profile)
+                }
+            }
+            return usage
+        }
+    }
+
+    public func drop(_ imageKey: ImageKey, isCurrent: () -> Bool) throws {
+        try work {
+            let late = try store.pass(.drop)
+            commitLock.withLock {
+                guard isCurrent() else { return }
+                store.disk.contents.withLockedValue { $0.images[generation]?[imageKey] = nil }
+            }
+            if let late { throw late }
+        }
+    }
+
+    public var usage: Usage? {
+        guard store.isCounted else { return nil }
+        return store.disk.contents.withLockedValue { contents in
+            (contents.images[generation] ?? [:]).values.reduce(Usage()) {
+                $0 + Usage(images: 1, bytes: $1.bytes.readableBytes)
+            }
+        }
+    }
+
+    public func close() {
+        guard state.withLockedValue({ state in !exchange(&state.isClosed, for: true) }) else { return awaitQuiet() }
+        store.note(.close)
+        awaitQuiet()
+        store.note(.wipe)
+        state.withLockedValue { $0.isWiped = true }
+    }
+
+    public func discard() {
+        if !isWiped { store.violation("discard of a generation that still has its keys") }
+        if store.isNamed(generation, of: owner) { store.violation("discard of the generation that the key file names") }
+        store.note(.discard)
+        store.disk.contents.withLockedValue { $0.images[generation] = nil }
+    }
+
+    /// Runs a piece of work that ``close()`` waits for.
+    private func work<Result>(_ body: () throws -> Result) throws -> Result {
+        isQuiet.lock()
+        let isClosed = state.withLockedValue { state in
+            if !state.isClosed { state.inFlight += 1 }
+            return state.isClosed
+        }
+        isQuiet.unlock(withValue: state.withLockedValue { $0.inFlight == 0 })
+        if isClosed { throw StoreError.closed }
+        defer {
+            isQuiet.lock()
+            isQuiet.unlock(
+                withValue: state.withLockedValue { state in
+                    state.inFlight -= 1
+                    return state.inFlight == 0
+                })
+        }
+        return try body()
+    }
+
+    private func awaitQuiet() {
+        isQuiet.lock(whenValue: true)
+        isQuiet.unlock()
+    }
+}
+
+private func exchange(_ flag: inout Bool, for value: Bool) -> Bool {
+    defer { flag = value }
+    return flag
+}
