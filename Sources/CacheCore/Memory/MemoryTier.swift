@@ -184,7 +184,7 @@ struct MemoryTable: Sendable {
         }
     }
 
-    /// Empties a image key.
+    /// Empties an image key.
     mutating func remove(_ imageKey: ImageKey) -> MemoryEntry? {
         guard let entry = entries.removeValue(forKey: imageKey) else { return nil }
         let hash = imageKey.profile.hashValue

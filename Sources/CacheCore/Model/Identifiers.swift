@@ -109,7 +109,7 @@ public struct ImageKey: Hashable, Sendable {
     /// disk format.
     public let code: UInt16
 
-    /// Pixels, 1 to 4096; 0 stands for a request without SIZE, which is a image key of its own.
+    /// Pixels, 1 to 4096; 0 stands for a request without SIZE, which is an image key of its own.
     public var size: UInt16 { code & Self.sizes }
     public var style: RenditionStyle { RenditionStyle(number: UInt8(code >> 13)) }
 

@@ -67,7 +67,7 @@ public struct LoginRecord: Sendable, Equatable {
 ///
 /// Safe from any thread. Each call may block on the disk.
 public protocol GenerationStore: AnyObject, Sendable {
-    /// The image in a image key, opened and verified, or nil: missing, torn, tampered with or unreadable (I5; a bad entry is
+    /// The image in an image key, opened and verified, or nil: missing, torn, tampered with or unreadable (I5; a bad entry is
     /// removed and counted). Throws only ``StoreError/closed``.
     func read(_ imageKey: ImageKey, framing: ReplyFraming) throws -> Image?
 
@@ -79,7 +79,7 @@ public protocol GenerationStore: AnyObject, Sendable {
     /// Removes the least recently used of a profile's renditions, as far as there are more than `most`.
     func trimRenditions(of profile: OpaqueID, keeping imageKey: ImageKey, most: Int) throws
 
-    /// The image in a image key as ``read(_:framing:)`` gives it, as far as it can be told without blocking: not where the
+    /// The image in an image key as ``read(_:framing:)`` gives it, as far as it can be told without blocking: not where the
     /// answer would have to come from the disk, or takes so long to open that others would wait. Nothing is removed or
     /// counted. The one call that may be made on an event loop.
     func readCached(_ imageKey: ImageKey, framing: ReplyFraming) -> CachedRead
@@ -115,7 +115,7 @@ public protocol GenerationStore: AnyObject, Sendable {
     func discard()
 }
 
-/// What a look that does not wait can tell of a image key on disk.
+/// What a look that does not wait can tell of an image key on disk.
 public enum CachedRead: Sendable {
     case image(Image)
     /// There is no image of the profile, in no image key, as of some moment within the call.

@@ -39,7 +39,7 @@ struct FlightID: Hashable, Sendable {
         }
     }
 
-    /// How a image key's image is asked for that another's is made from: requests that ask alike wait together.
+    /// How an image key's image is asked for that another's is made from: requests that ask alike wait together.
     struct SourceKey: Hashable, Sendable {
         let imageKey: ImageKey
         /// The URL that a client named.
@@ -119,7 +119,7 @@ struct ImageKeyState: Sendable {
     var isIdle: Bool { flights.isEmpty && storing == nil && dropping == nil && puts.count == 0 }
 }
 
-/// PUTs of one image key between their first byte and their last. Tickets are given in the order of arrival, so that
+/// PUTs of one image key between their first byte and their last. Sequence numbers are given in the order of arrival, so that
 /// what memory and disk hold in the end is one and the same PUT, and none that a purge overtook.
 struct PendingPuts: Sendable {
     var count = 0

@@ -60,12 +60,12 @@ struct NegativeCache: Sendable {
         notes[imageKey, url].map { $0.isMissing(at: now) && $0.leavesNoneLarger } ?? false
     }
 
-    /// Whether the origin's word has emptied a image key. What could not be removed may still be on disk.
+    /// Whether the origin's word has emptied an image key. What could not be removed may still be on disk.
     func leavesEmpty(_ imageKey: ImageKey, at now: Int64) -> Bool {
         notes.contains(imageKey) { $0.isMissing(at: now) && $0.leavesKeyAbsent }
     }
 
-    /// Whether anything is known to be missing in a image key, under whatever URL.
+    /// Whether anything is known to be missing in an image key, under whatever URL.
     func hasMissing(_ imageKey: ImageKey, at now: Int64) -> Bool {
         notes.contains(imageKey) { $0.isMissing(at: now) }
     }
@@ -75,7 +75,7 @@ struct NegativeCache: Sendable {
         notes.remember(imageKey, url: url, note, until: until, now: now)
     }
 
-    /// No larger image was found that could stand in for what is missing in a image key.
+    /// No larger image was found that could stand in for what is missing in an image key.
     mutating func noneLarger(than imageKey: ImageKey) {
         notes.change(imageKey.profile) { code, note in
             if code == imageKey.code { note.leavesNoneLarger = true }
@@ -215,7 +215,7 @@ struct ExpiringKeyMap<Value: Sendable>: Sendable {
         return known.first { $0.key == key }?.value
     }
 
-    /// Whether that is so of any of a image key, under whatever URL.
+    /// Whether that is so of any of an image key, under whatever URL.
     func contains(_ imageKey: ImageKey, where isWanted: (Value) -> Bool) -> Bool {
         guard count > 0, let known = entries[imageKey.profile.hashValue] else { return false }
         return known.contains { $0.code == imageKey.code && isWanted($0.value) }

@@ -5,7 +5,7 @@ struct RenditionsUnderWay: Sendable {
         var last: Change?
     }
 
-    /// What has come into a image key: a picture, or nothing.
+    /// What has come into an image key: a picture, or nothing.
     private struct Change: Sendable {
         let number: UInt64
         let digest: ImageDigest?

@@ -76,7 +76,7 @@ extension RequestCoordinator {
         return end(activity.keys.filter { $0.profile == profile }, .cancelled, purged: nextNumber())
     }
 
-    /// Ends everything. Waiters get `failure`, those of a image key in the order they came.
+    /// Ends everything. Waiters get `failure`, those of an image key in the order they came.
     mutating func end(_ failure: CacheFailure) -> (cancelled: Int, effects: [Effect]) {
         negativeCache.forgetAll()
         return end(Array(activity.keys), failure, purged: .max)
@@ -94,7 +94,7 @@ extension RequestCoordinator {
         }
     }
 
-    /// Ends the flights of a image key, all waiters answered with one outcome in the order they came.
+    /// Ends the flights of an image key, all waiters answered with one outcome in the order they came.
     private mutating func end(_ imageKey: ImageKey, _ outcome: GetOutcome) -> (cancelled: Int, effects: [Effect]) {
         guard let flights = activity[imageKey]?.flights else { return (0, []) }
         activity[imageKey]?.flights = [:]

@@ -1,6 +1,6 @@
 import DequeModule
 
-// A image key whose image is made from another's, its source. A waiter first waits for the source, in whatever way the source
+// An image key whose image is made from another's, its source. A waiter first waits for the source, in whatever way the source
 // is had, and then for the making. What was made is good for as long as the source's image key holds the same picture (I7).
 
 extension RequestCoordinator {
@@ -182,7 +182,7 @@ extension RequestCoordinator {
 
     // MARK: The source changes
 
-    /// What a image key holds is another image now, or none: what is being made of the older one is not wanted any more, and
+    /// What an image key holds is another image now, or none: what is being made of the older one is not wanted any more, and
     /// who waits for that waits for what is made of the newer one.
     mutating func sourceChanged(_ source: ImageKey, to served: ServedImage?) -> [Effect] {
         let imageKeys = renditions.imageKeys(of: source)

@@ -40,7 +40,7 @@ struct RequestCoordinator: Sendable {
         private let find: () -> Target
         /// What is served where there is none.
         let fallback: Image?
-        /// The image key whose image the image key's is made from; nil where that is asked of the origin.
+        /// The image key whose image this rendition is made from; nil where that is asked of the origin.
         let source: ImageKey?
         /// Whether it is for who names a URL as well. Where a client has put the source a download would replace it.
         let isSourceOfURLs: Bool
@@ -259,7 +259,7 @@ struct RequestCoordinator: Sendable {
     /// A download has ended. Nil when it is no longer the current one: then its outcome reaches nobody.
     /// - Parameters:
     ///   - answers: what each link said that gave no image, by its URL.
-    ///   - route: for a image key that holds nothing.
+    ///   - route: for an image key that holds nothing.
     mutating func downloadEnded(
         _ id: FlightID, _ result: DownloadResult, answers: [String: NegativeAnswer] = [:], route: Route, now: Int64
     ) -> [Effect]? {
@@ -313,7 +313,7 @@ struct RequestCoordinator: Sendable {
         return flight.known == nil ? effects : effects + [.changed(imageKey)]
     }
 
-    /// A newer image has come for a image key: nothing older in it is served from here on.
+    /// A newer image has come for an image key: nothing older in it is served from here on.
     private mutating func take(
         _ served: ServedImage, storable: Bool, of id: FlightID, route: Route, now: Int64
     ) -> [Effect] {

@@ -118,7 +118,7 @@ extension UserCache {
         state.withLockedValue { $0.beingRemoved.contains(profile) }
     }
 
-    /// Where to ask for what a image key is to hold: where the held image came from, else where the template says.
+    /// Where to ask for what an image key is to hold: where the held image came from, else where the template says.
     /// - Parameter put: what a client has put, from which the image key's image is made, whatever the origin has.
     func route(for imageKey: ImageKey, held: Image?, source put: ImageKey? = nil) -> Route {
         let origin = origin

@@ -29,7 +29,7 @@ extension UserCache {
         return self.held(unsized)?.record.provenance == .put ? unsized : nil
     }
 
-    /// What a image key holds: from memory, else from disk, for which it blocks.
+    /// What an image key holds: from memory, else from disk, for which it blocks.
     private func held(_ imageKey: ImageKey) -> Image? {
         let (inMemory, isGone) = state.withLockedValue { state in
             (

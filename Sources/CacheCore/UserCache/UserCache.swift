@@ -6,7 +6,7 @@ import NIOCore
 /// One generation of one user's cache: the scope itself.
 ///
 /// It is made by a log-in or a purge, is handed to whoever works for that user, and is the only thing that knows the
-/// generation's generation store. A purge replaces the object, a log-out closes it. Late work still holds the old one: its keys
+/// generation's store. A purge replaces the object, a log-out closes it. Late work still holds the old one: its keys
 /// are wiped, its flights are gone, and nothing in it leads to the new one. That is I3 by construction.
 ///
 /// Safe from any thread. The lock is never held across a system call or a callback.
@@ -52,7 +52,7 @@ public final class UserCache: Sendable {
 
         var isOpen: Bool { invalidation == nil }
 
-        /// The entry of a image key if it is fresh and came from the URL, if one is named; marks it as used.
+        /// The entry of an image key if it is fresh and came from the URL, if one is named; marks it as used.
         fileprivate mutating func useFresh(_ imageKey: ImageKey, url: String?, now: Int64) -> MemoryEntry? {
             guard let entry = memory[imageKey], entry.freshness.state(at: now) == .fresh else { return nil }
             if let family = entry.tokenFamily, family != coordinator.tokenFamily { return nil }
@@ -269,7 +269,7 @@ extension UserCache {
     /// Answers a GET from disk on the caller's thread, without waiting for anything, where all it takes is in the
     /// kernel's memory. Anything but an image is for ``get(_:after:resolve:)`` to go on with.
     ///
-    /// Whatever changes a image key while it is being looked at counts an invalidation, and the look is worth nothing then.
+    /// Whatever changes an image key while it is being looked at counts an invalidation, and the look is worth nothing then.
     /// So a purge, a PUT or a download has its effect here as it has on a look that waits (I3, I7).
     public func lookAtDisk(_ query: ImageQuery) -> DiskLookup {
         let imageKey = query.imageKey

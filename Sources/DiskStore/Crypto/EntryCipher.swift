@@ -46,7 +46,7 @@ final class EntryCipher: @unchecked Sendable {
         EVP_CIPHER_CTX_free(opening)
     }
 
-    /// Where the image of a image key lies.
+    /// Where the image of an image key lies.
     func address(of imageKey: ImageKey) throws -> EntryAddress {
         EntryAddress(profile: try names.profileName(of: imageKey.profile), code: imageKey.code)
     }

@@ -84,7 +84,7 @@ final class ImageFiles: Sendable {
     /// All that are known, to be counted.
     var generations: [Generation] { known.withLockedValue { Array($0.byNumber.values) } }
 
-    /// Discards what is known of a sealedOwner's images, except a generation that lives: nobody holds a generation store of them.
+    /// Discards what is known of a hashed owner's images, except a generation that lives: nobody holds a generation store of them.
     func discardAll(of hashedOwner: HashedOwner, except living: GenerationID? = nil) throws {
         let dead = known.withLockedValue { $0.byPerson[hashedOwner]?.filter { $0.id != living } ?? [] }
         for generation in dead { try discard(generation) }

@@ -17,7 +17,7 @@ extension LoginFiles {
         return found
     }
 
-    /// Makes a key file the sealedOwner's only one, durably: the commit point of a log-in and of a purge.
+    /// Makes a key file the hashed owner's only one, durably: the commit point of a log-in and of a purge.
     ///
     /// The old one is swapped out under the temporary name, so that it is found there and destroyed whenever this is
     /// interrupted: by the next attempt, the end of the log-in, or the sweep. It is destroyed only when the new one is

@@ -79,7 +79,7 @@ extension LoginFiles {
     }
 
     /// What runs before this one have left of temporary files.
-    /// - Parameter remove: removes the one of a sealedOwner. Under the lock nobody is writing it.
+    /// - Parameter remove: removes the one of a hashed owner. Under the lock nobody is writing it.
     private func removeLeftovers(in directory: Directory, uid: UInt32, _ remove: (HashedOwner) throws -> Void) throws {
         for entry in try disk.names(in: directory) where HashedName(hex: entry.name.bytes) == nil {
             guard let user = HashedName(hex: entry.name.bytes.prefix(64)),

@@ -111,7 +111,7 @@ struct LoginFiles: Sendable {
             do {
                 try end(hashedOwner)
             } catch {
-                // Before anything is said of this sealedOwner, it is tried again (F74).
+                // Before anything is said of this hashed owner, it is tried again (F74).
                 if mayStand { state.withLockedValue { _ = $0.halfBegun.insert(hashedOwner) } }
                 log.warning("a log-in that failed could not be undone", metadata: ["error": "\(error)"])
             }

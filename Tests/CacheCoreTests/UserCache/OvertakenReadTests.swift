@@ -6,7 +6,7 @@ import Testing
 @Suite struct OvertakenReadTests {
     private static let other = "https://other.test/x"
 
-    /// A download is under way for a image key whose image was on disk and has left memory, and somebody looks on disk.
+    /// A download is under way for an image key whose image was on disk and has left memory, and somebody looks on disk.
     private func reading(
         _ name: String, url: String? = nil, download: ImageQuery.Download = .awaited
     ) -> CoordinatorBench {

@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    /// What can be told of a image key, in a word.
+    /// What can be told of an image key, in a word.
     private func told(_ generationStore: any GenerationStore, _ profile: String, size: UInt16 = 0) -> String {
         switch generationStore.readCached(imageKey(profile, size), framing: .bare) {
         case .image: "image"
