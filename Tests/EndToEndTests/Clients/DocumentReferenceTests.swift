@@ -9,7 +9,7 @@ extension EndToEnd {
             let guarantees = try String(decoding: read("\(Files.repository)/docs/guarantees.md"), as: UTF8.self)
             let rows = guarantees.split(separator: "\n").filter { $0.hasPrefix("| ") }
             let defined = rows.compactMap { row -> String? in
-                let code = row.dropFirst(2).prefix { $0 != "|" }.replacing("*", with: "").replacing(" ", with: "")
+                let code = String(row.dropFirst(2).prefix { $0 != "|" }.filter { $0 != "*" && $0 != " " })
                 return code.wholeMatch(of: /[FI][0-9]+/) == nil ? nil : code
             }
             #expect(defined.count > 90 && Set(defined).count == defined.count)
@@ -26,8 +26,8 @@ extension EndToEnd {
                     }
                 }
             }
-            // The compiler checks I10.
-            #expect(Set(defined).subtracting(tested) == ["I10"])
+            // I10 is named by this line alone: the compiler checks it.
+            #expect(Set(defined).subtracting(tested).isEmpty)
         }
 
         @Test(arguments: try documents())

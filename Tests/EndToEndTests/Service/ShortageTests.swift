@@ -106,7 +106,7 @@ extension EndToEnd {
             }
         }
 
-        /// The main thread starts the program that starts fetchers, the one that makes pictures, and all other threads.
+        /// The main thread starts the process that starts helpers, and then all other threads.
         @Test(
             .enabled(if: StoreFaultTests.canTrace, "strace may not trace here"))
         func `F16: a start that gets any number of threads but not all it needs ends with status 1 and says so`()
@@ -117,8 +117,7 @@ extension EndToEnd {
                 let count = try threads(running).count
                 for when in 1...count {
                     let daemon = try failedStart(machine, failing: "clone3", "EAGAIN", when: when)
-                    let helpers = ["/thumbcached-fetcher (at the limit", "/thumbcached-renderer (at the limit"]
-                    let what = when <= 2 ? helpers[when - 1] : "no thread could be started for "
+                    let what = when == 1 ? "start /proc/self/exe (at the limit" : "no thread could be started for "
                     #expect(daemon.log.contains(what), "\(daemon.log)")
                     #expect(daemon.log.contains("raise TasksMax="), "\(daemon.log)")
                 }
