@@ -192,7 +192,7 @@ struct StoragePolicy: Sendable, Equatable {
     }
 }
 
-/// How long a response without a usable image is believed: one that says that there is none (204, 404, 410), and one
+/// How long a response without a usable image is believed: 204, 404 and 410, and one
 /// that the next request would get again.
 enum NegativePolicy {
     /// Until when, in seconds since 1970 by ``Timekeeping/now``: as long as the response says that it is fresh, but no

@@ -99,7 +99,7 @@ public struct DownloadCondition: Hashable, Sendable {
 /// How a download ended.
 public enum DownloadOutcome: Sendable {
     case image(DownloadedImage)
-    /// The origin says that there is none: 204, 404 or 410.
+    /// The origin has no image: 204, 404 or 410.
     case missing(ResponseHeaders)
     /// The origin gave a definite response that holds no usable image, such as HTML, 403 or an image that is too large:
     /// the next request would get the same. Only with a failure that has a ``NegativeReason``.

@@ -115,7 +115,7 @@ public protocol GenerationStore: AnyObject, Sendable {
     func discard()
 }
 
-/// What a look that does not wait can tell of an image key on disk.
+/// The result of a disk lookup that does not block.
 public enum CachedRead: Sendable {
     case image(Image)
     /// There is no image of the profile, in no image key, as of some moment within the call.

@@ -162,7 +162,7 @@ extension RequestCoordinator {
             }
         }
 
-        /// What is to be remembered of a response without an image.
+        /// The negative entry that a response without an image leaves.
         var negativeAnswer: NegativeAnswer? {
             switch self {
             case .missing(let until, _): NegativeAnswer(until: until)
